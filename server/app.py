@@ -1,0 +1,69 @@
+"""The application: routes, middleware, error handlers and lifespan, put together."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from server import routes
+from server.context import context_of
+from server.errors import problem
+from server.middleware import Authorization, Envelope
+from server.openapi import ABOUT, DocumentedApp
+from server.service import Service
+from server.settings import Settings
+from unprm.errors import UnprmError
+from unprm.types import Engine
+
+
+def create_app(settings: Settings, engine: Engine | Callable[[], Engine]) -> FastAPI:
+    """The server as an ASGI application.
+
+    `engine` is a loaded engine, or loads one: that runs in the background once the app has started, and
+    requests that need it meanwhile are answered 503. The app closes the engine at its shutdown.
+    """
+    service = Service(settings, engine)
+    app = DocumentedApp(
+        title="unprm",
+        version=_version(),
+        description=ABOUT,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+        middleware=[
+            Middleware(Envelope, metrics=service.metrics),
+            Middleware(Authorization, key=settings.api_key),
+        ],
+        exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
+    )
+    app.state.service = service
+    app.include_router(routes.work)
+    app.include_router(routes.about)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    await service.start()
+    try:
+        yield
+    finally:
+        await service.stop()
+
+
+async def _respond(request: Request, error: Exception) -> Response:
+    return problem(error, context_of(request.scope).request_id)
+
+
+def _version() -> str:
+    try:
+        return version("unprm")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "0+checkout"

@@ -1,0 +1,134 @@
+"""What votes are taken on, and their outcomes as the contract tells them. Pure: values in, responses out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from unprm import steps as step_text
+from unprm import votes
+from unprm.types import Solution, Strategy, Usage, VoteResult
+from unprm.wire import (
+    CandidateOut,
+    CompareResponse,
+    ScoredSolution,
+    ScoreRequest,
+    ScoreResponse,
+    UsageOut,
+    VotedSolution,
+    VoteOut,
+    VoteResponse,
+)
+
+StepScores = Sequence[tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """Solutions, their classes of equal answers, and their step scores, None if no vote needed them.
+
+    `request` is what they came in; its `aggregate` and `threshold` apply.
+    """
+
+    request: ScoreRequest
+    solutions: Sequence[Solution]
+    classes: Sequence[int | None]
+    scores: StepScores | None
+
+    def outcome(self, strategy: Strategy, alpha: float) -> VoteOut:
+        """Takes a vote; raises `NoAnswer` if nothing can win it."""
+        result = votes.decide(strategy, self.classes, self._rewards(), alpha)
+        candidates = _candidates(result, self.solutions)
+        return VoteOut(
+            strategy=strategy,
+            answer=candidates[0].answer,
+            solution_index=result.solution_index,
+            decided_by=result.decided_by,
+            tie=bool(result.tied),
+            tied_answers=[candidates[index].answer for index in result.tied],
+            margin=result.margin,
+            candidates=candidates,
+        )
+
+    def vote(self, strategy: Strategy, alpha: float, model: str, usage: Usage) -> VoteResponse:
+        """The response to one vote."""
+        return VoteResponse(
+            **dict(self.outcome(strategy, alpha)),
+            solutions=self._voted(),
+            model=model,
+            usage=_usage(usage),
+        )
+
+    def compare(self, alpha: float, model: str, usage: Usage) -> CompareResponse:
+        """The response to all votes."""
+        outcomes = {strategy: self.outcome(strategy, alpha) for strategy in votes.STRATEGIES}
+        return CompareResponse(
+            strategies=outcomes,
+            agree=len({outcome.answer for outcome in outcomes.values()}) == 1,
+            solutions=self._voted(),
+            model=model,
+            usage=_usage(usage),
+        )
+
+    def _rewards(self) -> list[float] | None:
+        if self.scores is None:
+            return None
+        return [step_text.reward(own, self.request.aggregate) for own in self.scores]
+
+    def _voted(self) -> list[VotedSolution]:
+        if self.scores is None:
+            return [_unscored(solution) for solution in self.solutions]
+        scored = _scored(self.request, self.solutions, self.scores)
+        return [VotedSolution(**own.model_dump(exclude={"steps"})) for own in scored]
+
+
+def score_response(
+    request: ScoreRequest, solutions: Sequence[Solution], scores: StepScores, model: str, usage: Usage
+) -> ScoreResponse:
+    """The response to a request for scores."""
+    return ScoreResponse(
+        model=model,
+        aggregate=request.aggregate,
+        solutions=_scored(request, solutions, scores),
+        usage=_usage(usage),
+    )
+
+
+def _scored(request: ScoreRequest, solutions: Sequence[Solution], scores: StepScores) -> list[ScoredSolution]:
+    return [
+        ScoredSolution(
+            id=solution.id,
+            steps=list(solution.steps),
+            step_scores=list(own),
+            reward=step_text.reward(own, request.aggregate),
+            first_error=step_text.first_error(own, request.threshold),
+            answer=solution.answer,
+        )
+        for solution, own in zip(solutions, scores, strict=True)
+    ]
+
+
+def _unscored(solution: Solution) -> VotedSolution:
+    return VotedSolution(
+        id=solution.id, answer=solution.answer, reward=None, step_scores=None, first_error=None
+    )
+
+
+def _candidates(result: VoteResult, solutions: Sequence[Solution]) -> list[CandidateOut]:
+    return [
+        CandidateOut(
+            answer=solutions[candidate.members[0]].answer or "",
+            count=candidate.count,
+            members=list(candidate.members),
+            mean_reward=candidate.mean_reward,
+            max_reward=candidate.max_reward,
+            normalized_reward=candidate.normalized_reward,
+            normalized_frequency=candidate.normalized_frequency,
+            score=candidate.score,
+        )
+        for candidate in result.candidates
+    ]
+
+
+def _usage(usage: Usage) -> UsageOut:
+    return UsageOut(
+        tokens=usage.tokens, computed_tokens=usage.computed_tokens, cached_tokens=usage.cached_tokens
+    )

@@ -1,0 +1,81 @@
+"""The body of a request: JSON, checked for what would make its validation expensive."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+
+from server.errors import MalformedJson, UnsupportedMediaType
+from server.lifetime import Lifetime
+from unprm.errors import InvalidRequest, TooManySolutions
+
+_MOST_FIELDS = 32
+"""Fields in an object: far more than there are, far fewer than it takes to be slow in telling them wrong."""
+
+
+class WorkRoute(APIRoute):
+    """A route that takes JSON and may take long: bounded in size and time, ended when its caller is gone."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.app = Lifetime(self.app)
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """FastAPI's handler, given JSON that was parsed and bounded here."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            limit = request.app.state.service.settings.max_solutions
+            return await handler(_JsonRequest(request.scope, parse(await _json_body(request), limit)))
+
+        return handle
+
+
+class _JsonRequest(Request):
+    """A request whose JSON is known already."""
+
+    def __init__(self, scope: Any, value: object) -> None:
+        super().__init__(scope)
+        self._value = value
+
+    async def body(self) -> bytes:
+        return b"(parsed)"
+
+    async def json(self) -> object:
+        return self._value
+
+
+async def _json_body(request: Request) -> bytes:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # a page of any site may post text/plain to a server on its reader's machine, but not this
+    if media_type != "application/json":
+        raise UnsupportedMediaType
+    return await request.body()
+
+
+def parse(body: bytes, max_solutions: int) -> object:
+    """The JSON value, at most 200 levels deep.
+
+    Raises `MalformedJson` (also for other encodings than UTF-8 and for lone surrogates), `TooManySolutions`,
+    and `InvalidRequest` for an object with absurdly many fields.
+    """
+    try:
+        value = from_json(body)
+    except ValueError as error:
+        raise MalformedJson(f"the body is not JSON in UTF-8: {error}") from None
+    _bounded(value, "")
+    if isinstance(value, dict) and isinstance(solutions := value.get("solutions"), list):
+        if len(solutions) > max_solutions:
+            raise TooManySolutions(len(solutions), max_solutions)
+        for index, solution in enumerate(solutions):
+            _bounded(solution, f"/solutions/{index}")
+    if isinstance(value, dict):
+        _bounded(value.get("solution"), "/solution")
+    return value
+
+
+def _bounded(value: object, pointer: str) -> None:
+    if isinstance(value, dict) and len(value) > _MOST_FIELDS:
+        raise InvalidRequest(f"an object has {len(value)} fields, at most {_MOST_FIELDS} are read", pointer)

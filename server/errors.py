@@ -1,0 +1,135 @@
+"""From an error to the response that tells of it: one table, RFC 9457 problem details."""
+
+import logging
+import math
+from dataclasses import dataclass
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from server.fields import field_errors
+from unprm.errors import InvalidRequest, Overloaded, UnprmError
+from unprm.wire import FieldError, ProblemDetails
+
+MEDIA_TYPE = "application/problem+json"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a code means to a caller; `retry_after`: seconds after which the same request may succeed."""
+
+    status: int
+    title: str
+    retry_after: int | None = None
+
+
+TABLE = {
+    "malformed_json": Row(400, "The body is not JSON"),
+    "unauthorized": Row(401, "The API key is missing or wrong"),
+    "not_found": Row(404, "There is nothing at this address"),
+    "method_not_allowed": Row(405, "The address does not take this method"),
+    "body_too_large": Row(413, "The body is too large"),
+    "unsupported_media_type": Row(415, "The body is not declared as JSON"),
+    "invalid_request": Row(422, "The request does not fit the contract"),
+    "too_many_solutions": Row(422, "Too many solutions"),
+    "solution_too_long": Row(422, "A solution is too long for the model"),
+    "no_answer": Row(422, "No solution has an answer"),
+    "overloaded": Row(429, "Too much work is waiting", retry_after=1),
+    "internal": Row(500, "Something went wrong on the server"),
+    "model_unavailable": Row(503, "The model is not available", retry_after=5),
+    "shutting_down": Row(503, "The server is shutting down", retry_after=5),
+    "deadline_exceeded": Row(504, "The request's time ran out"),
+}
+
+
+class MalformedJson(UnprmError):
+    """The body can't be parsed."""
+
+    code = "malformed_json"
+
+
+class Unauthorized(UnprmError):
+    """The key is not the server's."""
+
+    code = "unauthorized"
+
+    def __init__(self) -> None:
+        super().__init__("send the server's key as `Authorization: Bearer KEY`")
+
+
+class BodyTooLarge(UnprmError):
+    """The body is larger than the server reads; `sent` is None where it was not declared."""
+
+    code = "body_too_large"
+
+    def __init__(self, limit: int, sent: int | None = None) -> None:
+        super().__init__(f"{'more' if sent is None else sent} bytes were sent, the limit is {limit}")
+
+
+class UnsupportedMediaType(UnprmError):
+    """The body is declared as something else than JSON."""
+
+    code = "unsupported_media_type"
+
+    def __init__(self) -> None:
+        super().__init__("send the body as `Content-Type: application/json`")
+
+
+def problem(error: Exception, request_id: str) -> Response:
+    """The response to any error. Only what this module knows is told; the rest is `internal` and logged."""
+    code = code_of(error)
+    row = TABLE[code]
+    if code == "internal":
+        logger.error("request %s failed", request_id, exc_info=error)
+    details = ProblemDetails(
+        type=f"urn:unprm:error:{code}",
+        title=row.title,
+        status=row.status,
+        detail=_detail(error, code),
+        code=code,
+        request_id=request_id,
+        errors=_fields(error),
+    )
+    return Response(details.model_dump_json(), row.status, _headers(error, row), MEDIA_TYPE)
+
+
+def code_of(error: Exception) -> str:
+    """The error's row in the table."""
+    if isinstance(error, RequestValidationError):
+        return "invalid_request"
+    if isinstance(error, HTTPException):
+        return {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "internal")
+    if isinstance(error, UnprmError) and error.code in TABLE:
+        return error.code
+    return "internal"
+
+
+def _detail(error: Exception, code: str) -> str:
+    if isinstance(error, UnprmError) and code != "internal":
+        return str(error)
+    if isinstance(error, RequestValidationError):
+        count, first = len(error.errors()), _fields(error)[0].detail
+        return first if count == 1 else f"{count} errors, the first: {first}"
+    return TABLE[code].title
+
+
+def _fields(error: Exception) -> list[FieldError]:
+    if isinstance(error, RequestValidationError):
+        return field_errors(error.errors())
+    if isinstance(error, InvalidRequest) and error.pointer:
+        return [FieldError(pointer=error.pointer, detail=str(error))]
+    return []
+
+
+def _headers(error: Exception, row: Row) -> dict[str, str]:
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, Overloaded):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    elif row.retry_after is not None:
+        headers["Retry-After"] = str(row.retry_after)
+    return headers

@@ -1,0 +1,113 @@
+"""The worked examples of the documentation. Responses are computed by the code that answers."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from server.ballot import Ballot, score_response
+from unprm.engines.fake import FakeFormat
+from unprm.types import Solution, Strategy, Usage
+from unprm.votes import STRATEGIES
+from unprm.wire import LimitsOut, ModelResponse, PreviewResponse, ScoreRequest, StatusResponse
+
+Json = dict[str, Any]
+
+_MODEL = "unprm-mini"
+_PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+
+_SCORE: Json = {
+    "problem": _PROBLEM,
+    "solutions": [
+        ["Step 1: 23 + 45 = 68.", "The answer is \\boxed{68}."],
+        "Step 1: 23 + 45 = 69. The answer is \\boxed{69}.",
+    ],
+}
+_VOTE: Json = {
+    "problem": _PROBLEM,
+    "solutions": [
+        {"id": "a", "text": "23 + 45 = 68.\nThe answer is \\boxed{68}.", "step_scores": [0.97, 0.95]},
+        {"id": "b", "text": "23 + 45 = 69.\nThe answer is \\boxed{69}.", "step_scores": [0.04, 0.03]},
+        {"id": "c", "steps": ["The answer is \\boxed{68.0}."], "step_scores": [0.9]},
+        {"id": "d", "steps": ["I can't tell."], "step_scores": [0.2]},
+    ],
+}
+_PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
+
+REQUESTS: dict[str, Json] = {
+    "score_steps": _SCORE,
+    **{f"vote_{strategy}": _VOTE for strategy in STRATEGIES},
+    "vote_wrf": _VOTE | {"alpha": 0.5},
+    "vote_compare": _VOTE | {"alpha": 0.5},
+    "preview": _PREVIEW,
+}
+"""By the name of the operation."""
+
+
+def responses() -> dict[str, Json]:
+    """By the name of the operation: what it answers to its example."""
+    models: dict[str, BaseModel] = {
+        "score_steps": _scores(),
+        **{f"vote_{strategy}": _vote(strategy) for strategy in STRATEGIES},
+        "vote_compare": _ballot().compare(0.5, _MODEL, Usage()),
+        "preview": _preview(),
+        "healthz": StatusResponse(),
+        "readyz": StatusResponse(),
+        "model": _model(),
+    }
+    return {name: model.model_dump(mode="json") for name, model in models.items()}
+
+
+def _scores() -> BaseModel:
+    request = ScoreRequest.model_validate(_SCORE)
+    first, second = request.candidates()
+    solutions = [Solution(first.steps, "68"), Solution(second.steps, "69")]
+    return score_response(request, solutions, [(0.98, 0.97), (0.03,)], _MODEL, Usage(98, 98, 0))
+
+
+def _ballot() -> Ballot:
+    request = ScoreRequest.model_validate(_VOTE)
+    answers = ("68", "69", "68.0", None)
+    solutions = [
+        Solution(solution.steps, answer, solution.id, solution.step_scores)
+        for solution, answer in zip(request.candidates(), answers, strict=True)
+    ]
+    return Ballot(request, solutions, (0, 1, 0, None), [solution.step_scores or () for solution in solutions])
+
+
+def _vote(strategy: Strategy) -> BaseModel:
+    return _ballot().vote(strategy, 0.5, _MODEL, Usage())
+
+
+def _preview() -> BaseModel:
+    steps = _PREVIEW["solution"]
+    encoded = FakeFormat().encode(_PREVIEW["problem"], steps)
+    return PreviewResponse(
+        model="fake",
+        family=FakeFormat.family,
+        text=FakeFormat().text(encoded),
+        token_ids=list(encoded.ids),
+        tokens=FakeFormat().tokens(encoded),
+        positions=list(encoded.positions),
+        steps=steps,
+    )
+
+
+def _model() -> BaseModel:
+    return ModelResponse(
+        name=_MODEL,
+        family="unprm",
+        base=f"{_MODEL} base",
+        adapter=_MODEL,
+        revision=None,
+        device="cpu",
+        dtype="float32",
+        input_format="{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
+        demo=True,
+        limits=LimitsOut(
+            max_solutions=256,
+            max_tokens_per_solution=1024,
+            max_body_bytes=8 * 2**20,
+            max_queued_tokens=1_048_576,
+            max_request_seconds=60.0,
+        ),
+    )

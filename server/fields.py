@@ -1,0 +1,44 @@
+"""Which fields of a request are wrong, as JSON pointers (RFC 6901)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unprm.wire import FieldError
+
+MOST = 16
+"""Errors that are told of one request."""
+
+_LONGEST_NAME = 64
+"""Characters of a field's name in a pointer: a name that does not exist is the caller's text."""
+
+_UNIONS = {"solutions": 2, "solution": 1}
+"""Length of the paths at which pydantic inserts the name of the form that a solution was sent in."""
+
+_MESSAGES = {
+    "string_pattern_mismatch": "must not be blank",
+    "model_attributes_type": "must be a JSON object",
+    "extra_forbidden": "is not a field of this request",
+    "missing": "is required",
+}
+
+
+def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+    """The first of pydantic's errors in FastAPI's form; values that were sent are not repeated."""
+    return [FieldError(pointer=pointer(e["loc"]), detail=_message(e)) for e in errors[:MOST]]
+
+
+def pointer(location: Sequence[str | int]) -> str:
+    """The pointer into the body; `location` begins with "body"."""
+    path = list(location[1:])
+    form = _UNIONS.get(str(path[0])) if path else None
+    if form is not None and len(path) > form:
+        del path[form]
+    return "".join(f"/{_escaped(str(name)[:_LONGEST_NAME])}" for name in path)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    return _MESSAGES.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")

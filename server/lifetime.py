@@ -1,0 +1,118 @@
+"""How long a request lives: until its deadline, or until its caller goes away."""
+
+import asyncio
+import math
+from typing import NoReturn
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.context import context_of
+from server.errors import BodyTooLarge
+from server.service import Service
+from unprm.errors import DeadlineExceeded, InvalidRequest
+
+TIMEOUT_HEADER = "X-Request-Timeout"
+
+
+class Lifetime:
+    """Reads the body within its limit, runs the route until it answers, time is up or the caller is gone.
+
+    Either end cancels the route, and with it what waits in the model's queue for it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises `ShuttingDown`, `BodyTooLarge`, `DeadlineExceeded` or `ClientDisconnect`."""
+        service: Service = scope["app"].state.service
+        context = context_of(scope)
+        seconds = _seconds(Headers(scope=scope), service.settings.max_request_seconds)
+        context.seconds, context.deadline = seconds, context.arrived + seconds
+        gone = asyncio.Event()
+        try:
+            with service.admitted():
+                async with asyncio.timeout_at(context.deadline) as lifetime:
+                    body = await _read(scope, receive, service.settings.max_body_bytes)
+                    await self._run(scope, body, receive, send, lifetime, gone)
+        except TimeoutError:
+            if not lifetime.expired():  # it came from elsewhere
+                raise
+            raise ClientDisconnect if gone.is_set() else DeadlineExceeded(seconds) from None
+
+    async def _run(
+        self,
+        scope: Scope,
+        body: bytes,
+        receive: Receive,
+        send: Send,
+        lifetime: asyncio.Timeout,
+        gone: asyncio.Event,
+    ) -> None:
+        watch = asyncio.create_task(_watch(receive, lifetime, gone))
+
+        async def send_at_leisure(message: Message) -> None:
+            watch.cancel()  # there is an answer: from here on, nothing is to be saved
+            lifetime.reschedule(None)
+            await send(message)
+
+        try:
+            await self.app(scope, _replay(body), send_at_leisure)
+        finally:
+            watch.cancel()
+
+
+async def _watch(receive: Receive, lifetime: asyncio.Timeout, gone: asyncio.Event) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not lifetime.expired():
+        gone.set()
+        lifetime.reschedule(asyncio.get_running_loop().time())
+
+
+async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The body; what is declared as too large is refused unread, what turns out to be, where it does."""
+    declared = Headers(scope=scope).get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise BodyTooLarge(limit, int(declared))
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > limit:
+            raise BodyTooLarge(limit)
+    return bytes(body)
+
+
+def _replay(body: bytes) -> Receive:
+    """A `receive` that gives the body once; who asks for more waits until the request ends."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else await _never()
+
+    return receive
+
+
+async def _never() -> NoReturn:
+    while True:
+        await asyncio.Event().wait()
+
+
+def _seconds(headers: Headers, cap: float) -> float:
+    """Time for the request: what its header asks for, at most the server's."""
+    sent = headers.get(TIMEOUT_HEADER)
+    if sent is None:
+        return cap
+    try:
+        seconds = float(sent)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise InvalidRequest(f"{TIMEOUT_HEADER} must be a positive number of seconds")
+    return min(seconds, cap)

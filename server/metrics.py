@@ -1,0 +1,68 @@
+"""What Prometheus is told, from a registry of the app's own."""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from unprm.types import Usage
+from unprm.wire import VoteOut
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metrics:
+    """Counters of one app. Labels have few values: route templates, statuses, strategies."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = Counter(
+            "unprm_requests", "Requests answered.", ("route", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "unprm_request_seconds",
+            "Time to the answer.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._tokens = Counter("unprm_tokens", "Tokens asked for.", registry=self._registry)
+        self._computed = Counter("unprm_computed_tokens", "Tokens the model ran.", registry=self._registry)
+        self._votes = Counter("unprm_votes", "Votes taken.", ("strategy",), registry=self._registry)
+        self._ties = Counter(
+            "unprm_ties", "Votes that ended in a tie.", ("strategy",), registry=self._registry
+        )
+
+    def answered(self, route: str, status: int, seconds: float, usage: Usage) -> None:
+        """Counts a request."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+        self._tokens.inc(usage.tokens)
+        self._computed.inc(usage.computed_tokens)
+
+    def voted(self, vote: VoteOut) -> None:
+        """Counts a vote."""
+        self._votes.labels(vote.strategy).inc()
+        self._ties.labels(vote.strategy).inc(vote.tie)
+
+    def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
+        """Adds a gauge that is read when it is asked for."""
+        Gauge(name, help, registry=self._registry).set_function(value)
+
+    def counter(self, name: str, help: str, value: Callable[[], float]) -> None:
+        """Adds a count that is kept elsewhere."""
+        self._registry.register(_Elsewhere(name, help, value))
+
+    def text(self) -> bytes:
+        """In Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _Elsewhere(Collector):
+    def __init__(self, name: str, help: str, value: Callable[[], float]) -> None:
+        self._name, self._help, self._value = name, help, value
+
+    def collect(self) -> Iterable[Metric]:
+        yield CounterMetricFamily(self._name, self._help, value=self._value())

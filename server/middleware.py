@@ -1,0 +1,90 @@
+"""Pure ASGI middleware: what every response carries and every line of the log says, and who may ask."""
+
+import asyncio
+import hmac
+import re
+import uuid
+
+from pydantic import SecretStr
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.context import Context, attach
+from server.errors import Unauthorized, problem
+from server.logs import log_request
+from server.metrics import Metrics
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
+"""What may be read without a key: probes and documentation, nothing of the deployment."""
+
+CLIENT_GONE = 499
+"""Status in logs and metrics of a request whose caller did not wait for the answer."""
+
+
+class Envelope:
+    """Outermost: gives the request its id, answers what nobody caught, logs and counts the outcome."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request; errors end here, so that no other layer logs what a caller wrote."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        context = Context(_request_id(scope), asyncio.get_running_loop().time())
+        attach(scope, context)
+        status = None
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = context.request_id
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            pass
+        except Exception as error:
+            if status is not None:  # half an answer is out: all that is left is to close the connection
+                raise
+            await problem(error, context.request_id)(scope, receive, send_with_id)
+        finally:
+            self._record(scope, status or CLIENT_GONE, context)
+
+    def _record(self, scope: Scope, status: int, context: Context) -> None:
+        seconds = asyncio.get_running_loop().time() - context.arrived
+        self.metrics.answered(_route(scope), status, seconds, context.usage)
+        log_request(scope["method"], _route(scope), status, seconds, context)
+
+
+class Authorization:
+    """Lets in who sends the key; without a key, everybody."""
+
+    def __init__(self, app: ASGIApp, key: SecretStr | None) -> None:
+        self.app = app
+        self.key = None if key is None else key.get_secret_value().encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises `Unauthorized` before anything of the body is read."""
+        if scope["type"] == "http" and self.key is not None and scope["path"] not in _OPEN:
+            scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(
+                token.strip().encode("latin-1"), self.key
+            ):
+                raise Unauthorized
+        await self.app(scope, receive, send)
+
+
+def _request_id(scope: Scope) -> str:
+    sent = Headers(scope=scope).get("x-request-id", "")
+    return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
+
+
+def _route(scope: Scope) -> str:
+    """The route's template; what matched none is the caller's text and has one name for all."""
+    return getattr(scope.get("route"), "path", None) or "unmatched"

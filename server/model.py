@@ -1,0 +1,110 @@
+"""The served model as it comes up: it is loaded in a thread of its own, then ready, or failed for good."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from server.settings import Settings
+from unprm.engines.batching import StepScorer
+from unprm.engines.worker import Worker
+from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
+from unprm.types import Engine
+
+logger = logging.getLogger(__name__)
+
+_LOADING = "the model is being loaded"
+_FAILED = "the model could not be loaded; the server's log says why"
+
+
+class Model:
+    """An engine and its queue, once there are any. Owns the engine: `stop` closes it."""
+
+    def __init__(self, source: Engine | Callable[[], Engine], settings: Settings) -> None:
+        self._source = source
+        self._settings = settings
+        self._reason = _LOADING
+        self._engine: Engine | None = None
+        self._scorer: StepScorer | None = None
+        self._loading: asyncio.Task[None] | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """Raises `ModelUnavailable` until it is loaded."""
+        if self._engine is None:
+            raise ModelUnavailable(self._reason)
+        return self._engine
+
+    @property
+    def scorer(self) -> StepScorer:
+        """Raises `ModelUnavailable` until it is loaded."""
+        if self._scorer is None:
+            raise ModelUnavailable(self._reason)
+        return self._scorer
+
+    @property
+    def name(self) -> str:
+        """The model's own name, or what it was asked for by."""
+        return self._settings.model if self._engine is None else self._engine.description.name
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens that wait for the model."""
+        return 0 if self._scorer is None else self._scorer.queued_tokens
+
+    @property
+    def queued_requests(self) -> int:
+        """Requests that wait for the model."""
+        return 0 if self._scorer is None else self._scorer.queued_requests
+
+    def check_ready(self) -> None:
+        """Raises `ModelUnavailable` with the reason if any request would be refused now."""
+        try:
+            self.scorer.check_room()
+        except Overloaded as error:
+            raise ModelUnavailable(f"the queue is full: {error}") from None
+
+    def start(self) -> None:
+        """Begins to load; an engine that is given loaded is ready at once."""
+        if callable(self._source):
+            self._loading = asyncio.create_task(self._load(self._source))
+        else:
+            self._ready(self._source)
+
+    async def stop(self, seconds: float) -> None:
+        """Finishes what waits within this time, fails the rest with `ShuttingDown`, closes the engine."""
+        if self._loading is not None:
+            self._loading.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._loading
+        if self._scorer is not None:
+            await self._scorer.drain(seconds)
+
+    async def _load(self, source: Callable[[], Engine]) -> None:
+        loader = Worker("loader")
+        try:
+            self._ready(await loader.run(source))
+        except ModelInvalid as error:
+            self._reason = _FAILED
+            logger.error("the model can't be served: %s", error)
+        except Exception as error:  # no caller's text in its message: nobody was served yet
+            self._reason = _FAILED
+            logger.exception("the model could not be loaded: %s: %s", type(error).__name__, error)
+        finally:
+            loader.close()
+
+    def _ready(self, engine: Engine) -> None:
+        self._engine = engine
+        self._scorer = StepScorer(
+            engine,
+            batch_tokens=self._settings.batch_tokens,
+            max_queued_tokens=self._settings.max_queued_tokens,
+        )
+        about = engine.description
+        logger.info("serving %s (%s, %s on %s)", about.name, about.family, about.dtype, about.device)
+        if about.demo:
+            logger.warning(
+                "%s is a demonstration model for its own small domain of word problems. To serve a real one: "
+                "python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME",
+                about.name,
+            )

@@ -1,0 +1,126 @@
+"""The addresses of the server and what each does; the work itself is in voting.py."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import PlainTextResponse, RedirectResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from server import voting
+from server.body import WorkRoute
+from server.context import Context, context_of
+from server.openapi import METRICS, describe, describe_vote
+from server.service import Service
+from unprm.types import Strategy
+from unprm.votes import STRATEGIES
+from unprm.wire import (
+    CompareResponse,
+    LimitsOut,
+    ModelResponse,
+    PreviewRequest,
+    PreviewResponse,
+    ScoreRequest,
+    ScoreResponse,
+    StatusResponse,
+    VoteRequest,
+    VoteResponse,
+    WrfRequest,
+)
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _context(request: Request) -> Context:
+    return context_of(request.scope)
+
+
+TheService = Annotated[Service, Depends(_service)]
+TheContext = Annotated[Context, Depends(_context)]
+
+work = APIRouter(route_class=WorkRoute)
+about = APIRouter()
+
+
+@work.post("/score_steps", **describe("score_steps"))
+async def score_steps(request: ScoreRequest, service: TheService, context: TheContext) -> ScoreResponse:
+    """Scores the steps of every solution, in the order of the request."""
+    return await voting.score(service, request, context)
+
+
+def _add_vote(strategy: Strategy) -> None:
+    async def vote(request: VoteRequest, service: TheService, context: TheContext) -> VoteResponse:
+        return await voting.vote(service, request, strategy, 0.0, context)
+
+    async def vote_wrf(request: WrfRequest, service: TheService, context: TheContext) -> VoteResponse:
+        return await voting.vote(service, request, strategy, request.alpha, context)
+
+    endpoint = vote_wrf if strategy == "wrf" else vote
+    work.add_api_route(f"/vote/{strategy}", endpoint, methods=["POST"], **describe_vote(strategy))
+
+
+for name in STRATEGIES:
+    _add_vote(name)
+
+
+@work.post("/vote/compare", **describe("vote_compare"))
+async def compare(request: WrfRequest, service: TheService, context: TheContext) -> CompareResponse:
+    """Takes every vote over one scoring pass. Rewards that exist break the ties of all of them."""
+    return await voting.compare(service, request, context)
+
+
+@work.post("/preview", **describe("preview"))
+async def preview(request: PreviewRequest, service: TheService) -> PreviewResponse:
+    """Shows the exact text, token ids and scored positions of one solution, without running the model."""
+    return await voting.preview(service, request)
+
+
+@about.get("/healthz", **describe("healthz"))
+async def healthz() -> StatusResponse:
+    """Tells that the process lives."""
+    return StatusResponse()
+
+
+@about.get("/readyz", **describe("readyz"))
+async def readyz(service: TheService) -> StatusResponse:
+    """Tells whether the model is loaded and the queue accepts; if not, why not."""
+    service.check_ready()
+    return StatusResponse()
+
+
+@about.get("/model", **describe("model"))
+async def model(service: TheService) -> ModelResponse:
+    """Describes the model, the input it reads and the server's limits."""
+    about, settings = service.model.engine.description, service.settings
+    return ModelResponse(
+        name=about.name,
+        family=about.family,
+        base=about.base,
+        adapter=about.adapter,
+        revision=about.revision,
+        device=about.device,
+        dtype=about.dtype,
+        input_format=about.input_format,
+        demo=about.demo,
+        limits=LimitsOut(
+            max_solutions=settings.max_solutions,
+            max_tokens_per_solution=about.max_tokens,
+            max_body_bytes=settings.max_body_bytes,
+            max_queued_tokens=settings.max_queued_tokens,
+            max_request_seconds=settings.max_request_seconds,
+        ),
+    )
+
+
+@about.get("/metrics", response_class=PlainTextResponse, **METRICS)
+async def metrics(service: TheService) -> Response:
+    """Counts for Prometheus."""
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@about.get("/", include_in_schema=False)
+async def index() -> RedirectResponse:
+    """Leads to the documentation."""
+    return RedirectResponse("docs")

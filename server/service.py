@@ -1,0 +1,109 @@
+"""What the routes work with, from start to shutdown."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from server.metrics import Metrics
+from server.model import Model
+from server.settings import Settings
+from unprm.equivalence import Equivalence
+from unprm.errors import ShuttingDown
+from unprm.types import Engine
+
+logger = logging.getLogger(__name__)
+
+_COMPARERS = 4
+"""Requests whose answers are compared at a time."""
+
+
+class Service:
+    """Model, equivalence of answers and metrics of one app, and the count of what it works on."""
+
+    def __init__(self, settings: Settings, source: Engine | Callable[[], Engine]) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.model = Model(source, settings)
+        self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
+        self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
+        self._running = 0
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._observe()
+
+    async def start(self) -> None:
+        """Has the parts start; neither the model nor the comparing processes are waited for."""
+        self._comparers.submit(self._start_comparing)
+        self.model.start()
+
+    async def drain(self) -> None:
+        """Refuses new work and waits for what runs, as long as the settings allow."""
+        self._draining = True
+        try:
+            await asyncio.wait_for(self._idle.wait(), self.settings.drain_seconds)
+        except TimeoutError:
+            await self.model.stop(0)
+
+    async def stop(self) -> None:
+        """Ends the parts; nothing is left running."""
+        self._draining = True
+        await self.model.stop(0)
+        self._comparers.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._equivalence.close)
+
+    def check_ready(self) -> None:
+        """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if work would be refused."""
+        if self._draining:
+            raise ShuttingDown
+        self.model.check_ready()
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Counts a request while it runs; raises `ShuttingDown` if none is taken any more."""
+        if self._draining:
+            raise ShuttingDown
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if self._running == 0:
+                self._idle.set()
+
+    async def classes(self, answers: Sequence[str | None]) -> list[int | None]:
+        """The class of equal answers that each belongs to, None for those that are None."""
+        known = [answer for answer in answers if answer is not None]
+        if not known:
+            return [None] * len(answers)
+        loop = asyncio.get_running_loop()
+        names = iter(await loop.run_in_executor(self._comparers, self._equivalence.classes, known))
+        return [None if answer is None else next(names) for answer in answers]
+
+    def _start_comparing(self) -> None:
+        try:
+            self._equivalence.start()
+        except Exception:
+            if not self._draining:
+                logger.exception("answers are compared as text: the processes that compare them don't start")
+
+    def _observe(self) -> None:
+        gauge, counter = self.metrics.gauge, self.metrics.counter
+        model, equivalence = self.model, self._equivalence
+        gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running)
+        gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: model.queued_tokens)
+        gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: model.queued_requests)
+        counter("unprm_equivalence_answers", "Answers told apart.", lambda: equivalence.stats.compared)
+        counter(
+            "unprm_equivalence_timeouts",
+            "Answers compared as text for lack of time.",
+            lambda: equivalence.stats.timeouts,
+        )
+        counter(
+            "unprm_equivalence_crashes",
+            "Answers that cost a worker process.",
+            lambda: equivalence.stats.crashes,
+        )

@@ -1,0 +1,55 @@
+"""The process's HTTP server: uvicorn, that finishes what it has begun before it goes."""
+
+import asyncio
+import signal
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from server.service import Service
+from server.settings import Settings
+
+_LAST_SECONDS = 5
+"""Time for responses to be read by their callers once all of them are ready."""
+
+
+class DrainingServer(uvicorn.Server):
+    """On SIGTERM or SIGINT it drains, then stops. Meanwhile it listens, so that callers and probes are told.
+
+    A second SIGINT ends it at once.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        config = uvicorn.Config(
+            app,
+            host=settings.host,
+            port=settings.port,
+            lifespan="on",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_LAST_SECONDS,
+        )
+        super().__init__(config)
+        self.failed = False
+        self._service: Service = app.state.service
+
+    def give_up(self) -> None:
+        """Ends the server because it can't serve; may be called from any thread."""
+        self.failed = self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """As uvicorn's, but the process ends with its own status and not by the signal."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def main_loop(self) -> None:
+        """Serves until it is to end, then drains."""
+        await super().main_loop()
+        drain = asyncio.create_task(self._service.drain())
+        while not (drain.done() or self.force_exit):
+            await asyncio.wait({drain}, timeout=0.1)
+        drain.cancel()

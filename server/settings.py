@@ -1,0 +1,96 @@
+"""The server's settings: each is an option (`--max-solutions`) and a variable (`UNPRM_MAX_SOLUTIONS`).
+
+The environment is read here and nowhere else. Options win over variables; unknown ones of either kind fail.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
+
+from unprm.wire import MAX_SOLUTIONS
+
+PREFIX = "UNPRM_"
+
+
+class SettingsInvalid(Exception):
+    """Options or variables that can't be used; the message has a line for each and repeats no value."""
+
+
+class Settings(BaseSettings):
+    """Serves a process reward model over HTTP: step scores, and votes for the best answer."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        extra="forbid",
+        frozen=True,
+        cli_prog_name="python -m server",
+        cli_kebab_case=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+        cli_show_env_vars=True,
+    )
+
+    model: str = Field(
+        default="unprm-mini", description="Embedded model, hub name or path; the base with --adapter."
+    )
+    adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
+    revision: str | None = Field(default=None, description="Revision of the model on the hub.")
+    adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: CUDA if there is one.")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="auto: bfloat16 on CUDA."
+    )
+    host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    api_key: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="Bearer token to be sent by callers; as an option, others can see it.",
+    )
+    max_solutions: int = Field(
+        default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request."
+    )
+    max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
+    batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
+    max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Tokens that may wait; more get 429.")
+    max_request_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time for a request; X-Request-Timeout may ask for less.",
+    )
+    equivalence_deadline: float = Field(
+        default=2.0, gt=0, allow_inf_nan=False, description="Seconds for telling a request's answers apart."
+    )
+    drain_seconds: float = Field(
+        default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests after SIGTERM."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level logged."
+    )
+    log_format: Literal["json", "text"] = Field(default="text", description="json: one object a line.")
+
+    @classmethod
+    def load(cls, arguments: Sequence[str]) -> Self:
+        """From command-line arguments and the environment; `--help` and unknown options exit.
+
+        Raises `SettingsInvalid`.
+        """
+        _refuse_unknown_variables(set(cls.model_fields))
+        try:
+            return CliApp.run(cls, cli_args=list(arguments))
+        except ValidationError as error:
+            # without the values: a rejected one may be the key
+            problems = [f"{e['loc'][0]}: {e['msg']}" for e in error.errors(include_input=False)]
+            raise SettingsInvalid("\n".join(problems)) from None
+
+
+def _refuse_unknown_variables(fields: set[str]) -> None:
+    known = {PREFIX + field.upper() for field in fields}
+    given = {name for name in os.environ if name.upper().startswith(PREFIX)}
+    unknown = sorted(name for name in given if name.upper() not in known)
+    if unknown:
+        raise SettingsInvalid(f"unknown variables in the environment: {', '.join(unknown)}")

@@ -1,0 +1,132 @@
+"""From a request to a response: who is scored, what is compared, which vote is taken."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from server.ballot import Ballot, StepScores, score_response
+from server.context import Context
+from server.service import Service
+from unprm import answers, votes
+from unprm import steps as step_text
+from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong
+from unprm.types import Encoded, Engine, Solution, Strategy
+from unprm.wire import (
+    CompareResponse,
+    PreviewRequest,
+    PreviewResponse,
+    ScoreRequest,
+    ScoreResponse,
+    VoteRequest,
+    VoteResponse,
+    WrfRequest,
+)
+
+
+async def score(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
+    """Step scores of every solution."""
+    solutions = await _solutions(request, context)
+    scores = await _step_scores(service, request.problem, solutions, context)
+    return score_response(request, solutions, scores, service.model.name, context.usage)
+
+
+async def vote(
+    service: Service, request: VoteRequest, strategy: Strategy, alpha: float, context: Context
+) -> VoteResponse:
+    """One strategy; scores are computed only if it needs them."""
+    ballot = await _ballot(service, request, [strategy], context)
+    response = ballot.vote(strategy, alpha, service.model.name, context.usage)
+    service.metrics.voted(response)
+    return response
+
+
+async def compare(service: Service, request: WrfRequest, context: Context) -> CompareResponse:
+    """Every strategy over one scoring pass."""
+    ballot = await _ballot(service, request, votes.STRATEGIES, context)
+    response = ballot.compare(request.alpha, service.model.name, context.usage)
+    for outcome in response.strategies.values():
+        service.metrics.voted(outcome)
+    return response
+
+
+async def preview(service: Service, request: PreviewRequest) -> PreviewResponse:
+    """What the model would read, without running it."""
+    engine = service.model.engine
+    return await asyncio.to_thread(_preview, engine, request)
+
+
+async def _ballot(
+    service: Service, request: VoteRequest, strategies: Sequence[Strategy], context: Context
+) -> Ballot:
+    solutions = await _solutions(request, context)
+    classes = await service.classes([solution.answer for solution in solutions])
+    if all(name is None for name in classes):
+        raise NoAnswer(len(solutions))
+    needed = any(votes.needs_rewards(strategy, classes) for strategy in strategies)
+    given = all(solution.step_scores is not None for solution in solutions)
+    scores = await _step_scores(service, request.problem, solutions, context) if needed or given else None
+    return Ballot(request, solutions, classes, scores)
+
+
+async def _solutions(request: ScoreRequest, context: Context) -> list[Solution]:
+    context.solutions = len(request.solutions)
+    return await asyncio.to_thread(_answered, request)
+
+
+async def _step_scores(
+    service: Service, problem: str | None, solutions: Sequence[Solution], context: Context
+) -> StepScores:
+    """The scores that came with the solutions; the model is asked for the others only."""
+    missing = {index: solution for index, solution in enumerate(solutions) if solution.step_scores is None}
+    computed: dict[int, tuple[float, ...]] = {}
+    if missing:
+        assert problem is not None, "the request's validation asks for it"
+        service.model.scorer.check_room()
+        encoded = await asyncio.to_thread(_encode, service.model.engine, problem, missing)
+        try:
+            scored = await service.model.scorer.score(encoded, deadline=context.deadline)
+        except DeadlineExceeded:  # it knows only of the time that was left
+            raise DeadlineExceeded(context.seconds) from None
+        context.usage = scored.usage
+        computed = dict(zip(missing, scored.scores, strict=True))
+    return [solution.step_scores or computed[index] for index, solution in enumerate(solutions)]
+
+
+def _answered(request: ScoreRequest) -> list[Solution]:
+    return [replace(solution, answer=_answer(solution)) for solution in request.candidates()]
+
+
+def _answer(solution: Solution) -> str | None:
+    given = solution.answer
+    if given is None:
+        given = answers.extract(step_text.join(solution.steps))
+    return given if given is not None and given.strip() else None
+
+
+def _encode(engine: Engine, problem: str, solutions: dict[int, Solution]) -> list[Encoded]:
+    """Raises `SolutionTooLong` at the first that is, before the others cost time."""
+    limit = engine.description.max_tokens
+    encoded = []
+    for index, solution in solutions.items():
+        encoded.append(engine.format.encode(problem, solution.steps))
+        if (tokens := len(encoded[-1].ids)) > limit:
+            raise SolutionTooLong(index, tokens, limit)
+    return encoded
+
+
+def _preview(engine: Engine, request: PreviewRequest) -> PreviewResponse:
+    solution = request.candidate()
+    try:
+        (encoded,) = _encode(engine, request.problem, {0: solution})
+    except SolutionTooLong as error:
+        error.pointer = "/solution"
+        raise
+    return PreviewResponse(
+        model=engine.description.name,
+        family=engine.format.family,
+        text=engine.format.text(encoded),
+        token_ids=list(encoded.ids),
+        tokens=engine.format.tokens(encoded),
+        positions=list(encoded.positions),
+        steps=list(solution.steps),
+    )

@@ -1,0 +1,31 @@
+"""Models that many tests share: made once, never changed."""
+
+from pathlib import Path
+
+import pytest
+from tests.tiny import write_base
+
+from unprm.engines.load import load_tokenizer
+from unprm.formats.unprm import PrmConfig
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory) -> Path:
+    """Directory of a tiny base model."""
+    return write_base(tmp_path_factory.mktemp("tiny") / "base")
+
+
+@pytest.fixture(scope="session")
+def adapter(base) -> Path:
+    """Directory of a PRM adapter with random weights for `base`, beside it."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    from unprm.engines.load import load_base
+
+    torch.manual_seed(1)
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    place = base.parent / "adapter"
+    get_peft_model(load_base(base, torch.float32), lora).save_pretrained(str(place))
+    PrmConfig.for_base(load_tokenizer(base), "tiny-prm", "../base").write(place)
+    return place

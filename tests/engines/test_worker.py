@@ -1,0 +1,80 @@
+"""The thread for blocking calls."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from unprm.engines.worker import Worker
+
+
+def test_runs_calls_in_order_in_one_thread_of_its_own() -> None:
+    async def test() -> None:
+        worker = Worker("own")
+        names = await asyncio.gather(*(worker.run(lambda: threading.current_thread().name) for _ in range(3)))
+        assert names == ["own"] * 3
+        worker.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [(ValueError, ValueError), (StopIteration, RuntimeError), (SystemExit, SystemExit)],
+)
+def test_what_a_call_raises_reaches_the_caller_and_the_thread_goes_on(
+    raised: type[BaseException], expected: type[BaseException]
+) -> None:
+    async def caught(worker: Worker) -> type[BaseException] | None:
+        def fail() -> None:
+            raise raised
+
+        try:
+            await worker.run(fail)
+        except BaseException as error:
+            return type(error)
+        return None
+
+    async def test() -> None:
+        worker = Worker("own")
+        assert await caught(worker) is expected
+        assert await worker.run(lambda: 7) == 7
+        worker.close()
+
+    asyncio.run(test())
+
+
+def test_a_caller_who_leaves_is_not_missed() -> None:
+    async def test() -> None:
+        worker, gate = Worker("own"), threading.Event()
+        leaving = asyncio.create_task(worker.run(gate.wait))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait({leaving})
+        assert worker.busy
+        gate.set()
+        assert await worker.run(lambda: 7) == 7
+        while worker.busy:
+            await asyncio.sleep(0.001)
+        worker.close()
+
+    asyncio.run(test())
+
+
+def test_a_call_may_outlive_its_loop() -> None:
+    gate, names = threading.Event(), threading.active_count()
+
+    async def test() -> None:
+        worker = Worker("own")
+        leaving = asyncio.create_task(worker.run(gate.wait))
+        await asyncio.sleep(0)
+        worker.close()
+        leaving.cancel()
+
+    asyncio.run(test())
+    gate.set()
+    end = time.monotonic() + 5
+    while threading.active_count() > names and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() == names

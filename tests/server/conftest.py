@@ -1,0 +1,21 @@
+"""Servers for the tests of the HTTP edge."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.server.harness import Running, serving
+from unprm.engines.fake import FakeEngine
+
+
+@pytest.fixture(scope="session")
+def engine() -> FakeEngine:
+    """The engine of `server`."""
+    return FakeEngine(max_tokens=2048)
+
+
+@pytest.fixture(scope="session")
+def server(engine: FakeEngine) -> Iterator[Running]:
+    """A server that tests share and leave as it was."""
+    with serving(engine) as running:
+        yield running

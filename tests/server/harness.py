@@ -1,0 +1,113 @@
+"""A real server for tests: uvicorn in a thread, on a free port."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from server.app import create_app
+from server.service import Service
+from server.serving import DrainingServer
+from server.settings import Settings
+from unprm.engines.fake import FakeEngine, FakeFormat
+from unprm.types import Encoded, Engine
+
+PATIENCE = 20.0
+PROBLEM = "How many?"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers at `url`; `http` is a client of it."""
+
+    url: str
+    port: int
+    http: httpx.Client
+    server: DrainingServer
+    service: Service
+
+    def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
+        return self.http.post(path, json=body, **options)
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.http.get(path, **options)
+
+    def connect(self, request: bytes) -> socket.socket:
+        """A connection on which this was sent."""
+        connection = socket.create_connection(("127.0.0.1", self.port))
+        connection.sendall(request)
+        return connection
+
+    def metric(self, line: str) -> float:
+        """A value in /metrics, by its name and labels; 0 if it isn't there."""
+        values = dict(row.rsplit(" ", 1) for row in self.get("/metrics").text.splitlines())
+        return float(values.get(line, 0))
+
+
+@contextmanager
+def serving(engine: Engine | Callable[[], Engine] | None = None, **options: Any) -> Iterator[Running]:
+    """Serves an engine, by default a fake one, until the end of the block."""
+    settings = Settings(port=0, **{"drain_seconds": 5.0, **options})
+    app = create_app(settings, FakeEngine() if engine is None else engine)
+    server = DrainingServer(app, settings)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        until(lambda: server.started)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=url, timeout=PATIENCE) as client:
+            yield Running(url, port, client, server, app.state.service)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for what other threads bring about."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.005)
+
+
+class Background:
+    """A call in a thread of its own; `result` waits for it."""
+
+    def __init__(self, call: Callable[[], httpx.Response]) -> None:
+        self._answer: list[httpx.Response] = []
+        self._thread = threading.Thread(target=lambda: self._answer.append(call()))
+        self._thread.start()
+
+    def result(self) -> httpx.Response:
+        self._thread.join(PATIENCE)
+        return self._answer[0]
+
+
+def ask(*solutions: Any, **more: Any) -> dict[str, Any]:
+    """The body of a request about the one problem."""
+    return {"problem": PROBLEM, "solutions": list(solutions), **more}
+
+
+def raw(body: Any, path: str = "/score_steps", *more: str, length: int | None = None) -> bytes:
+    """A request as it goes over the wire; `length` is what it declares, if not the body's."""
+    content = b"" if body is None else json.dumps(body).encode()
+    declared = len(content) if length is None else length
+    lines = ["Host: x", "Content-Type: application/json", f"Content-Length: {declared}", *more]
+    return "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode() + content
+
+
+def boxed(answer: object, *steps: str) -> list[str]:
+    """A solution with this answer."""
+    return [*steps, f"The answer is \\boxed{{{answer}}}."]
+
+
+def read(*steps: str) -> Encoded:
+    """What the fake engine reads of the one problem and these steps."""
+    return FakeFormat().encode(PROBLEM, steps)

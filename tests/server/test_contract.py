@@ -1,0 +1,272 @@
+"""What the server answers when all is well."""
+
+import pytest
+
+from tests.server.harness import PROBLEM, Running, ask, boxed, read
+from unprm import wire
+from unprm.engines.fake import FakeEngine, hashed
+from unprm.votes import STRATEGIES
+
+NO_USAGE = {"tokens": 0, "computed_tokens": 0, "cached_tokens": 0}
+
+
+def given(answer: object, *scores: float, **more: object) -> dict[str, object]:
+    """A solution that brings its scores and its answer."""
+    return {"steps": ["s"] * len(scores), "answer": answer, "step_scores": list(scores), **more}
+
+
+def test_scores_every_form_of_a_solution_in_order(server: Running) -> None:
+    response = server.post(
+        "/score_steps",
+        ask(
+            "one\n\ntwo \\boxed{1}",
+            ["one", "two \\boxed{1}"],
+            {"id": "x", "text": "only", "answer": "7"},
+            {"steps": ["a", "b"], "step_scores": [0.9, 0.2]},
+        ),
+    )
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    wire.ScoreResponse.model_validate(body)
+    first, second, third, fourth = body["solutions"]
+    assert first == second
+    assert first["step_scores"] == list(hashed(read("one", "two \\boxed{1}")))
+    assert first["reward"] == min(first["step_scores"])
+    assert (first["answer"], third["answer"], fourth["answer"]) == ("1", "7", None)
+    assert (first["id"], third["id"]) == (None, "x")
+    assert (fourth["step_scores"], fourth["reward"], fourth["first_error"]) == ([0.9, 0.2], 0.2, 1)
+    # equal solutions run once, the one with scores does not run
+    tokens, short = len(read("one", "two \\boxed{1}").ids), len(read("only").ids)
+    usage = {"tokens": 2 * tokens + short, "computed_tokens": tokens + short, "cached_tokens": tokens}
+    assert (body["model"], body["aggregate"], body["usage"]) == ("fake", "min", usage)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "reward"), [("min", 0.2), ("last", 0.5), ("product", 0.1), ("mean", 1.7 / 3)]
+)
+def test_aggregate_makes_the_reward(server: Running, aggregate: str, reward: float) -> None:
+    asked = ask(given(None, 1.0, 0.2, 0.5), aggregate=aggregate)
+    body = server.post("/score_steps", asked).json()
+    assert body["aggregate"] == aggregate
+    assert body["solutions"][0]["reward"] == pytest.approx(reward)
+    assert server.post("/vote/prm", asked | {"solutions": [given("1", 1.0, 0.2, 0.5)]}).json()["solutions"][
+        0
+    ]["reward"] == pytest.approx(reward)
+
+
+@pytest.mark.parametrize(("threshold", "first"), [(0.5, 1), (0.2, None), (0.21, 1), (1.0, 1), (0.0, None)])
+def test_threshold_says_what_an_error_is(server: Running, threshold: float, first: int | None) -> None:
+    asked = ask(given("1", 1.0, 0.2, 0.5), threshold=threshold)
+    for path in ("/score_steps", "/vote/majority"):
+        assert server.post(path, asked).json()["solutions"][0]["first_error"] == first
+
+
+def test_problem_is_not_needed_when_every_solution_brings_scores(server: Running) -> None:
+    body = server.post("/score_steps", {"solutions": [given(None, 0.5)]}).json()
+    assert body["usage"] == NO_USAGE
+
+
+def test_wrf_explains_itself(server: Running) -> None:
+    solutions = [given("42", 0.9, id="a"), given("\\frac{84}{2}", 0.7), given("7", 0.95), given(" ", 0.1)]
+    body = server.post("/vote/wrf", ask(*solutions, alpha=0.25)).json()
+    wire.VoteResponse.model_validate(body)
+    assert body == {
+        "strategy": "wrf",
+        "answer": "42",
+        "solution_index": 0,
+        "decided_by": "combined",
+        "tie": False,
+        "tied_answers": [],
+        "margin": pytest.approx(0.5),
+        "candidates": [
+            {
+                "answer": "42",
+                "count": 2,
+                "members": [0, 1],
+                "mean_reward": pytest.approx(0.8),
+                "max_reward": 0.9,
+                "normalized_reward": 0.0,
+                "normalized_frequency": 1.0,
+                "score": pytest.approx(0.75),
+            },
+            {
+                "answer": "7",
+                "count": 1,
+                "members": [2],
+                "mean_reward": 0.95,
+                "max_reward": 0.95,
+                "normalized_reward": 1.0,
+                "normalized_frequency": 0.0,
+                "score": pytest.approx(0.25),
+            },
+        ],
+        "solutions": [
+            {"id": "a", "answer": "42", "reward": 0.9, "step_scores": [0.9], "first_error": None},
+            {"id": None, "answer": "\\frac{84}{2}", "reward": 0.7, "step_scores": [0.7], "first_error": None},
+            {"id": None, "answer": "7", "reward": 0.95, "step_scores": [0.95], "first_error": None},
+            {"id": None, "answer": None, "reward": 0.1, "step_scores": [0.1], "first_error": 0},
+        ],
+        "model": "fake",
+        "usage": NO_USAGE,
+    }
+
+
+def test_alpha_is_a_half_unless_said(server: Running) -> None:
+    solutions = [given("1", 0.2), given("1", 0.2), given("2", 0.9)]
+    body = server.post("/vote/wrf", ask(*solutions)).json()
+    assert [candidate["score"] for candidate in body["candidates"]] == [0.5, 0.5]
+    assert (body["tie"], body["tied_answers"], body["answer"], body["margin"]) == (True, ["1", "2"], "1", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "answer", "index", "decided_by"),
+    [("majority", "1", 1, "majority"), ("prm", "2", 3, "reward"), ("weighted", "2", 3, "combined")],
+)
+def test_the_other_votes(server: Running, strategy: str, answer: str, index: int, decided_by: str) -> None:
+    solutions = [given("1", 0.1), given("1", 0.2), given("1", 0.1), given("2", 0.9), given("2", 0.5)]
+    body = server.post(f"/vote/{strategy}", ask(*solutions)).json()
+    assert (body["strategy"], body["answer"], body["solution_index"]) == (strategy, answer, index)
+    assert (body["decided_by"], body["tie"], body["tied_answers"]) == (decided_by, False, [])
+
+
+def test_rewards_that_were_given_break_the_ties_of_a_majority(server: Running) -> None:
+    body = server.post("/vote/majority", ask(given("1", 0.1), given("2", 0.9))).json()
+    assert (body["answer"], body["tie"], body["tied_answers"]) == ("2", True, ["2", "1"])
+
+
+@pytest.mark.parametrize("strategy", ["majority", "hmr"])
+def test_a_majority_runs_no_model(server: Running, engine: FakeEngine, strategy: str) -> None:
+    before = len(engine.batches)
+    asked = ask(boxed(1), boxed("1.0"), boxed(2), ["nothing"])
+    body = server.post(f"/vote/{strategy}", asked).json()
+    assert len(engine.batches) == before
+    assert (body["answer"], body["decided_by"], body["usage"]) == ("1", "majority", NO_USAGE)
+    assert all(solution["reward"] is None for solution in body["solutions"])
+    assert all(solution["step_scores"] is None for solution in body["solutions"])
+    assert all(candidate["mean_reward"] is None for candidate in body["candidates"])
+    assert body["solutions"][3]["answer"] is None
+    assert [candidate["members"] for candidate in body["candidates"]] == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_unanimity_runs_no_model(server: Running, engine: FakeEngine, strategy: str) -> None:
+    before = len(engine.batches)
+    body = server.post(f"/vote/{strategy}", ask(boxed("0.5"), boxed("\\frac12"), ["nothing"])).json()
+    assert len(engine.batches) == before
+    assert (body["answer"], body["decided_by"], body["margin"]) == ("0.5", "unanimous", None)
+    assert (body["solution_index"], body["usage"]) == (0, NO_USAGE)
+
+
+def test_hmr_asks_the_model_where_there_is_no_majority(server: Running) -> None:
+    solutions = [boxed(1), boxed(2), boxed(3), ["nothing"], boxed(1), ["nothing"]]
+    body = server.post("/vote/hmr", ask(*solutions)).json()
+    rewards = [min(hashed(read(*steps))) for steps in solutions]
+    best = max((0, 1, 2, 4), key=lambda index: rewards[index])
+    assert (body["decided_by"], body["solution_index"]) == ("reward", best)
+    assert [solution["reward"] for solution in body["solutions"]] == rewards
+    assert body["usage"]["computed_tokens"] > 0
+
+
+def test_only_solutions_without_scores_are_run(server: Running, engine: FakeEngine) -> None:
+    body = server.post("/vote/prm", ask(given("1", 0.5), boxed(2, "mixed"), given("3", 0.4))).json()
+    assert engine.batches[-1] == (read(*boxed(2, "mixed")),)
+    own = min(hashed(read(*boxed(2, "mixed"))))
+    assert [solution["reward"] for solution in body["solutions"]] == [0.5, own, 0.4]
+    assert body["usage"]["tokens"] == len(read(*boxed(2, "mixed")).ids)
+
+
+def test_an_undecided_mix_is_not_completed_for_a_majority(server: Running, engine: FakeEngine) -> None:
+    before = len(engine.batches)
+    body = server.post("/vote/hmr", ask(given("1", 0.5), boxed(1), boxed(2))).json()
+    assert len(engine.batches) == before
+    assert [solution["reward"] for solution in body["solutions"]] == [None, None, None]
+
+
+def test_compare_takes_every_vote_over_one_pass(server: Running, engine: FakeEngine) -> None:
+    before = len(engine.batches)
+    asked = ask(boxed(1, "compared"), boxed(2), boxed(3), boxed(1), boxed(2), boxed(2, "other"))
+    body = server.post("/vote/compare", asked | {"alpha": 0.7}).json()
+    wire.CompareResponse.model_validate(body)
+    assert len(engine.batches) == before + 1
+    assert list(body["strategies"]) == list(STRATEGIES)
+    for strategy, outcome in body["strategies"].items():
+        if strategy != "hmr":  # that asks for no scores here, so on its own it reports none
+            more = {"alpha": 0.7} if strategy == "wrf" else {}
+            alone = server.post(f"/vote/{strategy}", asked | more).json()
+            if strategy != "majority":
+                assert outcome == {key: alone[key] for key in outcome}
+            assert outcome["answer"] == alone["answer"]
+    winners = {outcome["answer"] for outcome in body["strategies"].values()}
+    assert body["agree"] == (len(winners) == 1)
+
+
+def test_compare_needs_no_model_for_one_answer(server: Running, engine: FakeEngine) -> None:
+    before = len(engine.batches)
+    body = server.post("/vote/compare", ask(boxed(1), boxed("1.0"))).json()
+    assert len(engine.batches) == before
+    assert (body["agree"], body["usage"]) == (True, NO_USAGE)
+
+
+def test_answer_overrides_what_the_text_says(server: Running) -> None:
+    asked = ask({"text": "\\boxed{1}", "answer": "5"}, {"text": "\\boxed{1}", "answer": "  "}, "\\boxed{1}")
+    body = server.post("/score_steps", asked).json()
+    assert [solution["answer"] for solution in body["solutions"]] == ["5", None, "1"]
+
+
+def test_preview_shows_what_would_be_read(server: Running, engine: FakeEngine) -> None:
+    before = len(engine.batches)
+    body = server.post("/preview", {"problem": PROBLEM, "solution": "a\n\nb"}).json()
+    wire.PreviewResponse.model_validate(body)
+    encoded = read("a", "b")
+    assert len(engine.batches) == before
+    assert (body["token_ids"], body["positions"]) == (list(encoded.ids), list(encoded.positions))
+    assert (body["text"], body["steps"]) == (f"{PROBLEM}\naşbş", ["a", "b"])
+    assert len(body["tokens"]) == len(body["token_ids"])
+
+
+def test_probes_and_model(server: Running) -> None:
+    assert server.get("/healthz").json() == server.get("/readyz").json() == {"status": "ok"}
+    body = server.get("/model").json()
+    wire.ModelResponse.model_validate(body)
+    assert (body["name"], body["demo"]) == ("fake", False)
+    assert body["limits"] == {
+        "max_solutions": 256,
+        "max_tokens_per_solution": 2048,
+        "max_body_bytes": 8388608,
+        "max_queued_tokens": 1048576,
+        "max_request_seconds": 60.0,
+    }
+
+
+def test_metrics_count(server: Running) -> None:
+    wrf = 'unprm_requests_total{route="/vote/wrf",status="200"}'
+    names = (wrf, 'unprm_votes_total{strategy="wrf"}', 'unprm_ties_total{strategy="wrf"}')
+    before = [server.metric(name) for name in names]
+    tokens = server.metric("unprm_tokens_total"), server.metric("unprm_computed_tokens_total")
+    usage = server.post("/vote/wrf", ask(boxed(1), boxed(2, "x"), alpha=1.0)).json()["usage"]
+    server.post("/vote/wrf", ask(given("1", 0.2), given("1", 0.2), given("2", 0.9)))
+    assert [server.metric(name) for name in names] == [before[0] + 2, before[1] + 2, before[2] + 1]
+    assert server.metric("unprm_tokens_total") == tokens[0] + usage["tokens"]
+    assert server.metric("unprm_computed_tokens_total") == tokens[1] + usage["computed_tokens"]
+    assert server.metric("unprm_queued_tokens") == server.metric("unprm_queued_requests") == 0
+    text = server.get("/metrics").text
+    for name in ("equivalence_timeouts_total", "equivalence_answers_total", "request_seconds_bucket"):
+        assert f"unprm_{name}" in text
+    assert server.metric("unprm_equivalence_answers_total") > 0
+    assert server.get("/metrics").headers["content-type"].startswith("text/plain")
+
+
+def test_documentation_is_where_the_root_leads(server: Running) -> None:
+    response = server.get("/", follow_redirects=True)
+    assert response.url.path == "/docs"
+    assert response.status_code == 200
+
+
+def test_request_id_is_the_callers_if_it_is_sane(server: Running) -> None:
+    for path in ("/healthz", "/nowhere", "/score_steps"):
+        assert server.get(path, headers={"X-Request-ID": "abc.1_2-3"}).headers["x-request-id"] == "abc.1_2-3"
+        for odd in ("", "a b", "x" * 129, "ä".encode("latin-1"), '"><script>'):
+            sent = server.get(path, headers={"X-Request-ID": odd}).headers["x-request-id"]
+            assert len(sent) == 32
+            assert sent.isalnum()

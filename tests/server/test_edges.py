@@ -1,0 +1,184 @@
+"""What happens between requests: shared batches, callers who leave, a model that fails, the end."""
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
+from unprm.engines.fake import FakeEngine, hashed
+
+
+class Held:
+    """A server whose engine is held in a first batch."""
+
+    def __init__(self, **options: Any) -> None:
+        self.gate = threading.Event()
+        self.engine = FakeEngine(gate=self.gate, **options)
+
+    def block(self, server: Running) -> Background:
+        first = Background(lambda: server.post("/score_steps", ask("first")))
+        until(lambda: len(self.engine.batches) == 1)
+        return first
+
+
+def test_concurrent_requests_share_batches_and_get_their_own_scores() -> None:
+    held = Held()
+    with serving(held.engine) as server:
+        first = held.block(server)
+        with ThreadPoolExecutor(16) as pool:
+            texts = [f"solution {number}" for number in range(16)]
+            answers = [pool.submit(server.post, "/score_steps", ask(text)) for text in texts]
+            until(lambda: server.metric("unprm_queued_requests") == 16)
+            held.gate.set()
+            for text, answer in zip(texts, answers, strict=True):
+                assert answer.result().json()["solutions"][0]["step_scores"] == list(hashed(read(text)))
+        first.result()
+    assert len(held.engine.batches) == 2
+    assert set(held.engine.batches[1]) == {read(text) for text in texts}
+
+
+@pytest.mark.parametrize("path", ["/score_steps", "/vote/prm", "/vote/compare"])
+def test_who_goes_away_frees_the_place_and_never_runs(path: str) -> None:
+    held = Held()
+    with serving(held.engine) as server:
+        first = held.block(server)
+        gone = server.connect(raw(ask(boxed(1, "gone"), boxed(2, "gone")), path))
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        stays = Background(lambda: server.post("/score_steps", ask("stays")))
+        until(lambda: server.metric("unprm_queued_requests") == 2)
+        gone.close()
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        assert server.metric("unprm_queued_tokens") == len(read("stays").ids)
+        held.gate.set()
+        assert first.result().status_code == stays.result().status_code == 200
+        assert server.metric(f'unprm_requests_total{{route="{path}",status="499"}}') == 1
+    assert held.engine.batches[1:] == [(read("stays"),)]
+
+
+def test_who_goes_away_in_the_middle_of_the_body_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    with serving() as server, caplog.at_level(logging.INFO):
+        connection = server.connect(raw(1, length=100))
+        until(lambda: server.metric("unprm_running_requests") == 1)
+        connection.close()
+        until(lambda: server.metric("unprm_running_requests") == 0)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_who_sends_slowly_runs_out_of_time() -> None:
+    with serving(max_request_seconds=0.2) as server:
+        connection = server.connect(raw(1, length=100))
+        assert b"504" in connection.recv(1000).splitlines()[0]
+        connection.close()
+
+
+def test_a_second_request_on_the_same_connection_is_answered_in_turn() -> None:
+    held = Held()
+    with serving(held.engine) as server:
+        connection = server.connect(raw(ask("one")))
+        until(lambda: len(held.engine.batches) == 1)
+        connection.sendall(raw(ask("two"), "/score_steps", "Connection: close"))
+        held.gate.set()
+        answers = b""
+        while part := connection.recv(65536):
+            answers += part
+        connection.close()
+    assert answers.count(b"HTTP/1.1 200 OK") == 2
+    assert held.engine.batches == [(read("one"),), (read("two"),)]
+
+
+def test_a_failing_engine_answers_every_waiter_and_recovers() -> None:
+    held = Held(failures={1: RuntimeError("out of memory")})
+    with serving(held.engine) as server:
+        first = held.block(server)
+        waiting = [
+            Background(lambda text=text: server.post("/score_steps", ask(text)))  # type: ignore[misc]
+            for text in ("a", "b", "c")
+        ]
+        until(lambda: server.metric("unprm_queued_requests") == 3)
+        held.gate.set()
+        assert [answer.result().status_code for answer in waiting] == [503, 503, 503]
+        assert first.result().status_code == 200
+        assert server.get("/readyz").status_code == 200
+        assert server.post("/score_steps", ask("a")).status_code == 200
+
+
+@pytest.mark.parametrize("scores", [[], [0.5, 0.5], [math.nan], [1.5], [-1.0], [math.inf]])
+def test_what_is_no_score_never_reaches_a_caller(scores: list[float]) -> None:
+    with serving(FakeEngine(scores=lambda _: scores)) as server:
+        response = server.post("/vote/prm", ask(boxed(1), boxed(2)))
+        assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")
+
+
+def test_shutting_down_finishes_what_runs_and_refuses_what_comes() -> None:
+    held = Held()
+    with serving(held.engine) as server:
+        first = held.block(server)
+        waiting = Background(lambda: server.post("/score_steps", ask("waiting")))
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        server.server.should_exit = True
+        until(lambda: server.get("/readyz").status_code == 503)
+        for response in (server.get("/readyz"), server.post("/score_steps", ask("late"))):
+            assert (response.status_code, response.json()["code"]) == (503, "shutting_down")
+            assert int(response.headers["retry-after"]) >= 1
+        assert server.get("/healthz").status_code == 200
+        held.gate.set()
+        assert first.result().status_code == waiting.result().status_code == 200
+    assert held.engine.batches[1:] == [(read("waiting"),)]
+    assert held.engine.closed
+
+
+def test_shutting_down_answers_what_does_not_finish_in_time() -> None:
+    held = Held()
+    with serving(held.engine, drain_seconds=0.2) as server:
+        first = held.block(server)
+        waiting = Background(lambda: server.post("/score_steps", ask("waiting")))
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        server.server.should_exit = True
+        for answer in (first.result(), waiting.result()):
+            assert (answer.status_code, answer.json()["code"]) == (503, "shutting_down")
+        held.gate.set()
+    assert len(held.engine.batches) == 1
+
+
+def test_the_event_loop_answers_while_the_model_works_and_texts_are_read() -> None:
+    def slowly(call: Callable[[], object]) -> float:
+        """The longest that a probe takes while the call runs."""
+        worst, done = 0.0, threading.Thread(target=call)
+        done.start()
+        while done.is_alive():
+            worst = max(worst, server.get("/healthz").elapsed.total_seconds())
+        return worst
+
+    with serving(FakeEngine(delay=0.5)) as server:
+        assert slowly(lambda: server.post("/score_steps", ask("a"))) < 0.3
+        large = ask(*["step\n\n" * 300 + f"\\boxed{{{number}}}" for number in range(256)])
+        assert slowly(lambda: server.post("/vote/majority", large)) < 0.3
+
+
+def test_many_leave_and_many_stay() -> None:
+    """Random leaving under load: who stays is answered rightly, and nothing is left over."""
+
+    async def one(client: httpx.AsyncClient, number: int) -> None:
+        timeout = 0.01 * (number % 7) if number % 2 else PATIENCE
+        try:
+            response = await client.post("/score_steps", json=ask(f"text {number}"), timeout=timeout + 0.001)
+        except httpx.TimeoutException:
+            assert number % 2
+        else:
+            assert response.json()["solutions"][0]["step_scores"] == list(hashed(read(f"text {number}")))
+
+    async def all_of_them() -> None:
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            await asyncio.gather(*(one(client, number) for number in range(80)))
+
+    with serving(FakeEngine(delay=0.02), batch_tokens=60) as server:
+        asyncio.run(all_of_them())
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        assert server.metric("unprm_queued_tokens") == server.metric("unprm_queued_requests") == 0

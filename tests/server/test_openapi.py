@@ -1,0 +1,124 @@
+"""The document that the server gives of itself: complete, right, and kept to under generated requests."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from server import examples
+from server.app import create_app
+from server.errors import TABLE
+from server.settings import Settings
+from tests.server.harness import Running, serving
+from unprm.engines.fake import FakeEngine
+from unprm.types import Encoded
+
+EXPECTED = 1000
+"""Generated requests at least."""
+
+schema = schemathesis.openapi.from_dict(create_app(Settings(), FakeEngine()).openapi())
+
+
+@pytest.fixture(scope="module")
+def sent() -> Iterator[list[str]]:
+    """The methods and addresses that requests were generated for; enough of them, at the end."""
+    operations: list[str] = []
+    yield operations
+    assert len(operations) >= EXPECTED
+
+
+@schema.parametrize()
+@settings(
+    max_examples=150,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_generated_requests_get_what_is_documented(
+    case: schemathesis.Case[Any], server: Running, sent: list[str]
+) -> None:
+    if _is_short(case.headers.get("X-Request-Timeout")):
+        case.headers["X-Request-Timeout"] = "10"  # less may rightly end in 504
+    sent.append(f"{case.method} {case.path}")
+    # what the document can't say, that exactly one of text and steps is given, makes some valid data refused
+    case.call_and_validate(server.url, excluded_checks=[positive_data_acceptance])
+
+
+def _is_short(seconds: object) -> bool:
+    try:
+        return 0 < float(str(seconds)) < 10
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def document(server: Running) -> dict[str, Any]:
+    found: dict[str, Any] = server.get("/openapi.json").json()
+    return found
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def test_every_operation_has_an_example_and_problems_as_problem_json(document: dict[str, Any]) -> None:
+    names = set()
+    for method, _, operation in operations(document):
+        names.add(operation["operationId"])
+        assert operation["summary"]
+        assert operation["description"]
+        if method == "post":
+            assert "example" in operation["requestBody"]["content"]["application/json"]
+        for status, response in operation["responses"].items():
+            (media_type,) = response["content"]
+            content = response["content"][media_type]
+            if status == "200":
+                assert "example" in content
+                continue
+            assert media_type == "application/problem+json"
+            assert content["schema"] == {"$ref": "#/components/schemas/ProblemDetails"}
+            assert {TABLE[code].status for code in content["examples"]} == {int(status)}
+    assert names >= {*examples.REQUESTS, "healthz", "readyz", "model", "metrics"}
+
+
+def test_every_code_that_an_operation_can_answer_is_documented(document: dict[str, Any]) -> None:
+    documented = {
+        code
+        for _, _, operation in operations(document)
+        for response in operation["responses"].values()
+        for content in response["content"].values()
+        for code in content.get("examples", {})
+    }
+    assert documented == set(TABLE) - {"not_found", "method_not_allowed"}
+
+
+def test_the_examples_are_what_the_server_answers(document: dict[str, Any]) -> None:
+    scores = iter([(0.98, 0.97), (0.03,)])
+
+    def scripted(item: Encoded) -> tuple[float, ...]:
+        return next(scores)
+
+    with serving(FakeEngine(scores=scripted)) as server:
+        for method, path, operation in operations(document):
+            if method != "post":
+                continue
+            content = operation["requestBody"]["content"]["application/json"]
+            answered = server.post(path, content["example"]).json()
+            expected = operation["responses"]["200"]["content"]["application/json"]["example"]
+            for told in (answered, expected):  # another model, another tokenizer
+                told.pop("model")
+                if path == "/score_steps":
+                    told.pop("usage")
+            assert answered == expected
+
+
+def test_examples_of_limits_are_the_settings_own(document: dict[str, Any]) -> None:
+    content = document["paths"]["/model"]["get"]["responses"]["200"]["content"]["application/json"]
+    limits = {key: value for key, value in content["example"]["limits"].items() if "per_solution" not in key}
+    assert limits == {key: getattr(Settings(), key) for key in limits}

@@ -1,0 +1,213 @@
+"""The server as a process: signals, exit statuses, options, and what it logs."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.harness import PATIENCE, Background, ask, boxed, raw, until
+
+ROOT = Path(__file__).parents[2]
+
+
+class Process:
+    """A server process, its standard error in `log`."""
+
+    def __init__(self, log: Path, delay: str, *options: str) -> None:
+        self.log = log
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "tests.server.fake_server",
+            delay,
+            "--port=0",
+            *options,
+        ]
+        with log.open("w") as stderr:
+            self.process = subprocess.Popen(command, cwd=ROOT, stderr=stderr)
+        until(lambda: "running on" in self.text or self.process.poll() is not None)
+        self.url = re.findall(r"http://127\.0\.0\.1:\d+", self.text)[0]
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
+
+    def connect(self, request: bytes) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", int(self.url.rpartition(":")[2])))
+        connection.sendall(request)
+        return connection
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def process(log: Path, *options: str, delay: str = "0") -> Iterator[Process]:
+    server = Process(log, delay, *options)
+    try:
+        yield server
+    finally:
+        server.http.close()
+        server.process.kill()
+        server.process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_ends_with_status_0(tmp_path: Path, number: int) -> None:
+    with process(tmp_path / "log", delay="1") as server:
+        server.http.post("/score_steps", json=ask("the first batch fails"))
+        running = Background(lambda: server.http.post("/score_steps", json=ask("running")))
+        until(lambda: "unprm_running_requests 1.0" in server.http.get("/metrics").text)
+        server.process.send_signal(number)
+        until(lambda: server.http.get("/readyz").status_code == 503)
+        assert server.http.post("/score_steps", json=ask("late")).json()["code"] == "shutting_down"
+        assert running.result().status_code == 200
+        assert server.process.wait(PATIENCE) == 0
+
+
+def test_an_idle_server_ends_at_once(tmp_path: Path) -> None:
+    with process(tmp_path / "log") as server:
+        assert server.http.get("/healthz").status_code == 200
+        started = time.monotonic()
+        assert server.end() == 0
+        assert time.monotonic() - started < 5
+
+
+def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
+    with process(tmp_path / "log", delay="60") as server:
+        with server.connect(raw(ask("runs for a minute"))):
+            until(lambda: "unprm_running_requests 1.0" in server.http.get("/metrics").text)
+            server.process.send_signal(signal.SIGINT)
+            until(lambda: server.http.get("/readyz").status_code == 503)
+            started = time.monotonic()
+            assert server.end(signal.SIGINT) == 0
+            assert time.monotonic() - started < 4
+
+
+def test_an_engine_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    with process(tmp_path / "log", "--drain-seconds=0.2", delay="60") as server:
+        running = Background(lambda: server.http.post("/score_steps", json=ask("runs for a minute")))
+        until(lambda: "unprm_running_requests 1.0" in server.http.get("/metrics").text)
+        server.process.send_signal(signal.SIGTERM)
+        assert running.result().json()["code"] == "shutting_down"
+        assert server.process.wait(PATIENCE) == 0
+
+
+def test_the_log_has_a_line_per_request_and_no_word_of_a_caller(tmp_path: Path) -> None:
+    with process(tmp_path / "log", "--log-format=json", "--log-level=debug") as server:
+        http = server.http
+        ids = {"X-Request-ID": "mine"}
+        http.post("/score_steps", json=ask("CANARY"), headers=ids)  # the engine fails with it, too
+        http.post("/score_steps?CANARY=CANARY", json={"problem": "CANARY", "solutions": ["CANARY", ["a"]]})
+        http.post("/vote/wrf", json=ask(boxed("CANARY"), boxed(1), CANARY="CANARY"))
+        http.post("/vote/majority", json=ask(boxed("CANARY^{^}"), {"text": "a", "answer": "\\CANARY{"}))
+        http.post("/score_steps", content=b'{"CANARY', headers={"Content-Type": "application/json"})
+        http.post("/score_steps", json=ask("CANARY"), headers={"Content-Type": "CANARY"})
+        http.get("/CANARY/x?CANARY")
+        http.get("/model", headers={"Authorization": "Bearer CANARY", "X-Request-Timeout": "CANARY"})
+        http.get("/healthz", headers={"X-Request-ID": "not sane: CANARY"})
+        assert server.end() == 0
+        lines = [json.loads(line) for line in server.text.splitlines()]
+    assert "CANARY" not in server.text
+    requests = [line for line in lines if line["message"] == "request"]
+    assert len(requests) == 9
+    assert (
+        requests[0].items()
+        >= {
+            "level": "info",
+            "method": "POST",
+            "route": "/score_steps",
+            "status": 503,
+            "request_id": "mine",
+            "solutions": 1,
+            "tokens": 0,
+        }.items()
+    )
+    assert requests[1].items() >= {"status": 200, "solutions": 2}.items()
+    assert requests[1]["tokens"] == requests[1]["computed_tokens"] > 0
+    assert requests[6].items() >= {"route": "unmatched", "status": 404}.items()
+    failure = next(line for line in lines if "failed on a batch" in line["message"])
+    assert failure["exception"].startswith("RuntimeError at ")
+    assert "fake.py" in failure["exception"]
+    demo = next(line for line in lines if line["level"] == "warning")
+    assert "python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter" in demo["message"]
+
+
+def test_the_log_as_text_has_a_line_per_record_too(tmp_path: Path) -> None:
+    with process(tmp_path / "log") as server:
+        server.http.post("/score_steps", json=ask("CANARY"))
+        assert server.end() == 0
+        lines = server.text.splitlines()
+    assert "CANARY" not in server.text
+    assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ [\w.]+: ", line) for line in lines), lines
+    assert any("request method=POST route=/score_steps status=503 ms=" in line for line in lines)
+
+
+def run(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "server", *options]
+    environment: dict[str, Any] = {**os.environ, **variables}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_help_lists_every_setting_without_loading_torch() -> None:
+    from server.settings import Settings
+
+    ended = run("--help", PYTHONPATH="", PYTHONPROFILEIMPORTTIME="1")
+    assert ended.returncode == 0
+    for name, field in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')}" in ended.stdout
+        assert f"UNPRM_{name.upper()}" in ended.stdout
+        assert str(field.description) in " ".join(ended.stdout.split())
+    assert "torch" not in re.findall(r"\| +([\w.]+)$", ended.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "told"),
+    [
+        (["--nonsense", "1"], {}, "--nonsense"),
+        (["--port", "CANARY"], {}, "port"),
+        ([], {"UNPRM_NONSENSE": "CANARY"}, "UNPRM_NONSENSE"),
+        ([], {"UNPRM_MAX_SOLUTIONS": "257"}, "max_solutions"),
+        ([], {"UNPRM_API_KEY": ""}, "api_key"),
+    ],
+)
+def test_settings_that_cannot_be_used_end_with_status_2(
+    options: list[str], variables: dict[str, str], told: str
+) -> None:
+    ended = run(*options, **variables)
+    assert ended.returncode == 2
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "CANARY" not in ended.stderr
+
+
+def test_a_model_that_cannot_be_loaded_ends_with_status_1_and_one_sentence(tmp_path: Path) -> None:
+    ended = run("--model", str(tmp_path), "--port", "0")
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    (told,) = [line for line in ended.stderr.splitlines() if " ERROR " in line]
+    assert "the model can't be served: " in told
+    assert "prm_config.json" in told
+
+
+def test_a_port_that_is_taken_ends_with_an_error(tmp_path: Path) -> None:
+    with process(tmp_path / "log") as server:
+        ended = run("--port", server.url.rpartition(":")[2])
+        assert ended.returncode not in (0, None)
+        assert "address already in use" in ended.stderr
+        assert "Traceback" not in ended.stderr

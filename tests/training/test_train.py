@@ -1,0 +1,180 @@
+"""The trainer: it learns at the right position, survives `kill -9`, and what it writes is served."""
+
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from rich.progress import Progress
+from safetensors.torch import load_file
+
+from training import records
+from training.collate import Example, batches, micro_batches
+from training.loss import step_bce
+from training.records import LabelledSolution
+from training.settings import TrainSettings
+from training.train import Trainer
+from unprm.engines.load import load_engine
+from unprm.errors import ModelInvalid, RecordInvalid
+from unprm.types import Encoded
+
+QUIET = Progress(disable=True)
+
+
+def _solutions(count, seed=0):
+    """Steps that say whether they are right: learnable in a few optimiser steps."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        labels = [rng.random() < 0.5 for _ in range(rng.randint(1, 4))]
+        steps = [f"Step {k}: {rng.randint(1, 99)} is {'46' if label else '5'}." for k, label in enumerate(labels, 1)]
+        yield LabelledSolution("Problem: what is 12?", tuple(steps), tuple(labels))
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "steps.jsonl"
+    records.write(path, list(_solutions(96)))
+    return path
+
+
+def _settings(base, data, output, **changes):
+    values = dict(epochs=4, batch_size=16, learning_rate=2e-2, lora_dropout=0.1, checkpoint_every=3)
+    return TrainSettings(base=str(base), data=(data,), output=output, **(values | changes))
+
+
+def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path):
+    output = tmp_path / "prm"
+    report = Trainer(_settings(base, data, output)).run(QUIET)
+    losses = [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
+    assert len(losses) == report.steps == 24
+    assert sum(losses[-3:]) < 0.5 * sum(losses[:3])  # read at the tag itself: with a shift it would not fall
+    engine = load_engine(str(output), device="cpu")
+    for solution in _solutions(20, seed=9):
+        scores = engine.score([engine.format.encode(solution.problem, solution.steps)])[0]
+        assert [score > 0.5 for score in scores] == list(solution.labels)
+    assert engine.description.name == "prm"
+    card = (output / "README.md").read_text()
+    assert "python -m server --model" in card
+    assert "96 (0 dropped" in card
+    assert str(tmp_path) not in card + (output / "adapter_config.json").read_text()
+
+
+def test_training_reads_the_label_at_the_tag(base, data, tmp_path):
+    trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0))
+    item = trainer.format.encode("Problem: 1?", ["12", "34 - 5"])
+    micro = next(micro_batches([Example(item, (True, False))], 100))
+    with torch.no_grad():
+        margins = trainer._margins(micro)
+        logits = trainer.model(micro.ids).logits[0, list(item.positions)]
+    expected = logits[:, trainer.config.positive_id] - logits[:, trainer.config.negative_id]
+    assert torch.allclose(margins, expected, atol=1e-5)
+
+
+def test_the_loss_is_the_mean_over_the_whole_optimiser_batch():
+    margins, labels = torch.tensor([0.3, -1.0, 2.0]), torch.tensor([1.0, 0.0, 0.0])
+    parts = step_bce(margins[:1], labels[:1], 3) + step_bce(margins[1:], labels[1:], 3)
+    by_hand = -(torch.sigmoid(margins[0]).log() + (1 - torch.sigmoid(margins[1:])).log().sum()) / 3
+    assert parts == pytest.approx(by_hand.item())
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 60])
+def test_micro_batches_change_nothing(base, data, tmp_path, batch_tokens):
+    def gradient(tokens):
+        trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0, batch_tokens=tokens))
+        batch = trainer.examples[:12]
+        tags = sum(len(example.labels) for example in batch)
+        for micro in micro_batches(batch, tokens):
+            step_bce(trainer._margins(micro), micro.labels, tags).backward()
+        return torch.cat([p.grad.flatten() for p in trainer._trained().values()])
+
+    assert torch.allclose(gradient(batch_tokens), gradient(10_000), atol=1e-5)
+
+
+def test_micro_batches_keep_the_token_budget_and_every_label():
+    rng = random.Random(2)
+    examples = [
+        Example(Encoded(tuple(range(n)), (n - 1,)), (bool(n % 2),)) for n in (rng.randint(2, 50) for _ in range(40))
+    ]
+    made = list(micro_batches(examples, 120))
+    assert all(m.ids.numel() <= 120 for m in made)
+    found = sorted((int(m.columns[k]) + 1, bool(m.labels[k])) for m in made for k in range(len(m.labels)))
+    assert found == sorted((len(e.encoded.ids), e.labels[0]) for e in examples)
+
+
+def test_an_epoch_sees_everything_once_in_an_order_of_its_own():
+    one, again, two = ([*itertools.chain(*batches(50, 8, epoch, seed=1))] for epoch in (0, 0, 1))
+    assert one == again != two
+    assert sorted(one) == sorted(two) == list(range(50))
+
+
+def _start(base, data, output):
+    options = ["--epochs=6", "--batch-size=8", "--checkpoint-every=2", "--learning-rate=0.01"]
+    command = [sys.executable, "-m", "training", "train", f"--base={base}", f"--data={data}", f"--output={output}"]
+    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+
+
+def test_killed_and_started_again_it_ends_where_it_would_have(base, data, tmp_path):
+    whole, killed = tmp_path / "whole" / "prm", tmp_path / "killed" / "prm"
+    with _start(base, data, whole) as run:
+        assert (run.wait(), run.stderr.read()[-200:].count("wrote")) == (0, 1)
+    with _start(base, data, killed) as run:
+        while run.poll() is None and not (killed / "checkpoint.safetensors").exists():
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+        assert run.wait() == -signal.SIGKILL
+    assert not (killed / "adapter_model.safetensors").exists()
+    with _start(base, data, killed) as run:
+        assert run.wait() == 0, run.stderr.read()
+    expected, found = (load_file(place / "adapter_model.safetensors") for place in (whole, killed))
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert (whole / "train.jsonl").read_text() == (killed / "train.jsonl").read_text()
+
+
+def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
+    Trainer(_settings(base, data, tmp_path, epochs=1)).run(QUIET)
+    with pytest.raises(ModelInvalid, match="other settings or data"):
+        Trainer(_settings(base, data, tmp_path, epochs=1, learning_rate=1e-3)).run(QUIET)
+
+
+def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
+    path = tmp_path / "long.jsonl"
+    long = LabelledSolution("Problem?", ("word " * 400,), (True,))
+    records.write(path, [long, *_solutions(4)])
+    trainer = Trainer(_settings(base, path, tmp_path / "out"))
+    assert (len(trainer.examples), trainer.dropped) == (4, 1)
+    records.write(path, [long])
+    with pytest.raises(ModelInvalid, match="1 solutions .* none fits 256 tokens"):
+        Trainer(_settings(base, path, tmp_path / "out"))
+
+
+def test_both_layouts_are_read(tmp_path):
+    path = tmp_path / "mixed.jsonl"
+    own = {"problem": "p", "steps": ["a", "b"], "labels": [True, False], "source": "x"}
+    published = {"prompt": "p", "answer": "5", "completions": ["a", "b"], "label": [True, False]}
+    path.write_text(json.dumps(own) + "\n\n" + json.dumps(published) + "\n")
+    assert list(records.read(path)) == [LabelledSolution("p", ("a", "b"), (True, False))] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"problem": "p", "steps": ["a"], "labels": [true, false]}', "2 labels for 1 steps"),
+        ('{"problem": "p", "steps": ["a"], "labels": ["+"]}', "labels.0: Input should be a valid boolean"),
+        ('{"problem": "p", "steps": [], "labels": []}', "steps: List should have at least 1 item"),
+        ('{"problem": "p", "steps": [" "], "labels": [true]}', "a step is blank"),
+        ('{"problem": "p"}', "steps: Field required"),
+        ("[1, 2]", "record: Input should be"),
+        ("not json", "Expecting value"),
+    ],
+)
+def test_a_bad_record_is_named_by_line(tmp_path, line, reason):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"problem": "p", "steps": ["a"], "labels": [true]}\n' + line + "\n")
+    with pytest.raises(RecordInvalid, match=rf"bad\.jsonl, line 2: .*{reason}"):
+        list(records.read(path))

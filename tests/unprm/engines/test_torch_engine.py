@@ -1,0 +1,116 @@
+"""The PyTorch engine against the plainest possible reference: one solution at a time, all logits."""
+
+import random
+import shutil
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from unprm.engines.load import load_engine
+from unprm.errors import ModelInvalid
+from unprm.types import Encoded
+
+WORDS = "Step 1 2 3 : 12 + 34 = 46 . - 5 is The answer what".split()
+
+
+@pytest.fixture(scope="module")
+def engine(adapter):
+    return load_engine(str(adapter), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def reference(base, adapter, engine):
+    """Scores by full logits of the unmerged model, softmax over `+` and `-`, one item at a time."""
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter).eval()
+    config = engine.format.config
+
+    def score(item: Encoded) -> list[float]:
+        with torch.no_grad():
+            logits = model(torch.tensor([item.ids])).logits[0]
+        verdicts = logits[list(item.positions)][:, [config.positive_id, config.negative_id]].float()
+        return verdicts.softmax(-1)[:, 0].tolist()
+
+    return score
+
+
+def _solutions(form, count, seed=0):
+    rng = random.Random(seed)
+
+    def text():
+        return " ".join(rng.choices(WORDS, k=rng.randint(1, 14)))
+
+    return [form.encode(text(), [text() for _ in range(rng.randint(1, 6))]) for _ in range(count)]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 200, 100_000])
+def test_equal_to_the_reference_in_every_batch_and_order(adapter, engine, reference, batch_tokens):
+    own = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
+    items = _solutions(engine.format, 40)
+    expected = [reference(item) for item in items]
+    assert max(map(max, expected)) - min(map(min, expected)) > 0.1  # a reference that tells solutions apart
+    for order in (list(range(40)), random.Random(1).sample(range(40), 40), [7], [3, 3, 3]):
+        scores = own.score([items[index] for index in order])
+        for index, values in zip(order, scores, strict=True):
+            assert values == pytest.approx(expected[index], abs=1e-5)
+
+
+def test_bfloat16_is_close(adapter, engine, reference):
+    half = load_engine(str(adapter), device="cpu", dtype="bfloat16")
+    items = _solutions(engine.format, 10)
+    for item, values in zip(items, half.score(items), strict=True):
+        assert values == pytest.approx(reference(item), abs=0.05)
+    assert half.description.dtype == "bfloat16"
+
+
+def test_nothing_to_score(engine):
+    assert engine.score([]) == []
+
+
+def test_the_description_tells_what_is_served(engine, adapter):
+    told = engine.description
+    assert (told.name, told.family, told.base, told.adapter) == ("tiny-prm", "unprm", "../base", str(adapter))
+    assert (told.device, told.dtype, told.max_tokens, told.demo) == ("cpu", "float32", 256, False)
+
+
+def test_base_and_adapter_may_be_named_apart(base, adapter, engine):
+    items = _solutions(engine.format, 3)
+    assert load_engine(str(base), adapter=str(adapter), device="cpu").score(items) == engine.score(items)
+
+
+def _copy(directory, tmp_path):
+    return shutil.copytree(directory, tmp_path / directory.name)
+
+
+def test_models_that_cannot_be_served_are_refused(tmp_path, base, adapter):
+    with pytest.raises(ModelInvalid, match=r"has no prm_config\.json"):
+        load_engine(str(base))
+    with pytest.raises(ModelInvalid, match="no directory here and could not be fetched"):
+        load_engine(str(tmp_path / "nowhere" / "to be found"))
+    unsafe = _copy(adapter, tmp_path)
+    (unsafe / "adapter_model.safetensors").rename(unsafe / "adapter_model.bin")
+    with pytest.raises(ModelInvalid, match=r"no adapter_model\.safetensors"):
+        load_engine(str(base), adapter=str(unsafe))
+    pickled = _copy(base, tmp_path)
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    with pytest.raises(ModelInvalid, match="no safetensors"):
+        load_engine(str(pickled), adapter=str(adapter))
+    broken = _copy(base, tmp_path / "again")
+    (broken / "model.safetensors").write_bytes(b"not a tensor")
+    with pytest.raises(ModelInvalid, match="can't be loaded"):
+        load_engine(str(broken), adapter=str(adapter))
+
+
+def test_an_adapter_of_another_shape_is_refused(tmp_path, adapter):
+    from tests.tiny import write_base
+
+    deeper = write_base(tmp_path / "deeper", layers=1)
+    with pytest.raises(ModelInvalid, match="does not fit the base"):
+        load_engine(str(deeper), adapter=str(adapter), device="cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="tells what happens without CUDA")
+def test_cuda_is_refused_where_there_is_none(adapter):
+    with pytest.raises(ModelInvalid, match="no CUDA device"):
+        load_engine(str(adapter), device="cuda")

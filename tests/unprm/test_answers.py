@@ -1,0 +1,183 @@
+"""The answer in a solution, and its canonical form."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unprm.answers import canonical, extract
+
+DATA = Path(__file__).parents[1] / "data" / "equivalence"
+REAL = [json.loads(line) for line in (DATA / "math_answers.jsonl").read_text().splitlines()]
+MEGABYTE = 10**6
+
+generated = settings(derandomize=True, deadline=None, max_examples=300)
+PIECES = r"""
+    { } \ $ ^ _ ( ) [ ] | \frac \sqrt \text{ \boxed{ \boxed 1 0 12 . , 1,234 x i e \pi ! % ° \pm \{ \} =
+    < \in \cup \left \right - + * / \sin \log or and \\ ½ ² √ ０ − \, \! {,} cm \begin{pmatrix}
+    \end{pmatrix} & ' : ; ~ \infty p.m. 10 3.14 e-7 \sum_{k=1}^{5} 0.\overline{3} \mathbb million ... **
+    \mathrm{m} apples The answer is
+"""
+pieces = st.sampled_from(PIECES.split())
+latex_like = st.lists(pieces, max_size=12).map("".join) | st.lists(pieces, max_size=12).map(" ".join)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"So \boxed{5}.", "5"),
+        (r"First \boxed{4}, then \boxed{5}.", "5"),
+        (r"\boxed{\frac{1}{2}} in all", r"\frac{1}{2}"),
+        (r"\fbox{7}", "7"),
+        (r"\boxed{ x^{2} + {y} }", "x^{2} + {y}"),
+        (r"\boxed {5}", "5"),
+        (r"\boxed 5", "5"),
+        (r"\boxed 3.5 apples", "3.5"),
+        (r"\boxed\frac{1}{2}$", r"\frac{1}{2}"),
+        (r"\boxed x", "x"),
+        (r"\boxed{\boxed{5}}", "5"),
+        (r"\\boxed{840}.,but let me put this after", "840"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
+        ("so \\boxed{\n5\n}", "5"),
+        (r"Put it in \boxed format. The answer is 5.", "5"),
+        (r"\boxed{5} and then \boxed{6", "5"),
+        (r"\boxed{5} and then \boxed{{6}", "5"),
+        (r"{ \boxed{5}", "5"),
+        (r"\boxed{}", None),
+        (r"\boxed{5} but \boxed{ }", None),
+        (r"The answer is 4. \boxed{5}", "5"),
+        ("The answer is 42.", "42"),
+        ("The answer is 3.5", "3.5"),
+        ("The answer is 3.5. It was hard.", "3.5"),
+        ("the ANSWER IS: $x = 5$.", "x = 5"),
+        ("The final answer is $\\frac{1}{2}$.\nThank you.", r"\frac{1}{2}"),
+        ("The answer is 4. No, the answer is 5.", "5"),
+        ("The answer is **12**.", "12"),
+        (r"The answer is \(7\).", "7"),
+        ("so 3 + 4 = 7\n#### 7", "7"),
+        ("#### 1,234\n", "1,234"),
+        ("The answer is:\n5\nDone", "5"),
+        ("The answer is", None),
+        ("It is 5, I think.", None),
+        ("", None),
+    ],
+)
+def test_extract(text, answer):
+    assert extract(text) == answer
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [r"\boxed{", r"\boxed", r"\boxed{1}", "{", "}", "{}", "\\", "answer is ", "#### ", "$", ". ", "9", "\n"],
+)
+def test_a_megabyte_is_read_at_once(unit):
+    """Quadratic work would take hours on it; the time-out of the test run is the bound."""
+    text = unit * (MEGABYTE // len(unit))
+    extract(text)
+    extract("the answer is " + text)
+    assert canonical(text) == " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("form", "spellings"),
+    {
+        "1/2": ["0.5", ".5", "1/2", r"\frac12", r"\dfrac{1}{2}", r"$\tfrac{2}{4}$", "x = 0.50", "½", "０.５"],
+        "5": ["5", "5.0", "+5", "005", "5.", "$5$", "$$5$$", r"\(5\)", r"\boxed{5}"],
+        "6": [r"\$6", "$6.00", r"6\%", "6°", "6 degrees", "6 percent", r"6^\circ"],
+        "-5": ["-5", "−5", r"\text{-5}", "x=-5", "--- 5"],
+        "1234": ["1234", "1,234", "1 234", r"1\,234", "1{,}234", r"1,\!234", r"\$1,234.00"],
+        "1, 2": ["1,2", "1, 2", r"1\text{ and }2", "$1$ and $2$", "1 and 2"],
+        "(1, 234)": ["(1,234)", r"\left(1, 234\right)"],
+        "3/2": ["1 1/2", r"1\frac{1}{2}", "1.5", "1½", r"\frac{3}{2}", r"1.5\text{ cm}", "1.5 hours"],
+        "177/500000000": ["3.54e-07", r"3.54\times 10^{-7}", "0.000000354"],
+        "1500000": ["1.5 million", "1,500,000", "1.5e6"],
+        "1/3": [r"0.\overline{3}", r"\frac{1}{3}", r"\frac13"],
+        r"2\sqrt{3}": [r"2\sqrt3", r"2 \sqrt{3}", "2√3", r"$2\,\sqrt{3}$", r"x=2\sqrt{3}"],
+        "monday": ["Monday", r"\text{Monday}", r"\textbf{monday}.", r"\mbox{ Monday }"],
+        "no solution": ["No solution", r"\text{no  solution}", r"\text{No Solution.}"],
+        "C": ["C", r"\text{C}", r"\mathrm{C}", "C."],
+        "[-2, 5]": ["[-2,5]", r"x \in [-2,5]", r"x∈\left[-2,\,5\right]"],
+        "10": ["10", "10 cm^2", r"10\text{ cm}^2", r"10\mbox{ cm}^{2}", "10weeks", "10 square units"],
+        "9": [r"9\mathrm{~m}", r"9\text{ m/s}", r"9 \mathrm{~m} / \mathrm{s}^2", "9 meters"],
+        "10cm": ["10cm"],
+        r"x^{2}+1": ["x^2+1", "x² + 1", "f(x) = x^{2}+1", r"x^2\! + 1"],
+        "": ["", "  ", "$$"],
+    }.items(),
+)  # fmt: skip
+def test_canonical(form, spellings):
+    assert {spelling: canonical(spelling) for spelling in spellings} == dict.fromkeys(spellings, form)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("1,2", "12"),
+        ("32, 349", "32,349"),
+        ("1,2,3,...", "1,2,3"),
+        ("9**9**9", "999"),
+        ("2e-3", "0.002"),
+        (r"5\text{ or more}", "5"),
+        (r"3\text{ p.m.}", r"3\text{ a.m.}"),
+        (r"10\% \text{ increase}", r"10\% \text{ decrease}"),
+        (r"5 \pmod 7", "5"),
+        ("5 of 8", "5"),
+        ("2st", "2"),
+        (r"\sqrt17", r"\sqrt{1}7"),
+        ("x=1,y=2", "x=2,y=1"),
+        (r"Y \in [0,1]", r"x \in [0,1]"),
+        (r"\pm 5", "5"),
+        ("A", "a"),
+    ],
+)
+def test_canonical_keeps_apart(left, right):
+    assert canonical(left) != canonical(right)
+
+
+def test_a_long_answer_keeps_its_spelling():
+    assert canonical("x " * 3000) == " ".join(["x"] * 3000)
+    digits = "9" * 5000  # more than int() would convert
+    assert canonical(digits) == digits
+    assert canonical("0" + digits[:1500]) == digits[:1500]
+
+
+@generated
+@given(st.text(max_size=40) | latex_like)
+def test_canonical_is_idempotent(text):
+    assert canonical(canonical(text)) == canonical(text)
+
+
+@pytest.mark.parametrize("answer", REAL)
+def test_canonical_is_idempotent_on_reference_answers(answer):
+    assert canonical(canonical(answer)) == canonical(answer) != ""
+
+
+@generated
+@given(st.sampled_from(REAL))
+def test_layout_does_not_change_the_form(answer):
+    for layout in (f"${answer}$", f"\\boxed{{{answer}}}", f" {answer} ", f"\\[ {answer} \\]", f"{answer}."):
+        assert canonical(layout) == canonical(answer)
+
+
+@generated
+@given(st.integers(-(10**12), 10**12), st.integers(1, 10**6))
+def test_a_rational_has_one_form(numerator, denominator):
+    sign = "-" if numerator < 0 else ""
+    spellings = [f"{numerator}/{denominator}", f"{sign}\\frac{{{abs(numerator)}}}{{{denominator}}}"]
+    spellings.append(f"\\frac{{{7 * numerator}}}{{{7 * denominator}}}")
+    assert len({canonical(spelling) for spelling in spellings}) == 1
+
+
+@generated
+@given(st.integers(-(10**15), 10**15))
+def test_an_integer_has_one_form(value):
+    spellings = [str(value), f"{value:,}", f"{value}.00", f"${value}$", f"n = {value}", f"{value} apples"]
+    assert {canonical(spelling) for spelling in spellings} == {str(value)}
+
+
+@generated
+@given(latex_like)
+def test_extract_finds_what_was_boxed(text):
+    inner = text.replace("{", "").replace("}", "").replace("\\", "").strip()
+    assert extract(f"So we get \\boxed{{{inner}}} as it should be.") == (inner or None)

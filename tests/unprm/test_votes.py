@@ -1,0 +1,156 @@
+"""The votes: the paper's algorithms by hand-worked tables, their laws by generated candidates."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unprm import votes
+from unprm.errors import NoAnswer
+
+ballots = st.lists(
+    st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.floats(0, 1, allow_nan=False)), min_size=1, max_size=24
+).filter(lambda ballot: any(name is not None for name, _ in ballot))
+
+
+def _split(ballot):
+    return [name for name, _ in ballot], [value for _, value in ballot]
+
+
+def _winner(result, classes):
+    return classes[result.solution_index]
+
+
+def test_algorithm_2_takes_the_majority_at_half_of_the_candidates():
+    # N = 6, class 0 has 3 = N/2: the majority decides although class 1 holds the best reward
+    result = votes.decide("hmr", [0, 0, 0, 1, 1, 2], [0.1, 0.2, 0.1, 0.9, 0.8, 0.3])
+    assert (result.decided_by, _winner(result, [0, 0, 0, 1, 1, 2])) == ("majority", 0)
+    assert result.solution_index == 1  # the member with the highest reward stands for the class
+    assert [c.score for c in result.candidates] == [3, 2, 1]
+    assert result.margin == 1
+
+
+def test_algorithm_2_asks_the_prm_below_half():
+    # the same with a seventh candidate: 3 < 3.5
+    result = votes.decide("hmr", [0, 0, 0, 1, 1, 2, 2], [0.1, 0.2, 0.1, 0.9, 0.8, 0.3, 0.95])
+    assert (result.decided_by, result.solution_index) == ("reward", 6)
+    assert result.margin == pytest.approx(0.05)
+
+
+def test_candidates_without_an_answer_count_in_n_and_cannot_win():
+    classes = [0, 0, 1, None, None]  # 2 of 5 is no majority
+    result = votes.decide("hmr", classes, [0.2, 0.3, 0.6, 0.99, 0.98])
+    assert (result.decided_by, result.solution_index) == ("reward", 2)
+    assert [c.members for c in result.candidates] == [(2,), (0, 1)]
+
+
+def test_algorithm_3_by_hand():
+    # class 0: mean 0.4, f 3; class 1: mean 0.9, f 1; class 2: mean 0.65, f 2
+    classes = [0, 0, 0, 1, 2, 2]
+    rewards = [0.3, 0.4, 0.5, 0.9, 0.6, 0.7]
+    result = votes.decide("wrf", classes, rewards, alpha=0.5)
+    by_class = {classes[c.members[0]]: c for c in result.candidates}
+    assert by_class[0].normalized_reward == 0 and by_class[0].normalized_frequency == 1
+    assert by_class[1].normalized_reward == 1 and by_class[1].normalized_frequency == 0
+    assert by_class[2].normalized_reward == pytest.approx(0.5)
+    assert by_class[2].normalized_frequency == pytest.approx(0.5)
+    # every class scores 0.5: a total tie, won by the most frequent
+    assert [c.score for c in result.candidates] == pytest.approx([0.5, 0.5, 0.5])
+    assert _winner(result, classes) == 0
+    assert result.tied == (0, 1, 2)
+
+
+def test_algorithm_3_weighs_by_alpha():
+    classes, rewards = [0, 0, 0, 1, 2, 2], [0.3, 0.4, 0.5, 0.9, 0.6, 0.8]
+    # class 2: mean 0.7 -> (0.7 - 0.4) / 0.5 = 0.6; f 2 -> 0.5
+    result = votes.decide("wrf", classes, rewards, alpha=0.6)
+    scores = {classes[c.members[0]]: c.score for c in result.candidates}
+    assert scores == pytest.approx({0: 0.4, 1: 0.6, 2: 0.56})
+    assert _winner(result, classes) == 1
+    assert result.margin == pytest.approx(0.04)
+
+
+def test_wrf_of_equal_means_is_decided_by_frequency():
+    result = votes.decide("wrf", [0, 1, 1], [0.5, 0.5, 0.5])
+    assert [c.normalized_reward for c in result.candidates] == [1, 1]
+    assert result.candidates[0].members == (1, 2)
+
+
+def test_weighted_and_prm_by_hand():
+    classes, rewards = [0, 1, 1], [0.9, 0.5, 0.5]
+    assert _winner(votes.decide("weighted", classes, rewards), classes) == 1
+    assert _winner(votes.decide("prm", classes, rewards), classes) == 0
+
+
+def test_ties_go_to_frequency_then_mean_reward_then_first():
+    frequency = votes.decide("prm", [0, 1, 1], [0.8, 0.8, 0.1])
+    assert (frequency.candidates[0].members, frequency.tied) == ((1, 2), (0, 1))
+    mean = votes.decide("majority", [0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
+    assert mean.candidates[0].members == (2, 3)
+    first = votes.decide("majority", [7, 3])
+    assert (first.solution_index, first.tied, first.margin) == (0, (0, 1), 0)
+
+
+def test_a_hair_counts_as_a_tie_and_more_does_not():
+    assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-10]).tied == (0, 1)
+    assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-9]).tied == ()
+
+
+@pytest.mark.parametrize("strategy", votes.STRATEGIES)
+def test_one_class_wins_without_scoring(strategy):
+    classes = [None, 4, 4]
+    assert not votes.needs_rewards(strategy, classes)
+    result = votes.decide(strategy, classes)
+    assert (result.decided_by, result.solution_index, result.margin) == ("unanimous", 1, None)
+    assert result.candidates[0].mean_reward is None
+
+
+def test_no_answer_at_all_is_an_error():
+    with pytest.raises(NoAnswer, match="none of the 2 solutions"):
+        votes.decide("majority", [None, None])
+
+
+def test_missing_rewards_are_an_error():
+    with pytest.raises(ValueError, match="needs the candidates' rewards"):
+        votes.decide("wrf", [0, 1])
+
+
+@given(ballots, st.sampled_from(votes.STRATEGIES), st.floats(0, 1), st.randoms(use_true_random=False))
+def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, alpha, rng):
+    shuffled = rng.sample(ballot, len(ballot))
+    one, other = (votes.decide(strategy, *_split(b), alpha) for b in (ballot, shuffled))
+    assert (one.decided_by, one.margin, len(one.tied)) == (other.decided_by, other.margin, len(other.tied))
+    best = [c for c in one.candidates if one.tied == () or one.candidates.index(c) in one.tied]
+    keys = [(c.count, c.mean_reward) for c in best]
+    if keys.count(max(keys)) == 1:  # else only the order could break the tie
+        assert ballot[one.solution_index][0] == shuffled[other.solution_index][0]
+
+
+@given(ballots)
+def test_hmr_is_majority_at_half_and_prm_below(ballot):
+    classes, rewards = _split(ballot)
+    largest = max(classes.count(name) for name in classes if name is not None)
+    model = "majority" if 2 * largest >= len(classes) else "prm"
+    hmr, other = votes.decide("hmr", classes, rewards), votes.decide(model, classes, rewards)
+    assert (hmr.candidates, hmr.solution_index, hmr.tied) == (other.candidates, other.solution_index, other.tied)
+
+
+@given(ballots, st.sampled_from([0.0, 1.0]))
+def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alpha):
+    classes, rewards = _split(ballot)
+    winner = votes.decide("wrf", classes, rewards, alpha).candidates[0]
+    means = [c.mean_reward for c in votes.decide("wrf", classes, rewards).candidates]
+    if alpha == 0:
+        assert winner.count == max(classes.count(name) for name in classes if name is not None)
+    else:
+        assert winner.mean_reward == pytest.approx(max(means), abs=1e-8)
+
+
+@given(ballots, st.sampled_from(votes.STRATEGIES))
+def test_every_answer_is_in_exactly_one_candidate_and_the_best_is_first(ballot, strategy):
+    classes, rewards = _split(ballot)
+    result = votes.decide(strategy, classes, rewards)
+    members = [index for c in result.candidates for index in c.members]
+    assert sorted(members) == [index for index, name in enumerate(classes) if name is not None]
+    assert result.solution_index in result.candidates[0].members
+    scores = [c.score for c in result.candidates]
+    assert all(left >= right - votes.TIE for left, right in zip(scores, scores[1:], strict=False))

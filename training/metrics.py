@@ -1,0 +1,42 @@
+"""Figures that tell how good a PRM is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class FirstErrorScore:
+    """ProcessBench's measure: how often the first wrong step is found; all in [0, 1].
+
+    `erroneous`: share of the wrong solutions whose first wrong step was named exactly; `correct`: share of the
+    right ones in which no step was called wrong; `f1`: their harmonic mean.
+    """
+
+    erroneous: float
+    correct: float
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of the two shares, 0 if both are 0."""
+        total = self.erroneous + self.correct
+        return 2 * self.erroneous * self.correct / total if total else 0.0
+
+
+def first_error_score(predicted: Sequence[int | None], actual: Sequence[int | None]) -> FirstErrorScore:
+    """Compares predicted first errors (None: none) with the actual ones; both kinds must occur."""
+    pairs = list(zip(predicted, actual, strict=True))
+    erroneous = [guess == truth for guess, truth in pairs if truth is not None]
+    correct = [guess is None for guess, truth in pairs if truth is None]
+    if not erroneous or not correct:
+        raise ValueError(f"{len(erroneous)} wrong and {len(correct)} right solutions: both kinds are needed")
+    return FirstErrorScore(sum(erroneous) / len(erroneous), sum(correct) / len(correct))
+
+
+def interval(values: Sequence[float], seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
+    """95 % bootstrap interval of the mean of independent values."""
+    array = np.asarray(values, dtype=float)
+    picks = np.random.default_rng(seed).integers(0, len(array), (resamples, len(array)))
+    low, high = np.quantile(array[picks].mean(axis=1), [0.025, 0.975])
+    return float(low), float(high)

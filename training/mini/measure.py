@@ -1,0 +1,151 @@
+"""What the embedded model is worth, on problems that it has never seen."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from rich.progress import Progress
+from rich.table import Table
+from sklearn.metrics import roc_auc_score
+from transformers import AutoTokenizer
+
+from training.metrics import first_error_score, interval
+from training.mini.sample import sample
+from unprm import answers, steps, votes
+from unprm.engines.load import load_base, load_engine
+from unprm.mini.checker import first_error
+from unprm.mini.domain import Problem
+from unprm.mini.storyteller import generate
+
+TEMPERATURE = 0.8
+CANDIDATES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of the problems in [0, 1] with its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Held-out figures: `votes[strategy]` is the accuracy of the vote among `CANDIDATES` solutions."""
+
+    problems: int
+    solutions: int
+    steps: int
+    right: Share
+    step_auroc: float
+    f1: float
+    first_error_found: float
+    right_left_alone: float
+    votes: dict[str, Share]
+
+    def as_dict(self) -> dict[str, object]:
+        """The figures as JSON values."""
+        return asdict(self)
+
+    def table(self) -> Table:
+        """The figures for a terminal."""
+        table = Table(title=f"unprm-mini on {self.problems} new problems, {self.solutions} sampled solutions")
+        table.add_column("measure")
+        table.add_column("value", justify="right")
+        for name, value in self._rows():
+            table.add_row(name, value)
+        return table
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [
+            (f"one solution at temperature {TEMPERATURE}, right", _percent(self.right)),
+            (f"step AUROC ({self.steps} steps)", f"{self.step_auroc:.3f}"),
+            ("first-error F1 (ProcessBench's definition)", f"{100 * self.f1:.1f}"),
+            ("  wrong solutions: first error found", f"{100 * self.first_error_found:.1f} %"),
+            ("  right solutions: left alone", f"{100 * self.right_left_alone:.1f} %"),
+            *((f"{name} among {CANDIDATES}, right", _percent(share)) for name, share in self.votes.items()),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    problem: Problem
+    step_scores: tuple[float, ...]
+    actual: int | None
+    answer: str | None
+
+    @property
+    def right(self) -> bool:
+        return self.answer == str(self.problem.answer)
+
+
+def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) -> Figures:
+    """Samples `CANDIDATES` solutions for each of `problems` new problems from the reasoner in `base` and
+    scores them with the model `prm` (as `load_engine` takes it)."""
+    rng = random.Random(seed)
+    chosen = [generate(rng) for _ in range(problems)]
+    asked = [problem for problem in chosen for _ in range(CANDIDATES)]
+    groups = list(_score(prm, chosen, _sample(base, asked, progress), progress))
+    scored = [solution for group in groups for solution in group]
+    labels = [s.actual is None or k < s.actual for s in scored for k in range(len(s.step_scores))]
+    values = [value for s in scored for value in s.step_scores]
+    found = first_error_score([steps.first_error(s.step_scores) for s in scored], [s.actual for s in scored])
+    return Figures(
+        problems=problems,
+        solutions=len(scored),
+        steps=len(labels),
+        right=_share([sum(s.right for s in group) / CANDIDATES for group in groups]),
+        step_auroc=float(roc_auc_score(labels, values)),
+        f1=found.f1,
+        first_error_found=found.erroneous,
+        right_left_alone=found.correct,
+        votes={strategy: _share([_elected(strategy, group) for group in groups]) for strategy in votes.STRATEGIES},
+    )
+
+
+def _sample(base: Path, asked: Sequence[Problem], progress: Progress) -> list[str]:
+    model, tokenizer = load_base(base, torch.bfloat16), AutoTokenizer.from_pretrained(base)
+    task = progress.add_task(f"sampling at temperature {TEMPERATURE}", total=len(asked))
+    texts: list[str] = []
+    for batch in sample(model, tokenizer, [problem.text for problem in asked], TEMPERATURE, seed=1):
+        texts += batch
+        progress.advance(task, len(batch))
+    return texts
+
+
+def _score(
+    prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: Progress
+) -> Iterator[list[_Scored]]:
+    """The scored solutions of each problem; an empty one has no step to score and is left out."""
+    engine = load_engine(prm)
+    task = progress.add_task("scoring", total=len(chosen))
+    for number, problem in enumerate(chosen):
+        own = [text for text in texts[number * CANDIDATES : (number + 1) * CANDIDATES] if text.strip()]
+        split = [steps.split(text) for text in own]
+        scores = engine.score([engine.format.encode(problem.text, parts) for parts in split])
+        yield [
+            _Scored(problem, values, first_error(problem, parts), answers.extract(text))
+            for text, parts, values in zip(own, split, scores, strict=True)
+        ]
+        progress.advance(task)
+
+
+def _elected(strategy: votes.Strategy, group: Sequence[_Scored]) -> float:
+    """1 if the vote elects the right answer; the domain's answers are equal if their digits are."""
+    names = {answer: name for name, answer in enumerate({s.answer for s in group if s.answer})}
+    classes = [names.get(s.answer or "") for s in group]
+    if not names:
+        return 0.0
+    result = votes.decide(strategy, classes, [steps.reward(s.step_scores) for s in group])
+    return float(group[result.solution_index].right)
+
+
+def _share(values: Sequence[float]) -> Share:
+    return Share(sum(values) / len(values), *interval(values))
+
+
+def _percent(share: Share) -> str:
+    return f"{100 * share.mean:.1f} % ({100 * share.low:.1f}–{100 * share.high:.1f})"

@@ -1,0 +1,143 @@
+"""All stages that make the embedded model: tokenizer, reasoner, labelled solutions, PRM adapter.
+
+Each stage leaves its result in the output directory and is skipped if it is there, so a run that was
+killed goes on where it was.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+
+import torch
+from rich.progress import Progress
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from training import records
+from training.mini import corpus
+from training.mini import tokenizer as mini_tokenizer
+from training.mini.pretrain import PretrainSettings, pretrain
+from training.mini.sample import sample
+from training.mini.slips import Author
+from training.records import LabelledSolution
+from training.settings import TrainSettings
+from training.train import Trainer
+from unprm import mini, steps
+from unprm.engines.load import load_base
+from unprm.formats.unprm import STEP_TAG
+from unprm.mini.checker import labels
+from unprm.mini.storyteller import generate
+
+
+@dataclass(frozen=True, slots=True)
+class MiniSettings:
+    """How much of everything; `sampled` maps a sampling temperature to a number of problems."""
+
+    seed: int = 0
+    tokenizer_documents: int = 8000
+    pretrain: PretrainSettings = field(default_factory=PretrainSettings)
+    sampled: tuple[tuple[float, int], ...] = ((0.8, 4096), (1.0, 8192))
+    planted: int = 24000
+    carelessness: tuple[float, float] = (0.3, 2.5)
+    prm_epochs: int = 1
+
+
+def make(output: Path, settings: MiniSettings, progress: Progress) -> Path:
+    """Makes the model in `output` and returns the adapter's directory; the base lies beside it."""
+    output.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer(output, settings)
+    base = _reasoner(output, tokenizer, settings, progress)
+    data = [_planted(output, settings), *_sampled(output, base, settings, progress)]
+    return _prm(output, base, data, settings, progress)
+
+
+def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerFast:
+    place = output / "tokenizer"
+    if not place.exists():
+        rng = random.Random(f"{settings.seed}/tokenizer")
+        texts = ("".join(p.text for p in corpus.document(rng, corpus.SOLVING)) for _ in range(settings.tokenizer_documents))
+        # the tag has to occur often enough to become a token of its own
+        tags = [STEP_TAG] * (settings.tokenizer_documents // 4)
+        mini_tokenizer.train(chain(texts, tags)).save_pretrained(place)
+    loaded: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(place)
+    return loaded
+
+
+def _reasoner(
+    output: Path, tokenizer: PreTrainedTokenizerFast, settings: MiniSettings, progress: Progress
+) -> Path:
+    base = output / "base"
+    if not base.exists():
+        model = pretrain(tokenizer, replace(settings.pretrain, seed=settings.seed), output, progress)
+        tokenizer.save_pretrained(output / "base.partial")
+        model.to(torch.bfloat16).save_pretrained(output / "base.partial")
+        (output / "base.partial").rename(base)
+    return base
+
+
+def _planted(output: Path, settings: MiniSettings) -> Path:
+    """Solutions by authors of every degree of carelessness, labelled by the exact checker."""
+    path = output / "planted.jsonl"
+    if not path.exists():
+        rng = random.Random(f"{settings.seed}/planted")
+        solutions = []
+        for _ in range(settings.planted):
+            problem = generate(rng)
+            written = Author(rng, rng.uniform(*settings.carelessness)).solve(problem)
+            solutions.append(LabelledSolution(problem.text, tuple(written), tuple(labels(problem, written))))
+        records.write(path, solutions)
+    return path
+
+
+def _sampled(output: Path, base: Path, settings: MiniSettings, progress: Progress) -> Iterator[Path]:
+    """The reasoner's own solutions, labelled by the exact checker; one file per temperature."""
+    for number, (temperature, count) in enumerate(settings.sampled):
+        path = output / f"sampled-{temperature:g}.jsonl"
+        _sample_into(path, base, temperature, count, settings.seed + (number + 1) * 10**6, progress)
+        yield path
+
+
+def _sample_into(path: Path, base: Path, temperature: float, count: int, seed: int, progress: Progress) -> None:
+    rng = random.Random(f"{seed}/problems")
+    # by length, so that the solutions of a batch end at about the same time
+    problems = sorted((generate(rng) for _ in range(count)), key=lambda problem: len(problem.operations))
+    done = sum(1 for _ in path.open()) if path.exists() else 0
+    task = progress.add_task(f"sampling at temperature {temperature:g}", total=count, completed=done)
+    if done == count:
+        return
+    model, tokenizer = load_base(base, torch.bfloat16), AutoTokenizer.from_pretrained(base)
+    texts = sample(model, tokenizer, [p.text for p in problems[done:]], temperature, seed + done)
+    with path.open("a", encoding="utf-8") as file:
+        for batch in texts:
+            for problem, text in zip(problems[done:], batch, strict=False):
+                parts = steps.split(text) or [text]
+                record = {"problem": problem.text, "steps": parts, "labels": labels(problem, parts)}
+                file.write(json.dumps(record) + "\n")
+            file.flush()
+            done += len(batch)
+            progress.update(task, completed=done)
+
+
+def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, progress: Progress) -> Path:
+    adapter = output / "adapter"
+    train = TrainSettings(
+        base=str(base),
+        data=tuple(data),
+        output=adapter,
+        name=mini.NAME,
+        epochs=settings.prm_epochs,
+        learning_rate=2e-3,
+        batch_size=128,
+        batch_tokens=10240,
+        lora_rank=16,
+        lora_alpha=32,
+        lora_dropout=0.0,
+        lora_targets=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        bf16=True,
+        compile=True,
+        seed=settings.seed,
+    )
+    Trainer(train).run(progress)
+    return adapter

@@ -1,0 +1,40 @@
+"""Samples solutions from the reasoner of the embedded model."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+LONGEST = 192
+"""Tokens of a sampled solution at the most; the longest right ones take about 150."""
+
+
+@torch.inference_mode()
+def sample(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    problems: Sequence[str],
+    temperature: float,
+    seed: int,
+    batch: int = 256,
+) -> Iterator[list[str]]:
+    """One sampled solution per problem, as batches of texts in the order of the problems.
+
+    Each batch has a seed of its own, so that sampling can start at any multiple of `batch`.
+    """
+    for start in range(0, len(problems), batch):
+        torch.manual_seed(seed + start)
+        prompts = [problem + "\n" for problem in problems[start : start + batch]]
+        inputs = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
+        ids = model.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            do_sample=True,
+            temperature=temperature,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=LONGEST,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+        yield tokenizer.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)

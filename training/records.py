@@ -1,0 +1,78 @@
+"""Step-labelled solutions on disk: JSON lines, one solution each."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+
+from unprm.errors import RecordInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSolution:
+    """A solution and, for each of its steps, whether it is right so far."""
+
+    problem: str
+    steps: tuple[str, ...]
+    labels: tuple[bool, ...]
+
+
+class _Record(BaseModel):
+    """`{"problem", "steps", "labels", …}`; other fields are left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    problem: str = Field(min_length=1)
+    steps: list[str] = Field(min_length=1)
+    labels: list[StrictBool]
+
+
+class _PublishedRecord(BaseModel):
+    """The layout of the published data sets: `{"prompt", "answer", "completions", "label"}`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    problem: str = Field(min_length=1, alias="prompt")
+    steps: list[str] = Field(min_length=1, alias="completions")
+    labels: list[StrictBool] = Field(alias="label")
+
+
+def read(path: Path) -> Iterator[LabelledSolution]:
+    """The records of a file in either layout.
+
+    Raises `RecordInvalid` with the file, the line and what is wrong with it.
+    """
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    yield parse(json.loads(line))
+                except ValueError as error:
+                    raise RecordInvalid(str(path), number, _reason(error)) from error
+
+
+def parse(record: Any) -> LabelledSolution:
+    """A record in either layout as a value; raises `ValueError` if it is neither or its lengths differ."""
+    layout = _PublishedRecord if isinstance(record, dict) and "completions" in record else _Record
+    valid = layout.model_validate(record)
+    if len(valid.labels) != len(valid.steps):
+        raise ValueError(f"{len(valid.labels)} labels for {len(valid.steps)} steps")
+    if any(not step.strip() for step in valid.steps):
+        raise ValueError("a step is blank")
+    return LabelledSolution(valid.problem, tuple(valid.steps), tuple(valid.labels))
+
+
+def write(path: Path, solutions: Sequence[LabelledSolution]) -> None:
+    """Writes the file anew, one record a line."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(asdict(solution), ensure_ascii=False) + "\n" for solution in solutions)
+
+
+def _reason(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'record'}: {first['msg']}"

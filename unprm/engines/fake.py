@@ -1,0 +1,110 @@
+"""A model without weights: deterministic scores, for tests and for trying the server out without torch."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from unprm.types import Encoded, ModelDescription
+
+TAG = 256
+"""The id that ends a step; ids below it are bytes of UTF-8."""
+
+_SPAN = 2**32
+
+
+class FakeFormat:
+    """Ids are the bytes of `problem + "\\n"` and of each step, a tag after each step; scored at the tags."""
+
+    family = "fake"
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """One id per byte and one per step; `len(positions) == len(steps)`."""
+        ids, positions = list(f"{problem}\n".encode()), []
+        for step in steps:
+            ids += [*step.encode(), TAG]
+            positions.append(len(ids) - 1)
+        return Encoded(tuple(ids), tuple(positions))
+
+    def text(self, encoded: Encoded) -> str:
+        """The text that the ids stand for, `ş` for each tag."""
+        return "ş".join(_pieces(encoded.ids))
+
+    def tokens(self, encoded: Encoded) -> list[str]:
+        """A byte as `<0x41>`, a tag as `ş`."""
+        return ["ş" if token == TAG else f"<0x{token:02X}>" for token in encoded.ids]
+
+
+class FakeEngine:
+    """An engine whose score at a position is a hash of the ids up to it, strictly between 0 and 1.
+
+    `scores` replaces the hash and may return what a broken engine would; `delay` is in seconds per batch;
+    `failures` maps the number of a call, from 0, to what it raises; a call waits at `gate` until that is set.
+    `batches` lists what every call was given, recorded before it waits or fails.
+    """
+
+    def __init__(
+        self,
+        *,
+        scores: Callable[[Encoded], Sequence[float]] | None = None,
+        delay: float = 0.0,
+        failures: Mapping[int, BaseException] | None = None,
+        gate: threading.Event | None = None,
+        max_tokens: int = 8192,
+        demo: bool = False,
+    ) -> None:
+        self.format = FakeFormat()
+        self.description = ModelDescription(
+            name="fake",
+            family=FakeFormat.family,
+            base="none",
+            adapter=None,
+            revision=None,
+            device="cpu",
+            dtype="float32",
+            max_tokens=max_tokens,
+            input_format="{problem}\\n{step 1}ş{step 2}ş… (bytes; scored at each ş)",
+            demo=demo,
+        )
+        self.batches: list[tuple[Encoded, ...]] = []
+        self.closed = False
+        self._scores = scores or hashed
+        self._delay = delay
+        self._failures = failures or {}
+        self._gate = gate
+
+    def score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
+        """Step scores per item, the same for an item in whatever batch."""
+        call = len(self.batches)
+        self.batches.append(tuple(batch))
+        if self._gate is not None:
+            self._gate.wait()
+        time.sleep(self._delay)
+        if call in self._failures:
+            raise self._failures[call]
+        return [tuple(self._scores(item)) for item in batch]
+
+    def close(self) -> None:
+        """Notes in `closed` that the engine was given back."""
+        self.closed = True
+
+
+def hashed(encoded: Encoded) -> tuple[float, ...]:
+    """A score in (0, 1) for each position, from the ids up to and including it."""
+    digest, start, scores = hashlib.sha256(), 0, []
+    for position in encoded.positions:
+        part = encoded.ids[start : position + 1]
+        digest.update(b"".join(token.to_bytes(4, "big") for token in part))
+        start = position + 1
+        scores.append((int.from_bytes(digest.digest()[:4], "big") + 0.5) / _SPAN)
+    return tuple(scores)
+
+
+def _pieces(ids: Sequence[int]) -> list[str]:
+    pieces = [bytearray()]
+    for token in ids:
+        if token == TAG:
+            pieces.append(bytearray())
+        else:
+            pieces[-1].append(token)
+    return [piece.decode() for piece in pieces]

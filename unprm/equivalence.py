@@ -1,0 +1,237 @@
+"""Classes of equal answers.
+
+Each answer has a key that depends on nothing but the answer, and two answers are equal if their keys are: so
+the relation is reflexive, symmetric and transitive by construction, and the classes don't depend on the order
+of the answers or on what was asked before. Keys of numbers with roots, fractions and pi are computed at once.
+Other expressions are evaluated, exactly or to 130 digits, in worker processes that can be killed.
+
+Conventions, where mathematics leaves a choice (in doubt, different):
+
+- The unknown's name is dropped: ``x = 5``, ``f(x) = 5`` and ``5`` are equal, ``x \\in [0,1]`` and
+  ``[0,1]``, ``0 < x < 1`` and ``(0,1)``; so is ``y = 2x+1`` equal to ``2x+1`` and to ``2x-y+1 = 0``. Other
+  equations and inequalities are equal up to a constant factor. ``Y \\in [0,1]`` keeps its name, for Y is no
+  unknown number.
+- Units, degrees, currency and the percent sign are dropped at the end of a value: ``10 cm``, ``10°``,
+  ``10\\%`` and ``\\$10`` are ``10`` (but 10 % is not 0.1). ``10cm`` and ``10m`` are products of variables.
+  Words that change the meaning ("or more", "p.m.", "increase") keep an answer apart.
+- ``1,234`` outside of brackets is a number, ``1, 234`` and ``(1,234)`` are pairs.
+- A list of numbers or expressions has no order, and is the same as a set in braces; ``±`` stands for such a
+  list. A list of words or capital letters has an order, and so have tuples, and so have values given to
+  different names (``x=1, y=2`` is ``(1,2)``). Repeated numbers count in a list; repeated tuples don't.
+- ``(0,1)`` may be a pair or an interval: the key is the same. ``(0,1)`` and ``[0,1]`` are different.
+- A decimal is exact: 0.33 is not 1/3. But 9 or more significant digits that are the rounding of a simple
+  fraction, multiple of pi or square root are that number.
+- ``1 1/2`` and ``1\\frac12`` are mixed numbers. ``\\log`` has base 10, ``e`` and ``i`` are the constants.
+  The odd root of a negative number is real. Expressions with unknowns are compared over the reals, so
+  ``\\sqrt{x^2}`` is not x.
+- Plain words are compared without regard to case. Ratios, times, numbers with a base, and what can't be read
+  with certainty are compared as they are written.
+"""
+
+import hashlib
+import importlib.util
+import json
+import signal
+import sys
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from unprm.answers import canonical
+from unprm.mathtext.meaning import Meaning, meaning_key, text_key
+from unprm.mathtext.scalars import NeedsNumerics, Scalars
+from unprm.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
+
+_SHARE = 0.25  # of the deadline that one answer may take, as CPU time
+_BOOTSTRAP = (
+    "import json, sys; arguments = json.loads(sys.argv[1]); sys.path += arguments['path']; "
+    "from unprm.latex_worker import main; main(arguments['cpu_seconds'], arguments['memory_mb'])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EquivalenceStats:
+    """What was done since the start, in answers.
+
+    compared    distinct texts that were asked for, over all calls
+    cached      their keys were known
+    in_process  their keys took no worker
+    in_worker   a worker gave their keys
+    refused     of the latter: too large or ill-conditioned to compute, so compared as written
+    timeouts    not done by the deadline, or beyond one answer's share of it: compared as text
+    crashes     a worker was lost over them: compared as text
+    """
+
+    compared: int = 0
+    cached: int = 0
+    in_process: int = 0
+    in_worker: int = 0
+    refused: int = 0
+    timeouts: int = 0
+    crashes: int = 0
+
+
+class Equivalence:
+    """Groups answers into classes of equal ones; owns killable worker processes (POSIX). Thread-safe.
+
+    `deadline` is in seconds of one call: what isn't known by then is compared as text in that call, and not
+    remembered. One answer may take a quarter of it as CPU time: beyond that it is compared as text for good.
+    `memory_mb` bounds each of the `workers`; `cache_size` is in answers. Make it after any fork of the
+    server.
+    """
+
+    def __init__(
+        self,
+        *,
+        deadline: float = 2.0,
+        workers: int = 1,
+        memory_mb: int = 1024,
+        cache_size: int = 65536,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        if deadline <= 0 or workers < 1 or memory_mb < 256 or cache_size < 0:
+            raise ValueError(f"{deadline=}, {workers=}, {memory_mb=} (at least 256), {cache_size=}")
+        self.deadline = deadline
+        self._pool = WorkerPool(command or worker_command(deadline * _SHARE, memory_mb), workers)
+        self._scalars = Scalars()
+        self._cache = _Cache(cache_size)
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def classes(self, answers: Sequence[str]) -> list[int]:
+        """The class of each answer, numbered from 0 by first appearance.
+
+        Takes at most the deadline and a little. Raises `ShuttingDown` after `close` where a worker is
+        needed."""
+        keys = self._keys(set(answers), time.monotonic() + self.deadline)
+        numbers: dict[str, int] = {}
+        return [numbers.setdefault(keys[answer], len(numbers)) for answer in answers]
+
+    def equal(self, left: str, right: str) -> bool:
+        """Whether two answers are in one class."""
+        return self.classes([left, right]) == [0, 0]
+
+    @property
+    def stats(self) -> EquivalenceStats:
+        """The counters up to now."""
+        with self._lock:
+            return EquivalenceStats(**self._counts)
+
+    def start(self) -> None:
+        """Spawns the workers now and waits until they can work; else the first call that needs one does.
+
+        Raises `WorkerDied` if they don't start."""
+        self._pool.start(time.monotonic() + START_SECONDS)
+
+    def close(self) -> None:
+        """Ends the workers. Idempotent."""
+        self._pool.close()
+
+    def __enter__(self) -> "Equivalence":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _count(self, **counts: int) -> None:
+        with self._lock:
+            self._counts.update(counts)
+
+    def _keys(self, answers: Collection[str], until: float) -> dict[str, str]:
+        keys = self._cache.get_all(answers)
+        self._count(compared=len(answers), cached=len(keys))
+        spelled: dict[str, list[str]] = {}
+        # In an order that depends on the answers alone, so that a deadline cuts off the same ones.
+        for answer in sorted(answers - keys.keys(), key=_size):
+            if time.monotonic() > until:
+                self._count(timeouts=1)
+                keys[answer] = text_key(answer)
+                continue
+            form = canonical(answer)
+            key = self._key_in_process(form)
+            if key is None:
+                spelled.setdefault(form, []).append(answer)
+            else:
+                keys[answer] = self._cache.put(answer, key)
+        for form in sorted(spelled, key=_size):
+            key, final = self._key_in_worker(form, until)
+            for answer in spelled[form]:
+                keys[answer] = self._cache.put(answer, key) if final else key
+        return keys
+
+    def _key_in_process(self, form: str) -> str | None:
+        try:
+            key = meaning_key(form, Meaning(self._scalars))
+        except NeedsNumerics:
+            return None
+        self._count(in_process=1)
+        return key
+
+    def _key_in_worker(self, form: str, until: float) -> tuple[str, bool]:
+        """The key, and whether it is the answer's for good, not only what could be done in this call."""
+        known = self._cache.get_all([form])
+        if known:
+            return known[form], True
+        try:
+            reply = self._pool.ask(form, until)
+        except OutOfTime:
+            self._count(timeouts=1)
+            return text_key(form), False
+        except WorkerDied as death:
+            over_budget = death.signal == signal.SIGPROF
+            self._count(**{"timeouts" if over_budget else "crashes": 1})
+            return self._remembered(form, text_key(form)) if over_budget else (text_key(form), False)
+        self._count(in_worker=1, refused=int(reply.refused))
+        return self._remembered(form, reply.key)
+
+    def _remembered(self, form: str, key: str) -> tuple[str, bool]:
+        return self._cache.put(form, key), True
+
+
+def worker_command(cpu_seconds: float, memory_mb: int) -> list[str]:
+    """The command line of a worker: this Python, isolated, that finds only this package and mpmath."""
+    mpmath = importlib.util.find_spec("mpmath")
+    if mpmath is None or mpmath.origin is None:
+        raise ModuleNotFoundError("mpmath is not installed")
+    path = [str(Path(__file__).parents[1]), str(Path(mpmath.origin).parents[1])]
+    arguments = json.dumps({"path": path, "cpu_seconds": cpu_seconds, "memory_mb": memory_mb})
+    return [sys.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP, arguments]
+
+
+def _size(text: str) -> tuple[int, str]:
+    return len(text), text
+
+
+class _Cache:
+    """Keys by the digests of their answers, the least recently used forgotten first. Thread-safe."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._keys: OrderedDict[bytes, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get_all(self, answers: Collection[str]) -> dict[str, str]:
+        digests = {answer: _digest(answer) for answer in answers}
+        with self._lock:
+            found = {answer: self._keys[digest] for answer, digest in digests.items() if digest in self._keys}
+            for answer in found:
+                self._keys.move_to_end(digests[answer])
+        return found
+
+    def put(self, answer: str, key: str) -> str:
+        digest = _digest(answer)
+        with self._lock:
+            self._keys[digest] = key
+            while len(self._keys) > self._size:
+                self._keys.popitem(last=False)
+        return key
+
+
+def _digest(answer: str) -> bytes:
+    return hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()

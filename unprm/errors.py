@@ -1,0 +1,119 @@
+"""Every error that unprm raises on purpose.
+
+    UnprmError                    code
+    ├── InvalidRequest            invalid_request
+    │   ├── TooManySolutions      too_many_solutions
+    │   ├── SolutionTooLong       solution_too_long
+    │   └── NoAnswer              no_answer
+    ├── Overloaded                overloaded
+    ├── DeadlineExceeded          deadline_exceeded
+    ├── ShuttingDown              shutting_down
+    ├── ModelUnavailable          model_unavailable
+    ├── ModelInvalid              model_invalid
+    └── RecordInvalid             record_invalid
+
+`code` is stable: clients and the server's table of statuses rely on it. The message says what was sent and
+what was expected, and never repeats a user's text.
+"""
+
+from typing import ClassVar
+
+
+class UnprmError(Exception):
+    """Base of all errors of this library."""
+
+    code: ClassVar[str]
+
+
+class InvalidRequest(UnprmError):
+    """The request can't be answered as it stands; `pointer` is the JSON pointer of the offending field."""
+
+    code = "invalid_request"
+
+    def __init__(self, detail: str, pointer: str = "") -> None:
+        super().__init__(detail)
+        self.pointer = pointer
+
+
+class TooManySolutions(InvalidRequest):
+    """More candidates than one request may bring."""
+
+    code = "too_many_solutions"
+
+    def __init__(self, count: int, limit: int) -> None:
+        super().__init__(f"{count} solutions were sent, the limit is {limit}", "/solutions")
+        self.count, self.limit = count, limit
+
+
+class SolutionTooLong(InvalidRequest):
+    """A candidate that does not fit the model's window; nothing is ever truncated."""
+
+    code = "solution_too_long"
+
+    def __init__(self, index: int, tokens: int, limit: int) -> None:
+        detail = f"solution {index} with its problem takes {tokens} tokens, the limit is {limit}"
+        super().__init__(detail, f"/solutions/{index}")
+        self.index, self.tokens, self.limit = index, tokens, limit
+
+
+class NoAnswer(InvalidRequest):
+    """A vote in which no candidate has an answer."""
+
+    code = "no_answer"
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"none of the {count} solutions has an answer to vote for", "/solutions")
+
+
+class Overloaded(UnprmError):
+    """The queue is full; nothing of the request was run. `retry_after` is in seconds."""
+
+    code = "overloaded"
+
+    def __init__(self, queued: int, asked: int, limit: int, retry_after: float) -> None:
+        super().__init__(
+            f"{queued} tokens are waiting and {asked} were asked for, the queue takes {limit}; "
+            f"try again in {retry_after:.0f} s"
+        )
+        self.retry_after = retry_after
+
+
+class DeadlineExceeded(UnprmError):
+    """The request's time ran out before its answer was ready."""
+
+    code = "deadline_exceeded"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the request was not answered within its {seconds:g} s")
+        self.seconds = seconds
+
+
+class ShuttingDown(UnprmError):
+    """The server drains and takes no new work."""
+
+    code = "shutting_down"
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down and takes no new work")
+
+
+class ModelUnavailable(UnprmError):
+    """The model is not loaded, or failed on this request."""
+
+    code = "model_unavailable"
+
+
+class ModelInvalid(UnprmError):
+    """The files of a model can't be served: something is missing or does not fit together."""
+
+    code = "model_invalid"
+
+
+class RecordInvalid(UnprmError):
+    """A training record that can't be used; `line` is 1-based."""
+
+    code = "record_invalid"
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        super().__init__(f"{path}, line {line}: {reason}")
+        self.path, self.line = path, line

@@ -1,0 +1,129 @@
+"""The `unprm` family: a causal language model with a LoRA adapter that answers `+` or `-` at each step's tag.
+
+The input is built by concatenating token ids, `encode(problem + "\\n") + Σ (encode(step) + [tag])`, so no text
+of a problem or step can make, move or forge a step boundary (paper, section 4.2).
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from tokenizers import Tokenizer
+
+from unprm.errors import ModelInvalid
+from unprm.types import Encoded
+
+CONFIG_NAME = "prm_config.json"
+STEP_TAG = "ş"
+POSITIVE = "+"
+NEGATIVE = "-"
+INPUT_FORMAT = "{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)"
+
+
+class PrmConfig(BaseModel):
+    """What stands beside an adapter in `prm_config.json`; everybody who reads the model reads it from there.
+
+    `base`: hub name, or a path that is taken relative to the adapter's directory if it begins with a dot.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    family: str = "unprm"
+    name: str
+    base: str
+    base_revision: str | None = None
+    problem_template: str = "{problem}\n"
+    step_tag: str = STEP_TAG
+    positive: str = POSITIVE
+    negative: str = NEGATIVE
+    step_tag_id: int
+    positive_id: int
+    negative_id: int
+
+    @classmethod
+    def for_base(cls, tokenizer: Tokenizer, name: str, base: str, base_revision: str | None = None) -> Self:
+        """The configuration for a new adapter; raises `ModelInvalid` unless tag, + and - are one token each."""
+        tag, positive, negative = (_single_id(tokenizer, text) for text in (STEP_TAG, POSITIVE, NEGATIVE))
+        return cls(
+            name=name,
+            base=base,
+            base_revision=base_revision,
+            step_tag_id=tag,
+            positive_id=positive,
+            negative_id=negative,
+        )
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """The configuration in a model's directory; raises `ModelInvalid` if it is missing or malformed."""
+        path = directory / CONFIG_NAME
+        if not path.is_file():
+            raise ModelInvalid(f"{directory} has no {CONFIG_NAME}: it is not a PRM made by `training train`")
+        try:
+            return cls.model_validate_json(path.read_text("utf-8"))
+        except ValidationError as error:
+            raise ModelInvalid(f"{path}: {error}") from error
+
+    def write(self, directory: Path) -> None:
+        """Writes `prm_config.json` into a model's directory."""
+        text = json.dumps(self.model_dump(), ensure_ascii=False, indent=2)
+        (directory / CONFIG_NAME).write_text(text + "\n", "utf-8")
+
+
+class UnprmFormat:
+    """Encodes for one model of the family.
+
+    Raises `ModelInvalid` if the tokenizer does not map the tag, + and - to the ids in the configuration.
+    """
+
+    family = "unprm"
+
+    def __init__(self, tokenizer: Tokenizer, config: PrmConfig) -> None:
+        for text, expected in (
+            (config.step_tag, config.step_tag_id),
+            (config.positive, config.positive_id),
+            (config.negative, config.negative_id),
+        ):
+            if (found := _single_id(tokenizer, text)) != expected:
+                raise ModelInvalid(
+                    f"token {text!r} has id {found} in the base's tokenizer, the PRM was trained with id {expected}: "
+                    f"the adapter belongs to another base than the one given ({config.base} is expected)"
+                )
+        self.config = config
+        self._tokenizer = plain(tokenizer)
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of problem and steps, a tag after each step; scored at the tags."""
+        question = self.config.problem_template.format(problem=problem)
+        pieces = self._tokenizer.encode_batch_fast([question, *steps], add_special_tokens=False)
+        ids, positions = list(pieces[0].ids), []
+        for piece in pieces[1:]:
+            ids += [*piece.ids, self.config.step_tag_id]
+            positions.append(len(ids) - 1)
+        return Encoded(tuple(ids), tuple(positions))
+
+    def text(self, encoded: Encoded) -> str:
+        """The text that the ids stand for."""
+        return self._tokenizer.decode(list(encoded.ids), skip_special_tokens=False)
+
+    def tokens(self, encoded: Encoded) -> list[str]:
+        """Each id's entry in the vocabulary."""
+        return [self._tokenizer.id_to_token(token) or "" for token in encoded.ids]
+
+
+def plain(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy for user text: what looks like a special token is encoded as the characters it is made of."""
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.no_padding()
+    copy.no_truncation()
+    copy.encode_special_tokens = True
+    return copy
+
+
+def _single_id(tokenizer: Tokenizer, text: str) -> int:
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    if len(ids) != 1:
+        raise ModelInvalid(f"{text!r} is {len(ids)} tokens in the base's vocabulary, a step tag or verdict takes one")
+    return int(ids[0])

@@ -1,0 +1,76 @@
+"""Long decimals that are the rounding of a simple number.
+
+Two numbers that agree to some digits are no equivalence, so a long decimal is replaced, on its own, by the
+one simple number it rounds: 0.3333333333 by 1/3, 9.42477796 by 3 pi, 4.123105625617661 by the root of 17.
+With d digits the simple number's numerator times denominator may be 10**(d - 5) at most, so that a random
+decimal has about one chance in 10**5 to be taken for one.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import isqrt
+
+from unprm.mathtext.keys import pi
+from unprm.mathtext.tokens import LONG_DECIMAL
+from unprm.mathtext.tree import Call, Node, Number, Symbol
+
+_SPARE = 5
+_MAX_DIGITS = 40
+_PI = Fraction(pi(60), 10**60)
+
+
+def identified(decimal: Number) -> Node:
+    """The simple rational, multiple of pi or square root that a long decimal rounds, or the decimal
+    itself."""
+    if not LONG_DECIMAL <= decimal.digits <= _MAX_DIGITS or decimal.value <= 0:
+        return decimal
+    height = 10 ** (decimal.digits - _SPARE)
+    low, high = _window(decimal)
+    for node, value in _candidates(low, high):
+        if value.numerator * value.denominator <= height:
+            return node
+    return decimal
+
+
+def _window(decimal: Number) -> tuple[Fraction, Fraction]:
+    """What rounds, or is cut off, to the decimal: half a unit of its last place below, one unit above; with
+    the 16 or 17 digits of a double, half a unit and one unit of that."""
+    unit = Fraction(1, 10 ** _places(decimal))
+    if decimal.digits in (16, 17):
+        unit = max(unit, decimal.value / 2**52)
+    return decimal.value - unit / 2, decimal.value + unit
+
+
+def _places(decimal: Number) -> int:
+    """Decimal places: those of the significant digits that the whole part leaves over."""
+    places, value = 0, decimal.value
+    while value >= 1:
+        value /= 10
+        places -= 1
+    while value < Fraction(1, 10):
+        value *= 10
+        places += 1
+    return places + decimal.digits
+
+
+def _candidates(low: Fraction, high: Fraction) -> Iterator[tuple[Node, Fraction]]:
+    """What no decimal can be written for: other rationals, multiples of pi, irrational roots."""
+    rational = _simplest(low, high)
+    if 10**_MAX_DIGITS % rational.denominator:
+        yield Number(rational), rational
+    multiple = _simplest(low / _PI, high / _PI)
+    yield Call("*", (Number(multiple), Symbol("\\pi"))), multiple
+    square = _simplest(low * low, high * high)
+    if isqrt(square.numerator * square.denominator) ** 2 != square.numerator * square.denominator:
+        yield Call("root", (Number(square), Number(Fraction(2)))), square
+
+
+def _simplest(low: Fraction, high: Fraction) -> Fraction:
+    """The rational of the smallest denominator in the open interval between two positive numbers."""
+    whole = low.numerator // low.denominator
+    if whole + 1 < high:
+        return Fraction(whole + 1)
+    rest_low, rest_high = low - whole, high - whole
+    if rest_low == 0:
+        return whole + Fraction(1, int(1 / rest_high) + 1)
+    return whole + 1 / _simplest(1 / rest_high, 1 / rest_low)

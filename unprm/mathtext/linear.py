@@ -1,0 +1,57 @@
+"""Linear expressions in one unknown, taken apart as they are written."""
+
+from fractions import Fraction
+
+from unprm.mathtext.tree import Call, Node, Number, Symbol, symbols
+
+_ZERO, _ONE = Number(Fraction(0)), Number(Fraction(1))
+Parts = tuple[Node, Node]
+
+
+def linear(node: Node, name: str) -> Parts | None:
+    """(slope, rest) with node = slope * name + rest, neither of which holds the name; None where the node
+    isn't linear as written."""
+    if name not in symbols(node):
+        return _ZERO, node
+    match node:
+        case Symbol():
+            return _ONE, _ZERO
+        case Call("neg", (inner,)):
+            parts = linear(inner, name)
+            return (negative(parts[0]), negative(parts[1])) if parts else None
+        case Call("+", args):
+            return _sum([linear(arg, name) for arg in args])
+        case Call("*", args):
+            return _product(args, name)
+    return None
+
+
+def _sum(parts: list[Parts | None]) -> Parts | None:
+    known = [part for part in parts if part]
+    if len(known) < len(parts):
+        return None
+    return Call("+", tuple(slope for slope, _ in known)), Call("+", tuple(rest for _, rest in known))
+
+
+def _product(args: tuple[Node, ...], name: str) -> Parts | None:
+    holders = [arg for arg in args if name in symbols(arg)]
+    inner = linear(holders[0], name) if len(holders) == 1 else None
+    if inner is None:
+        return None
+    factors = tuple(arg for arg in args if arg is not holders[0])
+    return Call("*", (inner[0], *factors)), Call("*", (inner[1], *factors))
+
+
+def difference(left: Node, right: Node) -> Node:
+    """left - right."""
+    return Call("+", (left, negative(right)))
+
+
+def negative(node: Node) -> Node:
+    """Minus the node."""
+    return Call("neg", (node,))
+
+
+def quotient(over: Node, under: Node) -> Node:
+    """over / under."""
+    return Call("*", (over, Call("inv", (under,))))

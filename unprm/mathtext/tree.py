@@ -1,0 +1,144 @@
+"""The nodes of a parsed answer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+class Unreadable(Exception):
+    """The text isn't in the grammar, is ambiguous, or nests too deep: it is compared as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal. `digits` is how many significant digits a long decimal was written with, else 0."""
+
+    value: Fraction
+    digits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A variable, a constant (``e``, ``i``, ``\\pi``, ``\\infty``), or an unknown quantity such as ``f(2)``
+    or ``a_3``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words inside a formula."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation: ``+`` and ``*`` of any number of arguments, ``inv``, ``neg``, ``^``, ``root``, ``sin``
+    …"""
+
+    head: str
+    args: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A tuple, interval or set with its brackets; a bare list has empty ones."""
+
+    opening: str
+    items: "tuple[Node, ...]"
+    closing: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A chain ``sides[0] operators[0] sides[1] …``."""
+
+    operators: tuple[str, ...]
+    sides: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of cells; `kind` is ``matrix`` or ``determinant``."""
+
+    kind: str
+    rows: "tuple[tuple[Node, ...], ...]"
+
+
+Node = Number | Symbol | Text | Call | Group | Relation | Matrix
+
+CONSTANTS = frozenset(["e", "i", "\\pi", "\\infty"])
+COMMUTATIVE = frozenset(["+", "*", "cup", "cap", "gcd", "lcm", "max", "min"])
+
+
+def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with `change` applied to each of its children."""
+    match node:
+        case Call(head, args):
+            return Call(head, tuple(map(change, args)))
+        case Group(opening, items, closing):
+            return Group(opening, tuple(map(change, items)), closing)
+        case Relation(operators, sides):
+            return Relation(operators, tuple(map(change, sides)))
+        case Matrix(kind, rows):
+            return Matrix(kind, tuple(tuple(map(change, row)) for row in rows))
+    return node
+
+
+def children(node: Node) -> "tuple[Node, ...]":
+    """The direct children of a node."""
+    match node:
+        case Call(_, args):
+            return args
+        case Group(_, items, _):
+            return items
+        case Relation(_, sides):
+            return sides
+        case Matrix(_, rows):
+            return tuple(cell for row in rows for cell in row)
+    return ()
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """The names of the unknowns in a node; the constants are not among them."""
+    match node:
+        case Symbol(name):
+            return frozenset([name]) - CONSTANTS
+        case Call("sum" | "prod", (Symbol(index), low, high, body)):
+            return symbols(low) | symbols(high) | (symbols(body) - {index})
+    return frozenset[str]().union(*map(symbols, children(node)))
+
+
+def substituted(node: Node, values: Mapping[str, Node]) -> Node:
+    """The node with each named unknown replaced by its value."""
+    match node:
+        case Symbol(name):
+            return values.get(name, node)
+        case Call("sum" | "prod" as head, (Symbol(index) as own, *bounds, body)):
+            outside = [substituted(bound, values) for bound in bounds]
+            inside = substituted(body, {name: value for name, value in values.items() if name != index})
+            return Call(head, (own, *outside, inside))
+    return mapped(node, lambda child: substituted(child, values))
+
+
+def structure(node: Node) -> str:
+    """The node as text, the same for any order of the operands of a sum or product."""
+    match node:
+        case Number(value, _):
+            return str(value)
+        case Symbol(name):
+            return name
+        case Text(words):
+            return f"'{words}'"
+    parts = [structure(child) for child in children(node)]
+    match node:
+        case Call(head, _):
+            return f"{head}({','.join(sorted(parts) if head in COMMUTATIVE else parts)})"
+        case Group(opening, _, closing):
+            return f"{opening or '<'}{','.join(parts)}{closing or '>'}"
+        case Relation(operators, _):
+            return f"rel({' '.join(operators)};{','.join(parts)})"
+        case Matrix(kind, rows):
+            return f"{kind}{len(rows)}({','.join(parts)})"
+    raise AssertionError(node)

@@ -1,0 +1,87 @@
+"""English words beside a number: which are units that carry no information, and which change what is
+meant."""
+
+import re
+from collections.abc import Iterable
+
+
+def words_in(text: str) -> frozenset[str]:
+    """The words of a text that blanks separate."""
+    return frozenset(text.split())
+
+
+# Any of these beside a number makes it another answer: "10 or more" is not 10, "3 p.m." is not 3 a.m.
+_MEANING = words_in(
+    """
+    am pm ad bc bce ce not no none non never without except excluding only if iff unless when where
+    while for and or nor either neither both xor but than then more less fewer greater smaller larger
+    bigger least most minimum maximum under above below between beyond within from to till until upto
+    about mod modulo modulus remainder base radix rem times plus minus squared cubed root power divided
+    multiplied by negative positive nonnegative nonpositive opposite inverse reciprocal half halves
+    third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh sevenths eighth
+    eighths ninth ninths tenth tenths hundredth hundredths thousandth thousandths dozen dozens score
+    hundred hundreds thousand thousands million millions billion billions trillion trillions k mil bn
+    north south east west up down left right clockwise counterclockwise anticlockwise forward backward
+    ahead behind increase increased decrease decreased gain loss lost profit deficit surplus debt rise
+    fall drop late early earlier later before after ago previous next undefined infinite infinity
+    infinitely false true even odd prime composite hold holds real imaginary complex
+    """
+)
+# Words that say that an answer follows, and nothing about it.
+INTRODUCTIONS = words_in(
+    """
+    so thus hence therefore the final answer answers result is are approximately about roughly exactly
+    equal equals
+    """
+)
+MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+# Spelled-out units may touch the number (10weeks); abbreviations need a blank, for 10cm reads as 10·c·m.
+_LONG_UNITS = words_in(
+    """
+    degree percent dollar cent euro pound rupee yuan peso unit square cubic inch inches foot feet yard
+    mile meter metre centimeter centimetre millimeter millimetre kilometer kilometre gram kilogram ounce
+    ton tonne liter litre milliliter gallon quart pint cup second minute hour day week month year decade
+    century centuries acre hectare radian person people child children men women student teacher box
+    boxes way piece point number integer digit value solution triangle side edge vertex vertices face
+    coin ball card mph kph knot volt watt joule newton pascal ampere calorie byte bit
+    """
+)
+_SHORT_UNITS = words_in(
+    """
+    cm mm km ft in yd kg mg lb lbs oz hr hrs min mins sec secs ml kl mph kph kmh gal sq cu deg rad usd eur gbp
+    inr pct pts wk wks yr yrs gm hz khz mhz kw kwh kj kcal kpa ohm mol amu
+    """
+)
+_VARIABLES = frozenset("abcdkmnpqrxyz")
+_CLOCK = re.compile(r"\b([ap])\.\s?m\b")
+_RUN = re.compile(r"[A-Za-z]+")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, in lower case; p.m. is one of them."""
+    return _RUN.findall(_CLOCK.sub(r"\1m", text.lower()))
+
+
+def changes_meaning(words: Iterable[str]) -> bool:
+    """Whether a word beside a number says more than its unit."""
+    return any(word.lower() in _MEANING for word in words)
+
+
+def is_word(run: str) -> bool:
+    """Whether a run of letters is an English word, not a product of variables (``odd`` and not ``xyz``)."""
+    if len(run) < 3:
+        return run.lower() == "no"
+    if run.istitle():
+        return True
+    distinct = set(run.lower())
+    return not (distinct <= _VARIABLES and len(distinct) == len(run))
+
+
+def is_unit(run: str, *, spaced: bool) -> bool:
+    """Whether a run of letters after a number is its unit; `spaced` says that a blank stands between them."""
+    run = run.lower()
+    if run in _LONG_UNITS or run.removesuffix("s") in _LONG_UNITS:
+        return True
+    if not spaced or run in _MEANING:
+        return False
+    return run in _SHORT_UNITS or (len(run) >= 4 and is_word(run))

@@ -1,0 +1,62 @@
+"""The exact check of solutions to problems of the `unprm-mini` domain."""
+
+import re
+from collections.abc import Sequence
+
+from unprm.mini.domain import Operation, Problem, Quantity
+
+_EQUATION = re.compile(r"(-?\d{1,12}) *([-+*/×÷]) *(-?\d{1,12}) *= *(-?\d{1,12})(?!\d)")
+_BOXED = re.compile(r"\\boxed\{(-?\d{1,12})\}")
+_SYMBOLS = {"×": "*", "÷": "/"}
+
+
+def first_error(problem: Problem, steps: Sequence[str]) -> int | None:
+    """Index of the first wrong step, None if all are right.
+
+    A step is right if it contains an equation or a boxed answer and everything of the two that it contains
+    is right: an equation performs one of the problem's operations on quantities that are given or were
+    derived in an earlier step, with the right result (the operands of + and * in either order; doing an
+    operation again is no error); a boxed answer is the problem's answer.
+    """
+    done: set[int] = set()
+    for index, step in enumerate(steps):
+        if not _is_right(problem, step, done):
+            return index
+    return None
+
+
+def labels(problem: Problem, steps: Sequence[str]) -> list[bool]:
+    """True for every step before the first wrong one, False from there on."""
+    wrong = first_error(problem, steps)
+    return [wrong is None or index < wrong for index in range(len(steps))]
+
+
+def _is_right(problem: Problem, step: str, done: set[int]) -> bool:
+    """Checks one step and adds the operations that it performs to `done`."""
+    equations, boxed = _EQUATION.findall(step), _BOXED.findall(step)
+    for left, symbol, right, value in equations:
+        performed = _performed(problem, done, int(left), _SYMBOLS.get(symbol, symbol), int(right))
+        if performed is None or problem.operations[performed].value != int(value):
+            return False
+        done.add(performed)
+    return bool(equations or boxed) and all(int(answer) == problem.answer for answer in boxed)
+
+
+def _performed(problem: Problem, done: set[int], left: int, symbol: str, right: int) -> int | None:
+    """Index of the operation that `left symbol right` performs, those not yet done first."""
+    indices = sorted(range(len(problem.operations)), key=lambda index: index in done)
+    for index in indices:
+        operation = problem.operations[index]
+        if operation.symbol == symbol and _operands_fit(operation, done, left, right):
+            return index
+    return None
+
+
+def _operands_fit(operation: Operation, done: set[int], left: int, right: int) -> bool:
+    def known(quantity: Quantity) -> bool:
+        return quantity.source is None or quantity.source in done
+
+    if not (known(operation.left) and known(operation.right)):
+        return False
+    expected = (operation.left.value, operation.right.value)
+    return (left, right) == expected or (operation.symbol in "+*" and (right, left) == expected)

@@ -1,0 +1,172 @@
+"""The problem domain of `unprm-mini`: word problems whose answers take a chain of 2 to 8 integer operations.
+
+A problem's text determines everything: `parse` turns it into the graph of its operations, from which the
+solution and the exact check of any other solution (`checker.py`) follow.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from unprm.mini.stories import Sentence, read
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number in the story: given in the text (`source` None) or the result of an earlier operation."""
+
+    value: int
+    source: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`left symbol right = value`; `symbol` is one of `+ - * /`, division is exact.
+
+    `inverse` marks a comparison told from the other side ("A has 3 more than B" when B is asked for).
+    """
+
+    symbol: str
+    left: Quantity
+    right: Quantity
+    value: int
+    inverse: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.left.value} {self.symbol} {self.right.value} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A word problem.
+
+    `operations`: the operations that the answer needs, in the order of the story; `Quantity.source` is an
+    index into it. `asides`: numbers of the text that no needed operation uses.
+    """
+
+    text: str
+    operations: tuple[Operation, ...]
+    asides: tuple[int, ...]
+
+    @property
+    def answer(self) -> int:
+        """The value of the last operation."""
+        return self.operations[-1].value
+
+    def solution(self) -> list[str]:
+        """The steps of the right solution in the order of the story."""
+        steps = [f"Step {k}: {operation}." for k, operation in enumerate(self.operations, 1)]
+        steps[-1] += f" The answer is \\boxed{{{self.answer}}}."
+        return steps
+
+
+def calculate(symbol: str, left: int, right: int) -> int:
+    """`left symbol right`; division rounds down.
+
+    Raises `ZeroDivisionError` for a division by 0.
+    """
+    match symbol:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+    return left // right
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What everybody has while the story is told, and the operations so far."""
+
+    holdings: dict[str, Quantity] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
+
+    def operate(self, symbol: str, left: Quantity, right: Quantity, inverse: bool = False) -> Quantity:
+        if symbol == "/" and (right.value == 0 or left.value % right.value):
+            raise ValueError(f"{left.value} / {right.value} is not an integer")
+        value = calculate(symbol, left.value, right.value)
+        self.operations.append(Operation(symbol, left, right, value, inverse))
+        return Quantity(value, len(self.operations) - 1)
+
+    def update(self, holder: str, symbol: str, right: Quantity) -> None:
+        self.holdings[holder] = self.operate(symbol, self.holdings[holder], right)
+
+    def tell(self, told: Sentence) -> Quantity | None:
+        """Takes one sentence in; the quantity asked for if it is a question.
+
+        Raises `KeyError` for a holder of whom nothing is known, `ValueError` for an inexact division.
+        """
+        n, have = Quantity(told.n), self.holdings
+        match told.kind:
+            case "start":
+                have[told.a] = n
+            case "gain" | "loss" | "multiply" | "divide":
+                symbols = {"gain": "+", "loss": "-", "multiply": "*", "divide": "/"}
+                self.update(told.a, symbols[told.kind], n)
+            case "gain_groups" | "loss_groups":
+                product = self.operate("*", n, Quantity(told.m))
+                self.update(told.a, "+" if told.kind == "gain_groups" else "-", product)
+            case "give":
+                self.update(told.a, "-", n)
+                self.update(told.b, "+", n)
+            case "give_all":
+                self.update(told.b, "+", have.pop(told.a))
+            case "more" | "fewer" | "times_as_many":
+                self._compare(told, n)
+            case "ask":
+                return have[told.a]
+            case "ask_total":
+                return self.operate("+", have[told.a], have[told.b])
+            case "ask_difference":
+                return self.operate("-", have[told.a], have[told.b])
+        return None
+
+    def _compare(self, told: Sentence, n: Quantity) -> None:
+        """ "b has n more than a": whichever of the two is known gives the other."""
+        direct, inverse = {"more": "+-", "fewer": "-+", "times_as_many": "*/"}[told.kind]
+        if told.a in self.holdings:
+            self.holdings[told.b] = self.operate(direct, self.holdings[told.a], n)
+        else:
+            self.holdings[told.a] = self.operate(inverse, self.holdings[told.b], n, inverse=True)
+
+
+def parse(text: str) -> Problem:
+    """The problem that a text of this domain states.
+
+    Raises `ValueError` if a sentence is unknown, the story is inconsistent or ends without a question.
+    """
+    return from_sentences(text, read(text))
+
+
+def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:
+    """The problem that a story tells; `text` is its wording. Raises as `parse` does."""
+    ledger, asked, told = Ledger(), None, []
+    for sentence in sentences:
+        told.append(sentence)
+        try:
+            asked = ledger.tell(sentence)
+        except KeyError as unknown:
+            raise ValueError(f"the story does not say how many {sentence.item} {unknown} has") from None
+    if asked is None or asked.source is None:
+        raise ValueError("the text does not end with a question that takes an operation")
+    operations = _needed(ledger.operations, asked.source)
+    used = {q.value for op in operations for q in (op.left, op.right) if q.source is None}
+    asides = tuple(n for s in told for n in (s.n, s.m) if n and n not in used)
+    return Problem(text, operations, asides)
+
+
+def _needed(operations: list[Operation], last: int) -> tuple[Operation, ...]:
+    """The operations that `last` depends on, renumbered, `last` at the end."""
+    needed, pending = {last}, [last]
+    while pending:
+        operation = operations[pending.pop()]
+        for quantity in (operation.left, operation.right):
+            if quantity.source is not None and quantity.source not in needed:
+                needed.add(quantity.source)
+                pending.append(quantity.source)
+    place = {old: new for new, old in enumerate(sorted(needed))}
+
+    def move(quantity: Quantity) -> Quantity:
+        return quantity if quantity.source is None else Quantity(quantity.value, place[quantity.source])
+
+    chosen = (operations[old] for old in sorted(needed))
+    return tuple(Operation(o.symbol, move(o.left), move(o.right), o.value, o.inverse) for o in chosen)

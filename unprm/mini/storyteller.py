@@ -1,0 +1,115 @@
+"""Makes up problems of the `unprm-mini` domain."""
+
+import random
+
+from unprm.mini.domain import Ledger, Problem, from_sentences
+from unprm.mini.stories import SETTINGS, Sentence, Setting, render
+
+MIN_OPERATIONS = 2
+MAX_OPERATIONS = 8
+LARGEST = 9999
+"""No quantity of a generated problem is larger."""
+
+
+class _Storyteller:
+    """Makes up one story; every choice comes from `rng`."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.setting: Setting = rng.choice(SETTINGS)
+        self.a, self.b, self.c = rng.sample(self.setting.holders, 3)
+        self.item, self.other_item = rng.sample(self.setting.items, 2)
+        self.ledger = Ledger()
+        self.sentences: list[Sentence] = []
+
+    def number(self, low: int, high: int) -> int:
+        """Between `low` and `high`, small ones as likely as large ones (uniform in the number of digits)."""
+        digits = self.rng.randint(len(str(low)), len(str(high)))
+        return self.rng.randint(max(low, 10 ** (digits - 1)), min(high, 10**digits - 1))
+
+    def say(self, kind: str, **fields: str | int) -> None:
+        sentence = Sentence(kind, item=self.item, **fields)  # type: ignore[arg-type]
+        self.ledger.tell(sentence)
+        self.sentences.append(sentence)
+
+    def write(self) -> Problem:
+        target = self.rng.randint(MIN_OPERATIONS, MAX_OPERATIONS)
+        self.say("start", a=self.a, n=self.number(10, 999))
+        pair = self.rng.random() < 0.6
+        if pair:
+            self._introduce()
+        while len(self.ledger.operations) < target - pair:
+            self._event(self.rng.choice([self.a, self.b]) if pair and self.rng.random() < 0.4 else self.a)
+        question = self._question()
+        self._digress()
+        sentences = [*self.sentences, question]
+        text = " ".join(render(s, self.rng.choice(self.setting.templates[s.kind])) for s in sentences)
+        return from_sentences(text, sentences)
+
+    def _introduce(self) -> None:
+        """Says how many the second holder has: outright, or by comparison from either side."""
+        have = self.ledger.holdings[self.a].value
+        kind = self.rng.choice(["start", "more", "fewer", "times_as_many"])
+        first, second = self.rng.sample([self.a, self.b], 2)
+        if kind == "start":
+            self.say("start", a=self.b, n=self.number(10, 999))
+        elif kind == "times_as_many":
+            divisors = [d for d in range(2, 10) if have % d == 0]
+            inverse = first == self.b and divisors
+            n = self.rng.choice(divisors) if inverse else self.rng.randint(2, 9)
+            self.say(kind, a=self.b if inverse else self.a, b=self.a if inverse else self.b, n=n)
+        else:
+            self.say(kind, a=first, b=second, n=self.number(2, max(2, have - 2)))
+
+    def _event(self, holder: str) -> None:
+        """One change of what `holder` has; nothing happens if the number drawn would not fit."""
+        have, rng = self.ledger.holdings[holder].value, self.rng
+        other = self.b if holder == self.a else self.a
+        kind = rng.choice(["gain", "loss", "multiply", "divide", "gain_groups", "loss_groups", "give"])
+        n = m = 0
+        match kind:
+            case "gain":
+                n = self.number(2, 999)
+            case "loss" | "give":
+                n = self.number(2, max(2, have - 2))
+            case "multiply":
+                n = rng.randint(2, 9)
+            case "divide":
+                n = rng.choice([d for d in range(2, 10) if have % d == 0] or [0])
+            case _:
+                n, m = rng.randint(2, 15), rng.randint(3, 60)
+        result = {"loss": have - n, "give": have - n, "multiply": have * n, "loss_groups": have - n * m}
+        if not n or not 2 <= result.get(kind, 2) <= LARGEST or (kind == "divide" and have // n < 2):
+            return
+        if kind == "give" and other not in self.ledger.holdings:
+            return
+        self.say(kind, a=holder, b=other if kind == "give" else "", n=n, m=m)
+
+    def _question(self) -> Sentence:
+        have = self.ledger.holdings
+        if self.b in have:
+            kinds = ["ask", "ask_total"] + ["ask_difference"] * (have[self.a].value > have[self.b].value)
+            return Sentence(self.rng.choice(kinds), a=self.a, b=self.b, item=self.item)
+        return Sentence("ask", a=self.a, item=self.item)
+
+    def _digress(self) -> None:
+        """Inserts sentences that the answer does not need."""
+        while self.rng.random() < 0.4:
+            item = self.rng.choice([self.item, self.other_item])
+            beside = [
+                Sentence("start", a=self.c, item=item, n=self.number(10, 999)),
+                Sentence("aside", a=self.rng.choice([self.a, self.c]), n=self.number(2, 99)),
+            ]
+            self.sentences.insert(self.rng.randint(1, len(self.sentences)), self.rng.choice(beside))
+
+
+def generate(rng: random.Random) -> Problem:
+    """A new problem with 2 to 8 needed operations on quantities up to `LARGEST`."""
+    while True:
+        try:
+            problem = _Storyteller(rng).write()
+        except ValueError:
+            continue  # the question turned out to need no operation: tell another story
+        sizes = [operation.value for operation in problem.operations]
+        if MIN_OPERATIONS <= len(sizes) <= MAX_OPERATIONS and 1 <= min(sizes) and max(sizes) <= LARGEST:
+            return problem

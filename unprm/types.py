@@ -1,0 +1,152 @@
+"""The values that pass between the parts of unprm, and the protocols the parts are seen through."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Aggregate = Literal["min", "last", "product", "mean"]
+"""How a solution's step scores become its reward."""
+
+Strategy = Literal["majority", "prm", "hmr", "wrf", "weighted"]
+"""How a vote elects an answer."""
+
+DecidedBy = Literal["majority", "reward", "combined", "unanimous"]
+"""What settled a vote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A candidate: at least one step; `step_scores`, if given, are in [0, 1], one per step."""
+
+    steps: tuple[str, ...]
+    answer: str | None = None
+    id: str | None = None
+    step_scores: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A solution as a model reads it: token ids and the indices into them at which each step is scored."""
+
+    ids: tuple[int, ...]
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """`tokens`: what scoring everything from scratch takes; `computed_tokens`: what the model really ran."""
+
+    tokens: int = 0
+    computed_tokens: int = 0
+    cached_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.tokens + other.tokens,
+            self.computed_tokens + other.computed_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A class of equal answers in a vote.
+
+    `members`: indices of its solutions, ascending. Rewards are None where none were computed,
+    the normalised values outside WRF, `score` (what the strategy compares) where it needed no comparison.
+    """
+
+    members: tuple[int, ...]
+    mean_reward: float | None
+    max_reward: float | None
+    normalized_reward: float | None
+    normalized_frequency: float | None
+    score: float | None
+
+    @property
+    def count(self) -> int:
+        """The class's frequency."""
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class VoteResult:
+    """The outcome of a vote: `candidates` best first, `solution_index` stands for the winner.
+
+    `tied`: indices into `candidates` of all classes with the winning score, the winner included; empty
+    if there is only one. `margin`: the winner's score minus the runner-up's, None without a runner-up.
+    """
+
+    strategy: Strategy
+    decided_by: DecidedBy
+    candidates: tuple[Candidate, ...]
+    solution_index: int
+    tied: tuple[int, ...]
+    margin: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A completion from a prefix: natural-log probabilities (≤ 0) of its tokens, and whether it was right."""
+
+    logprobs: tuple[float, ...]
+    correct: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescription:
+    """What a server tells about the model it serves."""
+
+    name: str
+    family: str
+    base: str
+    adapter: str | None
+    revision: str | None
+    device: str
+    dtype: str
+    max_tokens: int
+    input_format: str
+    demo: bool
+
+
+class Format(Protocol):
+    """Turns a problem and a solution's steps into what a PRM family reads."""
+
+    family: str
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Token ids and scored positions; `len(positions) == len(steps)` always."""
+        ...
+
+    def text(self, encoded: Encoded) -> str:
+        """The exact text that the ids stand for."""
+        ...
+
+    def tokens(self, encoded: Encoded) -> list[str]:
+        """Each id's entry in the vocabulary, for people to read."""
+        ...
+
+
+class Engine(Protocol):
+    """A loaded model. Blocking; called from one thread at a time."""
+
+    @property
+    def description(self) -> ModelDescription:
+        """What is served."""
+        ...
+
+    @property
+    def format(self) -> Format:
+        """How the model's input is built."""
+        ...
+
+    def score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
+        """Step scores in [0, 1] for each item, as many as it has positions.
+
+        Scores of an item do not depend on what else is in the batch.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees the model's memory; the engine is not used again."""
+        ...

@@ -1,0 +1,281 @@
+"""The HTTP contract: requests and responses, shared by the server and its clients."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
+
+from unprm import steps as step_text
+from unprm.types import Aggregate, DecidedBy, Solution, Strategy
+
+MAX_SOLUTIONS = 256
+"""Candidates in one request at the most; a server may be set to fewer."""
+
+Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
+Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
+"""A string that is not blank, in the sense of `str.strip`: for it the ASCII separators are blank as well."""
+
+# the first error in a long list is enough: one per element of a hostile list takes a minute and gigabytes
+_Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
+_StepScores = Annotated[list[Probability], Field(fail_fast=True)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class SolutionIn(_Model):
+    """A candidate solution: free text that is split into steps, or its steps; exactly one of the two."""
+
+    id: str | None = Field(None, description="Returned with this solution's result.")
+    text: Text | None = Field(None, description="Free text, split at blank lines, `Step k` lines or lines.")
+    steps: _Steps | None = None
+    answer: str | None = Field(None, description="Overrides the answer found in the text.")
+    step_scores: _StepScores | None = Field(
+        None, description="One score per step, used instead of the model's."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.text is None) == (self.steps is None):
+            raise ValueError("exactly one of text and steps must be given")
+        if self.step_scores is not None and len(self.step_scores) != (count := len(self.split())):
+            raise ValueError(f"{len(self.step_scores)} step_scores were sent for {count} steps")
+        return self
+
+    def split(self) -> list[str]:
+        """The steps, at least one."""
+        return self.steps if self.steps is not None else step_text.split(self.text or "")
+
+
+def _form(solution: object) -> str:
+    return "text" if isinstance(solution, str) else "steps" if isinstance(solution, list) else "object"
+
+
+# told apart by form, so that an error speaks of the form that was sent and not of all three
+AnySolution = Annotated[
+    Annotated[Text, Tag("text")]
+    | Annotated[_Steps, Tag("steps")]
+    | Annotated[SolutionIn, Tag("object")],
+    Discriminator(_form),
+]
+
+
+class ScoreRequest(_Model):
+    """Candidates to be scored step by step."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "problem": "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?",
+                "solutions": [
+                    ["Step 1: 23 + 45 = 68. The answer is \\boxed{68}."],
+                    "Step 1: 23 + 45 = 69. The answer is \\boxed{69}.",
+                ],
+            }
+        },
+    )
+
+    problem: Text | None = Field(None, description="Required unless every solution brings step_scores.")
+    solutions: list[AnySolution] = Field(min_length=1, max_length=MAX_SOLUTIONS)
+    aggregate: Aggregate = "min"
+    threshold: Probability = Field(0.5, description="A step that scores below it is an error.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.problem is None and not all(_has_scores(solution) for solution in self.solutions):
+            raise ValueError("problem is required unless every solution brings step_scores")
+        return self
+
+    def candidates(self) -> list[Solution]:
+        """The solutions as values, steps split; `answer` is what the caller gave, not extracted yet."""
+        return [_candidate(solution) for solution in self.solutions]
+
+
+class VoteRequest(ScoreRequest):
+    """Candidates that a vote elects from."""
+
+
+class WrfRequest(VoteRequest):
+    """Candidates that a weighted reward-frequency vote elects from."""
+
+    alpha: Probability = Field(0.5, description="Weight of the reward; 1 - alpha weighs the frequency.")
+
+
+class PreviewRequest(_Model):
+    """One solution whose exact model input is asked for."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "problem": "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?",
+                "solution": "Step 1: 23 + 45 = 68. The answer is \\boxed{68}.",
+            }
+        },
+    )
+
+    problem: Text
+    solution: AnySolution
+
+    def candidate(self) -> Solution:
+        """The solution as a value, steps split."""
+        return _candidate(self.solution)
+
+
+class UsageOut(_Model):
+    """Tokens of a request: from scratch, really run by the model, and taken from what was computed before."""
+
+    tokens: int
+    computed_tokens: int
+    cached_tokens: int
+
+
+class ScoredSolution(_Model):
+    """Scores of one solution; `first_error` is the index of the first step below the threshold."""
+
+    id: str | None
+    steps: list[str]
+    step_scores: list[float]
+    reward: float
+    first_error: int | None
+    answer: str | None
+
+
+class ScoreResponse(_Model):
+    """Scores in the order of the request."""
+
+    model: str
+    aggregate: Aggregate
+    solutions: list[ScoredSolution]
+    usage: UsageOut
+
+
+class CandidateOut(_Model):
+    """A class of equal answers; `members` are indices into the request's solutions."""
+
+    answer: str
+    count: int
+    members: list[int]
+    mean_reward: float | None
+    max_reward: float | None
+    normalized_reward: float | None
+    normalized_frequency: float | None
+    score: float | None
+
+
+class VotedSolution(_Model):
+    """What a vote knew of one solution; scores are null where the vote needed none."""
+
+    id: str | None
+    answer: str | None
+    reward: float | None
+    step_scores: list[float] | None
+    first_error: int | None
+
+
+class VoteOut(_Model):
+    """The outcome of one strategy."""
+
+    strategy: Strategy
+    answer: str
+    solution_index: int
+    decided_by: DecidedBy
+    tie: bool
+    tied_answers: list[str]
+    margin: float | None
+    candidates: list[CandidateOut]
+
+
+class VoteResponse(VoteOut):
+    """The outcome of a vote, with the solutions that it was taken on."""
+
+    solutions: list[VotedSolution]
+    model: str
+    usage: UsageOut
+
+
+class CompareResponse(_Model):
+    """Every strategy over one scoring pass; `agree`: all elect the same answer."""
+
+    strategies: dict[Strategy, VoteOut]
+    agree: bool
+    solutions: list[VotedSolution]
+    model: str
+    usage: UsageOut
+
+
+class PreviewResponse(_Model):
+    """Exactly what the model would read: `positions[k]` is the index into `token_ids` that scores step k."""
+
+    model: str
+    family: str
+    text: str
+    token_ids: list[int]
+    tokens: list[str]
+    positions: list[int]
+    steps: list[str]
+
+
+class LimitsOut(_Model):
+    """What the server refuses to go beyond."""
+
+    max_solutions: int
+    max_tokens_per_solution: int
+    max_body_bytes: int
+    max_queued_tokens: int
+    max_request_seconds: float
+
+
+class ModelResponse(_Model):
+    """The model that is served; `demo` marks the embedded model, which knows only its own small domain."""
+
+    name: str
+    family: str
+    base: str
+    adapter: str | None
+    revision: str | None
+    device: str
+    dtype: str
+    input_format: str
+    demo: bool
+    limits: LimitsOut
+
+
+class StatusResponse(_Model):
+    """Answer of a health probe."""
+
+    status: Literal["ok"] = "ok"
+
+
+class FieldError(_Model):
+    """One offending field: its JSON pointer and what is wrong with it."""
+
+    pointer: str
+    detail: str
+
+
+class ProblemDetails(_Model):
+    """An error as RFC 9457 describes it, served as `application/problem+json`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[FieldError] = []
+
+
+def _has_scores(solution: str | Sequence[str] | SolutionIn) -> bool:
+    return isinstance(solution, SolutionIn) and solution.step_scores is not None
+
+
+def _candidate(solution: str | Sequence[str] | SolutionIn) -> Solution:
+    if isinstance(solution, str):
+        return Solution(tuple(step_text.split(solution)))
+    if not isinstance(solution, SolutionIn):
+        return Solution(tuple(solution))
+    scores = None if solution.step_scores is None else tuple(solution.step_scores)
+    return Solution(tuple(solution.split()), solution.answer, solution.id, scores)

@@ -1,0 +1,240 @@
+"""The parent's side of the worker processes: spawn them, ask them, kill them, replace them."""
+
+import json
+import queue
+import select
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from unprm.errors import ShuttingDown
+
+START_SECONDS = 60.0  # that a process may take to set itself up on a busy machine
+
+
+class WorkerDied(Exception):
+    """The process ended, or said something that isn't a reply. `signal` is what killed it, 0 if nothing
+    did."""
+
+    def __init__(self, signal: int = 0) -> None:
+        super().__init__(f"ended by signal {signal}" if signal else "ended, or not understood")
+        self.signal = signal
+
+
+class OutOfTime(Exception):
+    """The moment until which a reply was waited for has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a worker says about an answer: its key, and whether a guard kept it from being computed."""
+
+    key: str
+    refused: bool
+
+
+class WorkerProcess:
+    """One worker process. It is used by one thread at a time, but may be killed by any."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        # A session of its own, so that the terminal's Ctrl-C is left to the server.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env={}, cwd="/", bufsize=0, start_new_session=True,
+        )  # fmt: skip
+        self._received = b""
+        self._ready = False
+        self._overdue = time.monotonic() + START_SECONDS
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def wait_ready(self, until: float) -> None:
+        """Waits until the process has set itself up. Raises `WorkerDied` and `OutOfTime`."""
+        if not self._ready:
+            if self._receive(until).get("ready") is not True:
+                raise WorkerDied
+            self._ready = True
+
+    def ask(self, answer: str, until: float) -> Reply:
+        """The worker's reply. `until` is a moment of `time.monotonic`. Raises `WorkerDied` and `OutOfTime`;
+        after either the process is of no use any more."""
+        self.wait_ready(until)
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(json.dumps({"answer": answer}).encode() + b"\n")
+        except (OSError, ValueError):  # a broken pipe, or one that another thread closed
+            raise WorkerDied(self._signal()) from None
+        message = self._receive(until)
+        key, refused = message.get("key"), message.get("refused")
+        if not isinstance(key, str) or not isinstance(refused, bool):
+            raise WorkerDied
+        return Reply(key, refused)
+
+    def _receive(self, until: float) -> dict[str, object]:
+        while b"\n" not in self._received:
+            self._received += self._read(until)
+        line, self._received = self._received.split(b"\n", 1)
+        try:
+            message = json.loads(line)
+        except ValueError:
+            raise WorkerDied from None
+        if not isinstance(message, dict):
+            raise WorkerDied
+        return message
+
+    def _read(self, until: float) -> bytes:
+        stdout = self._process.stdout
+        assert stdout is not None
+        try:
+            poll = select.poll()
+            poll.register(stdout, select.POLLIN)
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                raise OutOfTime
+            data = stdout.read(65536)
+        except (OSError, ValueError):
+            raise WorkerDied(self._signal()) from None
+        if not data or len(self._received) > 65536:
+            raise WorkerDied(self._signal())
+        return bytes(data)
+
+    def _signal(self) -> int:
+        """What ended the process. Its output is closed already, so it is about to end if it hasn't."""
+        try:
+            code = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return 0
+        return max(0, -code)
+
+    @property
+    def starting(self) -> bool:
+        """Whether the process still sets itself up, and has time left for that."""
+        return not self._ready and time.monotonic() < self._overdue
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """Ends the process, from any thread. Idempotent."""
+        self._process.kill()
+        self._process.wait()
+
+    def dispose(self) -> None:
+        """Ends the process and closes its pipes; only for the thread that uses it. Idempotent."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+class WorkerPool:
+    """`size` workers that run `command`, each spawned at its first use and replaced when it is lost."""
+
+    def __init__(self, command: Sequence[str], size: int) -> None:
+        self._state = _PoolState(command, size)
+        # Runs at close, when the pool is forgotten, or when the interpreter exits, whatever comes first.
+        self._finalizer = weakref.finalize(self, _PoolState.close, self._state)
+
+    def start(self, until: float) -> None:
+        """Spawns all workers and waits until they are ready. Raises `WorkerDied`, `OutOfTime`,
+        `ShuttingDown`."""
+        with ExitStack() as taken:
+            workers = [taken.enter_context(self._worker(until)) for _ in range(self._state.size)]
+            for worker in workers:
+                worker.wait_ready(until)
+
+    def ask(self, answer: str, until: float) -> Reply:
+        """A worker's reply. Raises `WorkerDied`, `OutOfTime`, `ShuttingDown`; a worker that fails is
+        replaced."""
+        with self._worker(until) as worker:
+            return worker.ask(answer, until)
+
+    @contextmanager
+    def _worker(self, until: float) -> Iterator[WorkerProcess]:
+        state = self._state
+        try:
+            worker = state.idle.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            raise OutOfTime from None
+        try:
+            if worker is None or not worker.alive:
+                worker = state.replaced(worker)
+            if worker is None:
+                raise ShuttingDown if state.closed else WorkerDied
+            yield worker
+        except OutOfTime:
+            if worker is None or not worker.starting:
+                worker = state.replaced(worker)
+            raise
+        except WorkerDied:
+            worker = state.replaced(worker)
+            raise
+        finally:
+            state.give_back(worker)
+
+    def close(self) -> None:
+        """Kills all workers. Idempotent."""
+        self._finalizer()
+
+
+class _PoolState:
+    """What is left to clean up when a pool is forgotten, so it doesn't refer to the pool."""
+
+    def __init__(self, command: Sequence[str], size: int) -> None:
+        self.command, self.size = command, size
+        self.idle: queue.LifoQueue[WorkerProcess | None] = queue.LifoQueue()  # None: to be spawned
+        for _ in range(size):
+            self.idle.put(None)
+        self.closed = False
+        self._running: set[WorkerProcess] = set()
+        self._lock = threading.Lock()
+
+    def replaced(self, worker: WorkerProcess | None) -> WorkerProcess | None:
+        """A new process in place of a lost one, which sets itself up while no one waits for it; None if there
+        can't be one, because the pool is closed or the system has none to give."""
+        if worker is not None:
+            worker.dispose()
+        with self._lock:
+            self._running -= {worker}
+            if self.closed:
+                return None
+            try:
+                fresh = WorkerProcess(self.command)
+            except OSError:
+                return None
+            self._running.add(fresh)
+            return fresh
+
+    def give_back(self, worker: WorkerProcess | None) -> None:
+        with self._lock:
+            closed = self.closed
+        if closed and worker is not None:
+            worker.dispose()
+            worker = None
+        self.idle.put(worker)
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            doomed = list(self._running)
+            self._running.clear()
+        for worker in doomed:  # also one at work; the thread that uses it then disposes of it
+            worker.kill()
+        for spare in list(self._drained()):
+            if spare is not None:
+                spare.dispose()
+            self.idle.put(None)
+
+    def _drained(self) -> Iterator[WorkerProcess | None]:
+        with suppress(queue.Empty):
+            while True:
+                yield self.idle.get_nowait()
