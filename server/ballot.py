@@ -107,9 +107,7 @@ def _scored(request: ScoreRequest, solutions: Sequence[Solution], scores: StepSc
 
 
 def _unscored(solution: Solution) -> VotedSolution:
-    return VotedSolution(
-        id=solution.id, answer=solution.answer, reward=None, step_scores=None, first_error=None
-    )
+    return VotedSolution(id=solution.id, answer=solution.answer, reward=None, step_scores=None, first_error=None)
 
 
 def _candidates(result: VoteResult, solutions: Sequence[Solution]) -> list[CandidateOut]:
@@ -129,6 +127,4 @@ def _candidates(result: VoteResult, solutions: Sequence[Solution]) -> list[Candi
 
 
 def _usage(usage: Usage) -> UsageOut:
-    return UsageOut(
-        tokens=usage.tokens, computed_tokens=usage.computed_tokens, cached_tokens=usage.cached_tokens
-    )
+    return UsageOut(tokens=usage.tokens, computed_tokens=usage.computed_tokens, cached_tokens=usage.cached_tokens)

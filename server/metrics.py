@@ -18,9 +18,7 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._requests = Counter(
-            "unprm_requests", "Requests answered.", ("route", "status"), registry=self._registry
-        )
+        self._requests = Counter("unprm_requests", "Requests answered.", ("route", "status"), registry=self._registry)
         self._seconds = Histogram(
             "unprm_request_seconds",
             "Time to the answer.",
@@ -31,9 +29,7 @@ class Metrics:
         self._tokens = Counter("unprm_tokens", "Tokens asked for.", registry=self._registry)
         self._computed = Counter("unprm_computed_tokens", "Tokens the model ran.", registry=self._registry)
         self._votes = Counter("unprm_votes", "Votes taken.", ("strategy",), registry=self._registry)
-        self._ties = Counter(
-            "unprm_ties", "Votes that ended in a tie.", ("strategy",), registry=self._registry
-        )
+        self._ties = Counter("unprm_ties", "Votes that ended in a tie.", ("strategy",), registry=self._registry)
 
     def answered(self, route: str, status: int, seconds: float, usage: Usage) -> None:
         """Counts a request."""

@@ -73,9 +73,7 @@ class Authorization:
         """Raises `Unauthorized` before anything of the body is read."""
         if scope["type"] == "http" and self.key is not None and scope["path"] not in _OPEN:
             scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(
-                token.strip().encode("latin-1"), self.key
-            ):
+            if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode("latin-1"), self.key):
                 raise Unauthorized
         await self.app(scope, receive, send)
 

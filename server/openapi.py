@@ -24,21 +24,7 @@ the probes and this documentation asks for it as `Authorization: Bearer KEY`.
 _REFERENCE = "#/components/schemas/{model}"
 _PROTECTED = ("unauthorized", "internal")
 _PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable", "shutting_down")}
-_WORK = (
-    "malformed_json",
-    "unauthorized",
-    "body_too_large",
-    "unsupported_media_type",
-    "invalid_request",
-    "too_many_solutions",
-    "solution_too_long",
-    "no_answer",
-    "overloaded",
-    "internal",
-    "model_unavailable",
-    "shutting_down",
-    "deadline_exceeded",
-)
+_WORK = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed"))
 _NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer", "overloaded")}
 
 _STRATEGIES: dict[Strategy, tuple[str, str]] = {

@@ -33,16 +33,12 @@ class Settings(BaseSettings):
         cli_show_env_vars=True,
     )
 
-    model: str = Field(
-        default="unprm-mini", description="Embedded model, hub name or path; the base with --adapter."
-    )
+    model: str = Field(default="unprm-mini", description="Embedded model, hub name or path; the base with --adapter.")
     adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
     revision: str | None = Field(default=None, description="Revision of the model on the hub.")
     adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: CUDA if there is one.")
-    dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="auto", description="auto: bfloat16 on CUDA."
-    )
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(default="auto", description="auto: bfloat16 on CUDA.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: SecretStr | None = Field(
@@ -50,9 +46,7 @@ class Settings(BaseSettings):
         min_length=1,
         description="Bearer token to be sent by callers; as an option, others can see it.",
     )
-    max_solutions: int = Field(
-        default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request."
-    )
+    max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
     batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
     max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Tokens that may wait; more get 429.")
@@ -68,9 +62,7 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(
         default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests after SIGTERM."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level logged."
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["json", "text"] = Field(default="text", description="json: one object a line.")
 
     @classmethod

@@ -55,9 +55,7 @@ async def preview(service: Service, request: PreviewRequest) -> PreviewResponse:
     return await asyncio.to_thread(_preview, engine, request)
 
 
-async def _ballot(
-    service: Service, request: VoteRequest, strategies: Sequence[Strategy], context: Context
-) -> Ballot:
+async def _ballot(service: Service, request: VoteRequest, strategies: Sequence[Strategy], context: Context) -> Ballot:
     solutions = await _solutions(request, context)
     classes = await service.classes([solution.answer for solution in solutions])
     if all(name is None for name in classes):

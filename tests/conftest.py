@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.tiny import write_base
 
+from tests.tiny import write_base
 from unprm.engines.load import load_tokenizer
 from unprm.formats.unprm import PrmConfig
 

@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from unprm.errors import UnprmError
 
@@ -29,6 +36,9 @@ def train(
     data: Annotated[list[Path], typer.Option(help="Step-labelled JSON lines; repeat for more.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for the adapter, its configuration and its card.")],
     base_revision: Annotated[str | None, typer.Option(help="Revision of the base on the hub.")] = None,
+    problem_template: Annotated[
+        str, typer.Option(help="How the model reads a problem; {problem} stands for it.")
+    ] = "{problem}\n",
     name: Annotated[str, typer.Option(help="Name of the model; the output directory's by default.")] = "",
     epochs: Annotated[int, typer.Option(min=1)] = 3,
     learning_rate: Annotated[float, typer.Option(min=0.0)] = 5e-4,
@@ -57,6 +67,7 @@ def train(
         output=output,
         name=name,
         base_revision=base_revision,
+        problem_template=problem_template,
         epochs=epochs,
         learning_rate=learning_rate,
         warmup=warmup,

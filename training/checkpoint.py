@@ -34,9 +34,7 @@ def save(
     replace_file(tensors, path, {"progress": json.dumps(progress)})
 
 
-def load(
-    path: Path, parameters: Mapping[str, torch.Tensor], optimizers: list[torch.optim.Optimizer]
-) -> dict[str, Any]:
+def load(path: Path, parameters: Mapping[str, torch.Tensor], optimizers: list[torch.optim.Optimizer]) -> dict[str, Any]:
     """Puts a saved state back in place and returns its `progress`."""
     states: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
     with safe_open(path, framework="pt") as file:

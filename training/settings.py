@@ -4,13 +4,17 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from unprm.formats.unprm import PROBLEM_TEMPLATE
+
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     """How to train. The defaults are those of the authors' public code.
 
     `batch_size` is in solutions per optimiser step, `batch_tokens` in tokens per forward pass, padding
-    included. `name`: the model's, the output directory's if empty. `warmup` is the fraction of all steps in which the learning rate rises.
+    included. `name`: the model's, the output directory's if empty. `problem_template`: how the model reads a
+    problem, in which `{problem}` stands for it. `warmup` is the fraction of all steps in which
+    the learning rate rises.
     """
 
     base: str
@@ -18,6 +22,7 @@ class TrainSettings:
     output: Path
     name: str = ""
     base_revision: str | None = None
+    problem_template: str = PROBLEM_TEMPLATE
     epochs: int = 3
     learning_rate: float = 5e-4
     warmup: float = 0.1

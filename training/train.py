@@ -37,7 +37,11 @@ class Trainer:
         base = fetch(settings.base, settings.base_revision)
         tokenizer = load_tokenizer(base)
         self.config = PrmConfig.for_base(
-            tokenizer, settings.name or settings.output.name, _portable(settings.base, settings.output), settings.base_revision
+            tokenizer,
+            settings.name or settings.output.name,
+            _portable(settings.base, settings.output),
+            settings.base_revision,
+            settings.problem_template,
         )
         self.format = UnprmFormat(tokenizer, self.config)
         model = load_base(base, torch.bfloat16 if self.device.type == "cuda" else torch.float32)

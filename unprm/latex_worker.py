@@ -1,8 +1,8 @@
 """The program of a worker process: answers in, keys out, one JSON object per line.
 
-    in   {"answer": "2x+1"}                     an answer in canonical spelling
-    out  {"ready": true}                        once, when it is set up
-         {"key": "…", "refused": false}         for each answer; refused: a guard kept it from being computed
+    in   {"id": 7, "answer": "2x+1"}               an answer in canonical spelling
+    out  {"ready": true}                           once, when it is set up
+         {"id": 7, "key": "…", "refused": false}   for each answer; refused: a guard forbade to compute it
 
 It ends when its input does, and the kernel ends it when one answer takes more than its share of CPU time. It
 opens no file and no socket once it is ready, has no environment, and its memory is bounded.
@@ -34,9 +34,10 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
     for line in source:
         # The default action of SIGPROF ends the process, also in the middle of one long multiplication.
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-        reply = keyed(json.loads(line)["answer"], scalars)
+        question = json.loads(line)
+        reply = keyed(question["answer"], scalars)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        _write(sink, reply)
+        _write(sink, {"id": question["id"], **reply})
 
 
 def keyed(canonical: str, scalars: Scalars) -> dict[str, object]:

@@ -31,9 +31,7 @@ class SolutionIn(_Model):
     text: Text | None = Field(None, description="Free text, split at blank lines, `Step k` lines or lines.")
     steps: _Steps | None = None
     answer: str | None = Field(None, description="Overrides the answer found in the text.")
-    step_scores: _StepScores | None = Field(
-        None, description="One score per step, used instead of the model's."
-    )
+    step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -54,9 +52,7 @@ def _form(solution: object) -> str:
 
 # told apart by form, so that an error speaks of the form that was sent and not of all three
 AnySolution = Annotated[
-    Annotated[Text, Tag("text")]
-    | Annotated[_Steps, Tag("steps")]
-    | Annotated[SolutionIn, Tag("object")],
+    Annotated[Text, Tag("text")] | Annotated[_Steps, Tag("steps")] | Annotated[SolutionIn, Tag("object")],
     Discriminator(_form),
 ]
 

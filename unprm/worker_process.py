@@ -47,13 +47,9 @@ class WorkerProcess:
             env={}, cwd="/", bufsize=0, start_new_session=True,
         )  # fmt: skip
         self._received = b""
+        self._asked = 0
         self._ready = False
         self._overdue = time.monotonic() + START_SECONDS
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
 
     def wait_ready(self, until: float) -> None:
         """Waits until the process has set itself up. Raises `WorkerDied` and `OutOfTime`."""
@@ -66,17 +62,21 @@ class WorkerProcess:
         """The worker's reply. `until` is a moment of `time.monotonic`. Raises `WorkerDied` and `OutOfTime`;
         after either the process is of no use any more."""
         self.wait_ready(until)
+        self._asked += 1
+        self._send({"id": self._asked, "answer": answer})
+        match self._receive(until):
+            # The number shows that it isn't the late reply to a question whose asker was interrupted.
+            case {"id": self._asked, "key": str() as key, "refused": bool() as refused}:
+                return Reply(key, refused)
+        raise WorkerDied
+
+    def _send(self, message: dict[str, object]) -> None:
         stdin = self._process.stdin
         assert stdin is not None
         try:
-            stdin.write(json.dumps({"answer": answer}).encode() + b"\n")
+            stdin.write(json.dumps(message).encode() + b"\n")
         except (OSError, ValueError):  # a broken pipe, or one that another thread closed
             raise WorkerDied(self._signal()) from None
-        message = self._receive(until)
-        key, refused = message.get("key"), message.get("refused")
-        if not isinstance(key, str) or not isinstance(refused, bool):
-            raise WorkerDied
-        return Reply(key, refused)
 
     def _receive(self, until: float) -> dict[str, object]:
         while b"\n" not in self._received:

@@ -63,7 +63,7 @@ class Held:
 
     async def __aexit__(self, *_: object) -> None:
         self.gate.set()
-        await outcome(self._first)
+        await asyncio.wait({self._first}, timeout=PATIENCE)
         await self.scorer.drain(PATIENCE)
 
 

@@ -85,6 +85,10 @@ class Background:
         self._thread = threading.Thread(target=lambda: self._answer.append(call()))
         self._thread.start()
 
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
     def result(self) -> httpx.Response:
         self._thread.join(PATIENCE)
         return self._answer[0]

@@ -42,17 +42,15 @@ def test_scores_every_form_of_a_solution_in_order(server: Running) -> None:
     assert (body["model"], body["aggregate"], body["usage"]) == ("fake", "min", usage)
 
 
-@pytest.mark.parametrize(
-    ("aggregate", "reward"), [("min", 0.2), ("last", 0.5), ("product", 0.1), ("mean", 1.7 / 3)]
-)
+@pytest.mark.parametrize(("aggregate", "reward"), [("min", 0.2), ("last", 0.5), ("product", 0.1), ("mean", 1.7 / 3)])
 def test_aggregate_makes_the_reward(server: Running, aggregate: str, reward: float) -> None:
     asked = ask(given(None, 1.0, 0.2, 0.5), aggregate=aggregate)
     body = server.post("/score_steps", asked).json()
     assert body["aggregate"] == aggregate
     assert body["solutions"][0]["reward"] == pytest.approx(reward)
-    assert server.post("/vote/prm", asked | {"solutions": [given("1", 1.0, 0.2, 0.5)]}).json()["solutions"][
-        0
-    ]["reward"] == pytest.approx(reward)
+    assert server.post("/vote/prm", asked | {"solutions": [given("1", 1.0, 0.2, 0.5)]}).json()["solutions"][0][
+        "reward"
+    ] == pytest.approx(reward)
 
 
 @pytest.mark.parametrize(("threshold", "first"), [(0.5, 1), (0.2, None), (0.21, 1), (1.0, 1), (0.0, None)])

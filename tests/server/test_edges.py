@@ -1,6 +1,7 @@
 """What happens between requests: shared batches, callers who leave, a model that fails, the end."""
 
 import asyncio
+import json
 import logging
 import math
 import threading
@@ -10,7 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
+from server.app import create_app
+from server.settings import Settings
 from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
 from unprm.engines.fake import FakeEngine, hashed
 
@@ -148,18 +152,50 @@ def test_shutting_down_answers_what_does_not_finish_in_time() -> None:
 
 
 def test_the_event_loop_answers_while_the_model_works_and_texts_are_read() -> None:
-    def slowly(call: Callable[[], object]) -> float:
-        """The longest that a probe takes while the call runs."""
-        worst, done = 0.0, threading.Thread(target=call)
-        done.start()
-        while done.is_alive():
-            worst = max(worst, server.get("/healthz").elapsed.total_seconds())
-        return worst
+    def probes(call: Callable[[], httpx.Response]) -> int:
+        """How many are answered while the call runs."""
+        work, count = Background(call), 0
+        while work.running:
+            assert server.get("/healthz").status_code == 200
+            count += 1
+        assert work.result().status_code == 200
+        return count
 
     with serving(FakeEngine(delay=0.5)) as server:
-        assert slowly(lambda: server.post("/score_steps", ask("a"))) < 0.3
-        large = ask(*["step\n\n" * 300 + f"\\boxed{{{number}}}" for number in range(256)])
-        assert slowly(lambda: server.post("/vote/majority", large)) < 0.3
+        assert probes(lambda: server.post("/score_steps", ask("a"))) > 3
+        large = ask(*["step\n\n" * 2000 + f"\\boxed{{{number}}}" for number in range(256)])
+        assert probes(lambda: server.post("/vote/majority", large)) > 3
+
+
+def test_an_answer_on_its_way_is_not_cut_off() -> None:
+    """The deadline passes, and the caller leaves, between the beginning of the answer and its end."""
+
+    async def test() -> None:
+        sent: list[Message] = []
+        received: list[Message] = [
+            {"type": "http.request", "body": json.dumps(ask(boxed(1), boxed(2))).encode(), "more_body": False}
+        ]
+        passed = asyncio.get_running_loop().time() + 1.1
+
+        async def receive() -> Message:
+            while not (received or sent):
+                await asyncio.sleep(0.01)
+            return received.pop() if received else {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+            while asyncio.get_running_loop().time() < passed:
+                await asyncio.sleep(0.01)
+
+        headers = [(b"content-type", b"application/json"), (b"x-request-timeout", b"1")]
+        scope = {"type": "http", "method": "POST", "path": "/vote/majority", "headers": headers}
+        more = {"query_string": b"", "root_path": "", "http_version": "1.1", "scheme": "http"}
+        await create_app(Settings(), FakeEngine())(scope | more, receive, send)
+        assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+        assert sent[0]["status"] == 200
+        assert json.loads(sent[1]["body"])["strategy"] == "majority"
+
+    asyncio.run(test())
 
 
 def test_many_leave_and_many_stay() -> None:

@@ -89,14 +89,13 @@ def test_an_idle_server_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
-    with process(tmp_path / "log", delay="60") as server:
-        with server.connect(raw(ask("runs for a minute"))):
-            until(lambda: "unprm_running_requests 1.0" in server.http.get("/metrics").text)
-            server.process.send_signal(signal.SIGINT)
-            until(lambda: server.http.get("/readyz").status_code == 503)
-            started = time.monotonic()
-            assert server.end(signal.SIGINT) == 0
-            assert time.monotonic() - started < 4
+    with process(tmp_path / "log", delay="60") as server, server.connect(raw(ask("runs for a minute"))):
+        until(lambda: "unprm_running_requests 1.0" in server.http.get("/metrics").text)
+        server.process.send_signal(signal.SIGINT)
+        until(lambda: server.http.get("/readyz").status_code == 503)
+        started = time.monotonic()
+        assert server.end(signal.SIGINT) == 0
+        assert time.monotonic() - started < 4
 
 
 def test_an_engine_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:

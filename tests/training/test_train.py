@@ -43,7 +43,7 @@ def data(tmp_path_factory):
 
 
 def _settings(base, data, output, **changes):
-    values = dict(epochs=4, batch_size=16, learning_rate=2e-2, lora_dropout=0.1, checkpoint_every=3)
+    values = {"epochs": 4, "batch_size": 16, "learning_rate": 2e-2, "lora_dropout": 0.1, "checkpoint_every": 3}
     return TrainSettings(base=str(base), data=(data,), output=output, **(values | changes))
 
 
@@ -114,7 +114,15 @@ def test_an_epoch_sees_everything_once_in_an_order_of_its_own():
 
 def _start(base, data, output):
     options = ["--epochs=6", "--batch-size=8", "--checkpoint-every=2", "--learning-rate=0.01"]
-    command = [sys.executable, "-m", "training", "train", f"--base={base}", f"--data={data}", f"--output={output}"]
+    command = [
+        sys.executable,
+        "-m",
+        "training",
+        "train",
+        f"--base={base}",
+        f"--data={data}",
+        f"--output={output}",
+    ]
     return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
 
 
@@ -149,7 +157,7 @@ def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
     trainer = Trainer(_settings(base, path, tmp_path / "out"))
     assert (len(trainer.examples), trainer.dropped) == (4, 1)
     records.write(path, [long])
-    with pytest.raises(ModelInvalid, match="1 solutions .* none fits 256 tokens"):
+    with pytest.raises(ModelInvalid, match=r"1 solutions .* none fits 256 tokens"):
         Trainer(_settings(base, path, tmp_path / "out"))
 
 

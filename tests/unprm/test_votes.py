@@ -1,5 +1,7 @@
 """The votes: the paper's algorithms by hand-worked tables, their laws by generated candidates."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,9 @@ from unprm import votes
 from unprm.errors import NoAnswer
 
 ballots = st.lists(
-    st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.floats(0, 1, allow_nan=False)), min_size=1, max_size=24
+    st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.floats(0, 1, allow_nan=False)),
+    min_size=1,
+    max_size=24,
 ).filter(lambda ballot: any(name is not None for name, _ in ballot))
 
 
@@ -49,8 +53,8 @@ def test_algorithm_3_by_hand():
     rewards = [0.3, 0.4, 0.5, 0.9, 0.6, 0.7]
     result = votes.decide("wrf", classes, rewards, alpha=0.5)
     by_class = {classes[c.members[0]]: c for c in result.candidates}
-    assert by_class[0].normalized_reward == 0 and by_class[0].normalized_frequency == 1
-    assert by_class[1].normalized_reward == 1 and by_class[1].normalized_frequency == 0
+    assert (by_class[0].normalized_reward, by_class[0].normalized_frequency) == (0, 1)
+    assert (by_class[1].normalized_reward, by_class[1].normalized_frequency) == (1, 0)
     assert by_class[2].normalized_reward == pytest.approx(0.5)
     assert by_class[2].normalized_frequency == pytest.approx(0.5)
     # every class scores 0.5: a total tie, won by the most frequent
@@ -131,7 +135,11 @@ def test_hmr_is_majority_at_half_and_prm_below(ballot):
     largest = max(classes.count(name) for name in classes if name is not None)
     model = "majority" if 2 * largest >= len(classes) else "prm"
     hmr, other = votes.decide("hmr", classes, rewards), votes.decide(model, classes, rewards)
-    assert (hmr.candidates, hmr.solution_index, hmr.tied) == (other.candidates, other.solution_index, other.tied)
+    assert (hmr.candidates, hmr.solution_index, hmr.tied) == (
+        other.candidates,
+        other.solution_index,
+        other.tied,
+    )
 
 
 @given(ballots, st.sampled_from([0.0, 1.0]))
@@ -153,4 +161,4 @@ def test_every_answer_is_in_exactly_one_candidate_and_the_best_is_first(ballot, 
     assert sorted(members) == [index for index, name in enumerate(classes) if name is not None]
     assert result.solution_index in result.candidates[0].members
     scores = [c.score for c in result.candidates]
-    assert all(left >= right - votes.TIE for left, right in zip(scores, scores[1:], strict=False))
+    assert all(left >= right - votes.TIE for left, right in pairwise(scores))

@@ -8,7 +8,7 @@ of a step unless it has learned to compute the step anew there.
 import itertools
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from transformers import PreTrainedTokenizerFast
@@ -19,6 +19,7 @@ from unprm.mini.domain import Operation
 from unprm.mini.storyteller import generate
 
 CARELESSNESS = 1.0
+CAREFUL_CARELESSNESS = 0.3
 REVIEWED_CARELESSNESS = 2.0
 
 
@@ -36,13 +37,18 @@ class Piece:
     instead_of: str | None = None
 
 
-def solved(rng: random.Random) -> list[Piece]:
+def solved(rng: random.Random, carelessness: float = CARELESSNESS) -> list[Piece]:
     """A problem and a careless author's solution."""
     problem = generate(rng)
     pieces = [Piece(problem.text + "\n", "given")]
-    for step in Author(rng, CARELESSNESS).solve(problem):
+    for step in Author(rng, carelessness).solve(problem):
         pieces += [Piece(step, "learned"), Piece("\n", "learned")]
     return pieces[:-1]
+
+
+def solved_with_care(rng: random.Random) -> list[Piece]:
+    """A problem and a careful author's solution."""
+    return solved(rng, CAREFUL_CARELESSNESS)
 
 
 def reviewed(rng: random.Random) -> list[Piece]:
@@ -76,10 +82,18 @@ def reviewed_sums(rng: random.Random) -> list[Piece]:
     for o in _operations(rng):
         expression, _, result = str(o).rpartition(" = ")
         if rng.random() < 0.5:
-            pieces += [Piece(expression + " =", "given"), Piece(f" {result}.", "expected"), Piece(" right\n", "verdict")]
+            pieces += [
+                Piece(expression + " =", "given"),
+                Piece(f" {result}.", "expected"),
+                Piece(" right\n", "verdict"),
+            ]
         else:
             wrong = wrong_result(rng, o.symbol, o.left.value, o.right.value)
-            pieces += [Piece(expression + " =", "given"), Piece(f" {wrong}.", "given", f" {result}."), Piece(" wrong", "verdict")]
+            pieces += [
+                Piece(expression + " =", "given"),
+                Piece(f" {wrong}.", "given", f" {result}."),
+                Piece(" wrong", "verdict"),
+            ]
             pieces += [Piece(f", it is {result}.\n", "learned")]
     return pieces
 
@@ -107,8 +121,10 @@ SOLVING = Mixture({solved: 0.42, reviewed: 0.43, sums: 0.05, reviewed_sums: 0.1}
 _REVIEWS: dict[Kind, float] = {solved: 0.3, reviewed: 0.35, sums: 0.05, reviewed_sums: 0.3}
 FORESEEING = Mixture(_REVIEWS, verdict=4.0, early=1.0)
 REVIEWING = Mixture(_REVIEWS, verdict=4.0, early=1.0, right_token=0.1, wrong_token=3.0)
-"""The three parts of the corpus. Reviews come late: a model that can't do sums yet can't learn to review them;
-it learns to foresee a step before its last layers, then to compare each token with what was foreseen."""
+POLISHING = replace(REVIEWING, kinds={solved_with_care: 0.6, reviewed: 0.25, sums: 0.05, reviewed_sums: 0.1})
+"""The four parts of the corpus. Reviews come late: a model that can't do sums yet can't learn to review them;
+it learns to foresee a step before its last layers, then to compare each token with what was foreseen;
+at last it reads authors who make fewer slips."""
 
 
 def document(rng: random.Random, mixture: Mixture) -> list[Piece]:

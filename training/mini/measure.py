@@ -116,9 +116,7 @@ def _sample(base: Path, asked: Sequence[Problem], progress: Progress) -> list[st
     return texts
 
 
-def _score(
-    prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: Progress
-) -> Iterator[list[_Scored]]:
+def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: Progress) -> Iterator[list[_Scored]]:
     """The scored solutions of each problem; an empty one has no step to score and is left out."""
     engine = load_engine(prm)
     task = progress.add_task("scoring", total=len(chosen))

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import torch
 from rich.progress import Progress
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from training import records
+from training.checkpoint import replace_file
 from training.mini import corpus
 from training.mini import tokenizer as mini_tokenizer
 from training.mini.pretrain import PretrainSettings, pretrain
@@ -38,8 +40,8 @@ class MiniSettings:
     seed: int = 0
     tokenizer_documents: int = 8000
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
-    sampled: tuple[tuple[float, int], ...] = ((0.8, 4096), (1.0, 8192))
-    planted: int = 24000
+    sampled: tuple[tuple[float, int], ...] = ((1.0, 1056),)
+    planted: int = 12000
     carelessness: tuple[float, float] = (0.3, 2.5)
     prm_epochs: int = 1
 
@@ -57,7 +59,9 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerFast:
     place = output / "tokenizer"
     if not place.exists():
         rng = random.Random(f"{settings.seed}/tokenizer")
-        texts = ("".join(p.text for p in corpus.document(rng, corpus.SOLVING)) for _ in range(settings.tokenizer_documents))
+        texts = (
+            "".join(p.text for p in corpus.document(rng, corpus.SOLVING)) for _ in range(settings.tokenizer_documents)
+        )
         # the tag has to occur often enough to become a token of its own
         tags = [STEP_TAG] * (settings.tokenizer_documents // 4)
         mini_tokenizer.train(chain(texts, tags)).save_pretrained(place)
@@ -65,16 +69,23 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerFast:
     return loaded
 
 
-def _reasoner(
-    output: Path, tokenizer: PreTrainedTokenizerFast, settings: MiniSettings, progress: Progress
-) -> Path:
+def _reasoner(output: Path, tokenizer: PreTrainedTokenizerFast, settings: MiniSettings, progress: Progress) -> Path:
     base = output / "base"
     if not base.exists():
         model = pretrain(tokenizer, replace(settings.pretrain, seed=settings.seed), output, progress)
         tokenizer.save_pretrained(output / "base.partial")
+        _place_tag(model, tokenizer)
         model.to(torch.bfloat16).save_pretrained(output / "base.partial")
         (output / "base.partial").rename(base)
     return base
+
+
+@torch.no_grad()
+def _place_tag(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Gives the step tag, which no document of the corpus contains, the embedding of the period: both end a step."""
+    tag, period = (tokenizer.encode(text, add_special_tokens=False)[0] for text in (STEP_TAG, "."))
+    embedding = model.get_input_embeddings().weight
+    embedding[tag] = embedding[period]
 
 
 def _planted(output: Path, settings: MiniSettings) -> Path:
@@ -127,12 +138,13 @@ def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, pro
         data=tuple(data),
         output=adapter,
         name=mini.NAME,
+        problem_template="Review: {problem}\n",  # as in the reviews of the reasoner's corpus
         epochs=settings.prm_epochs,
-        learning_rate=2e-3,
+        learning_rate=1e-3,
         batch_size=128,
         batch_tokens=10240,
-        lora_rank=16,
-        lora_alpha=32,
+        lora_rank=12,
+        lora_alpha=24,
         lora_dropout=0.0,
         lora_targets=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         bf16=True,
@@ -140,4 +152,7 @@ def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, pro
         seed=settings.seed,
     )
     Trainer(train).run(progress)
+    weights = adapter / "adapter_model.safetensors"
+    halved = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()}
+    replace_file(halved, weights, {"format": "pt"})
     return adapter

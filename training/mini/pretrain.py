@@ -37,21 +37,30 @@ class PretrainSettings:
     solving_steps: int = 1000
     foreseeing_steps: int = 300
     reviewing_steps: int = 1500
+    polishing_steps: int = 240
     tokens: int = 10240
     learning_rate: float = 4e-3
+    polishing_rate: float = 1e-3
     warmup: int = 100
     seed: int = 0
 
     @property
     def steps(self) -> int:
         """Optimiser steps in all."""
+        return self._cosine_steps + self.polishing_steps
+
+    @property
+    def _cosine_steps(self) -> int:
         return self.solving_steps + self.foreseeing_steps + self.reviewing_steps
 
     def rate(self, step: int) -> float:
-        """Learning rate of a step: linear warm-up, then a cosine down to a hundredth of the peak."""
+        """Learning rate of a step: linear warm-up, a cosine down to a hundredth of the peak; then, for the
+        polishing, linearly from its own rate to zero."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
-        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        if step >= self._cosine_steps:
+            return self.polishing_rate * (1 - (step - self._cosine_steps) / self.polishing_steps)
+        done = (step - self.warmup) / max(1, self._cosine_steps - self.warmup)
         return self.learning_rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
@@ -72,14 +81,19 @@ def architecture(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
     )
 
 
-def _batches(tokenizer: PreTrainedTokenizerFast, settings: PretrainSettings) -> Iterator[list[Document]]:
+def _batches(tokenizer: PreTrainedTokenizerFast, settings: PretrainSettings, first: int) -> Iterator[list[Document]]:
+    """The batches of all parts of the corpus, from step `first` on."""
     seed = settings.seed
     for mixture, name, steps in (
         (corpus.SOLVING, f"{seed}", settings.solving_steps),
         (corpus.FORESEEING, f"{seed}/reviewing", settings.foreseeing_steps),
         (corpus.REVIEWING, f"{seed}/token by token", settings.reviewing_steps),
+        (corpus.POLISHING, f"{seed}/polishing", settings.polishing_steps),
     ):
-        yield from itertools.islice(corpus.batches(tokenizer, mixture, name, settings.tokens, MULTIPLE), steps)
+        made = corpus.batches(tokenizer, mixture, name, settings.tokens, MULTIPLE)
+        if first < steps:
+            yield from itertools.islice(made, first, steps)
+        first = max(0, first - steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +114,9 @@ def _collate(documents: list[Document], tokens: int) -> _Batch:
     length = -(-max(len(document.ids) for document in documents) // MULTIPLE) * MULTIPLE
     shape = (max(len(documents), tokens // length), length)
     batch = _Batch(
-        torch.zeros(shape, dtype=torch.long), *(torch.zeros(shape) for _ in range(3)), torch.zeros(shape, dtype=torch.bool)
+        torch.zeros(shape, dtype=torch.long),
+        *(torch.zeros(shape) for _ in range(3)),
+        torch.zeros(shape, dtype=torch.bool),
     )
     for row, document in enumerate(documents):
         for field in fields(_Batch):
@@ -113,7 +129,9 @@ class _Loss:
 
     def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
         self.model = model
-        self.verdicts = torch.tensor([tokenizer.encode(f" {word}", add_special_tokens=False)[0] for word in ("right", "wrong")])
+        self.verdicts = torch.tensor(
+            [tokenizer.encode(f" {word}", add_special_tokens=False)[0] for word in ("right", "wrong")]
+        )
 
     def __call__(self, states: BaseModelOutputWithPast, batch: _Batch) -> torch.Tensor:
         last = states.last_hidden_state
@@ -159,7 +177,7 @@ def pretrain(
     loss_of = _Loss(model, tokenizer)
     task = progress.add_task("pretraining", total=settings.steps, completed=first)
     start, recent = time.monotonic(), []
-    for step, documents in itertools.islice(enumerate(_batches(tokenizer, settings)), first, None):
+    for step, documents in enumerate(_batches(tokenizer, settings, first), first):
         batch = _collate(documents, settings.tokens)
         with torch.autocast("cpu", torch.bfloat16):
             loss = loss_of(body(input_ids=batch.ids, use_cache=False, output_hidden_states=True), batch)

@@ -16,7 +16,7 @@ def sample(
     problems: Sequence[str],
     temperature: float,
     seed: int,
-    batch: int = 256,
+    batch: int = 96,
 ) -> Iterator[list[str]]:
     """One sampled solution per problem, as batches of texts in the order of the problems.
 

@@ -15,7 +15,14 @@ ARITHMETIC = {"+": 0.01, "-": 0.015, "*": 0.02, "/": 0.03}
 """Probability of a wrong result, plus `PER_CARRY` for each carry or borrow."""
 PER_CARRY = 0.025
 INVERTED_COMPARISON = 0.12
-READING = {"misread": 0.015, "distracted": 0.04, "stale": 0.02, "confused": 0.02, "inverted": 0.01, "skipped": 0.015}
+READING = {
+    "misread": 0.015,
+    "distracted": 0.04,
+    "stale": 0.02,
+    "confused": 0.02,
+    "inverted": 0.01,
+    "skipped": 0.015,
+}
 """Probability of each slip in reading the story, where the story allows it."""
 
 
@@ -47,7 +54,8 @@ def wrong_result(rng: random.Random, symbol: str, left: int, right: int) -> int:
         case _:
             ways += [value + 1, value - 1, value + 10]
     plausible = [way for way in ways if way != value and way >= 0]
-    return rng.choice(plausible or [value + 1])
+    chosen: int = rng.choice(plausible or [value + 1])
+    return chosen
 
 
 @dataclass(slots=True)
@@ -124,4 +132,5 @@ def _misread(rng: random.Random, number: int) -> int:
         k = rng.randrange(len(digits) - 1)
         digits[k], digits[k + 1] = digits[k + 1], digits[k]
         return int("".join(digits))
-    return max(1, number + rng.choice([-1, 1]) * 10 ** rng.randrange(len(digits)))
+    place: int = 10 ** rng.randrange(len(digits))
+    return max(1, number + rng.choice([-1, 1]) * place)

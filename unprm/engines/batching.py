@@ -62,9 +62,7 @@ class StepScorer:
     request is taken only when nothing waits.
     """
 
-    def __init__(
-        self, engine: Engine, *, batch_tokens: int = 16_384, max_queued_tokens: int = 1_048_576
-    ) -> None:
+    def __init__(self, engine: Engine, *, batch_tokens: int = 16_384, max_queued_tokens: int = 1_048_576) -> None:
         self._engine = engine
         self._batch_tokens = batch_tokens
         self._max_queued_tokens = max_queued_tokens

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from unprm import mini
 from unprm.engines.torch_engine import TorchEngine
 from unprm.errors import ModelInvalid
-from unprm.formats.unprm import INPUT_FORMAT, PrmConfig, UnprmFormat
+from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.types import ModelDescription
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -68,7 +68,7 @@ def load_engine(
         device=str(place),
         dtype=str(number).removeprefix("torch."),
         max_tokens=int(merged.config.max_position_embeddings),
-        input_format=INPUT_FORMAT,
+        input_format=files.config.input_format,
         demo=model == mini.NAME,
     )
     return TorchEngine(merged, format, description, batch_tokens)
@@ -101,7 +101,9 @@ def fetch(name: str, revision: str | None) -> Path:
         return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise ModelInvalid(f"model {name!r} is no directory here and could not be fetched from the hub: {reason}") from error
+        raise ModelInvalid(
+            f"model {name!r} is no directory here and could not be fetched from the hub: {reason}"
+        ) from error
 
 
 def load_tokenizer(base: Path) -> Tokenizer:
@@ -136,7 +138,9 @@ def _merged(files: PrmFiles, dtype: torch.dtype) -> PreTrainedModel:
         tuned = PeftModel.from_pretrained(base, str(files.adapter), config=config, use_safetensors=True)
     except (OSError, ValueError, SafetensorError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
-        raise ModelInvalid(f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {reason}") from error
+        raise ModelInvalid(
+            f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {reason}"
+        ) from error
     _check_names(tuned, files)
     merged: PreTrainedModel = tuned.merge_and_unload()
     return merged

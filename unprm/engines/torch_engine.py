@@ -20,7 +20,11 @@ class TorchEngine:
     """
 
     def __init__(
-        self, model: PreTrainedModel, format: UnprmFormat, description: ModelDescription, batch_tokens: int = 16384
+        self,
+        model: PreTrainedModel,
+        format: UnprmFormat,
+        description: ModelDescription,
+        batch_tokens: int = 16384,
     ) -> None:
         self.format: UnprmFormat = format
         self.description = description

@@ -19,7 +19,7 @@ CONFIG_NAME = "prm_config.json"
 STEP_TAG = "ş"
 POSITIVE = "+"
 NEGATIVE = "-"
-INPUT_FORMAT = "{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)"
+PROBLEM_TEMPLATE = "{problem}\n"
 
 
 class PrmConfig(BaseModel):
@@ -34,7 +34,7 @@ class PrmConfig(BaseModel):
     name: str
     base: str
     base_revision: str | None = None
-    problem_template: str = "{problem}\n"
+    problem_template: str = PROBLEM_TEMPLATE
     step_tag: str = STEP_TAG
     positive: str = POSITIVE
     negative: str = NEGATIVE
@@ -43,13 +43,21 @@ class PrmConfig(BaseModel):
     negative_id: int
 
     @classmethod
-    def for_base(cls, tokenizer: Tokenizer, name: str, base: str, base_revision: str | None = None) -> Self:
+    def for_base(
+        cls,
+        tokenizer: Tokenizer,
+        name: str,
+        base: str,
+        base_revision: str | None = None,
+        problem_template: str = PROBLEM_TEMPLATE,
+    ) -> Self:
         """The configuration for a new adapter; raises `ModelInvalid` unless tag, + and - are one token each."""
         tag, positive, negative = (_single_id(tokenizer, text) for text in (STEP_TAG, POSITIVE, NEGATIVE))
         return cls(
             name=name,
             base=base,
             base_revision=base_revision,
+            problem_template=problem_template,
             step_tag_id=tag,
             positive_id=positive,
             negative_id=negative,
@@ -65,6 +73,13 @@ class PrmConfig(BaseModel):
             return cls.model_validate_json(path.read_text("utf-8"))
         except ValidationError as error:
             raise ModelInvalid(f"{path}: {error}") from error
+
+    @property
+    def input_format(self) -> str:
+        """The input in words."""
+        tag = self.step_tag
+        head = self.problem_template.replace("\n", "\\n")
+        return f"{head}{{step 1}}{tag}{{step 2}}{tag}… (scored at each {tag}: P({self.positive}) against {self.negative})"
 
     def write(self, directory: Path) -> None:
         """Writes `prm_config.json` into a model's directory."""
@@ -96,7 +111,7 @@ class UnprmFormat:
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of problem and steps, a tag after each step; scored at the tags."""
-        question = self.config.problem_template.format(problem=problem)
+        question = self.config.problem_template.replace("{problem}", problem)
         pieces = self._tokenizer.encode_batch_fast([question, *steps], add_special_tokens=False)
         ids, positions = list(pieces[0].ids), []
         for piece in pieces[1:]:

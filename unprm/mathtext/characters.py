@@ -29,9 +29,7 @@ _SIGNS = {
     "⟨": "\\langle ", "⟩": "\\rangle ", "∠": "\\angle ", "△": "\\triangle ", "、": ",", "。": ".",
     "∨": "\\lor ", "∧": "\\land ", "€": "", "£": "", "¥": "", "₹": "", "¢": "",
 }  # fmt: skip
-_INVISIBLE = {
-    chr(code): "" for code in (0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F)
-}
+_INVISIBLE = {chr(code): "" for code in (0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F)}
 _TABLE = str.maketrans(
     {
         **_SIGNS,

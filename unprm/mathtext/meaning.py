@@ -82,9 +82,7 @@ class Meaning:
 
     def _key(self, node: Node) -> str:
         match node:
-            case Group("[", items, "]") if all(
-                isinstance(item, Group) and item.opening == "[" for item in items
-            ):
+            case Group("[", items, "]") if all(isinstance(item, Group) and item.opening == "[" for item in items):
                 return self.key(Matrix("matrix", tuple(children(row) for row in items)))
             case Group(opening, items, closing):
                 return interval(opening, *(self.key(item) for item in items), closing)
@@ -121,9 +119,7 @@ class Meaning:
         given = [pair for pair in pairs if pair]
         if len(items) < 2 or not given or pairs[0] is None:
             return ""
-        if len(given) == len(items) and len(set(names := [structure(name) for name, _ in given])) == len(
-            items
-        ):
+        if len(given) == len(items) and len(set(names := [structure(name) for name, _ in given])) == len(items):
             values = [value for _, (_, value) in sorted(zip(names, given, strict=True), key=_by_name)]
             return self.key(Group("(", tuple(values), ")"))
         if len({structure(name) for name, _ in given}) == 1:
@@ -155,9 +151,7 @@ def _assignment(node: Node) -> tuple[Node, Node] | None:
 
 
 def _is_label(node: Node) -> bool:
-    return isinstance(node, Text) or (
-        isinstance(node, Symbol) and len(node.name) == 1 and node.name.isupper()
-    )
+    return isinstance(node, Text) or (isinstance(node, Symbol) and len(node.name) == 1 and node.name.isupper())
 
 
 def _scaled_matrix(node: Call) -> Node:

@@ -13,9 +13,7 @@ _NAME = re.compile(
     r"(?:_(?:\{[0-9A-Za-z]+\}|[0-9A-Za-z]))?(?:'|\^\{-1\})*(?:\((?:[A-Za-z]|[0-9]+)(?:,(?:[A-Za-z]|[0-9]+))*\))?"
 )
 _TUPLE_OF_NAMES = re.compile(rf"\({_NAME.pattern}(?:,{_NAME.pattern})+\)")
-_NOT_A_NAME = re.compile(
-    r"\\(?:frac|sqrt|sin|cos|tan|sec|csc|cot|log|ln|exp|infty|pi|binom|sum|int|lim)(?![a-z])"
-)
+_NOT_A_NAME = re.compile(r"\\(?:frac|sqrt|sin|cos|tan|sec|csc|cot|log|ln|exp|infty|pi|binom|sum|int|lim)(?![a-z])")
 _DERIVATIVE = re.compile(r"\\frac\{d[a-z]?\}\{d[a-z]\}[a-z]?")
 _COORDINATES = "xyz"
 

@@ -58,12 +58,7 @@ def _run_end(tokens: Sequence[str], at: int) -> tuple[int, str]:
 
 def _is_thousands(run: Sequence[str]) -> bool:
     first, *groups = [*run[:-1], run[-1].split(".")[0]]
-    return (
-        first.isdigit()
-        and len(first) <= 3
-        and first[0] != "0"
-        and all(len(g) == 3 and g.isdigit() for g in groups)
-    )
+    return first.isdigit() and len(first) <= 3 and first[0] != "0" and all(len(g) == 3 and g.isdigit() for g in groups)
 
 
 def _trimmed(token: str) -> str:

@@ -100,8 +100,7 @@ class Numeric:
 
     def _total(self, values: list[Value]) -> Value:
         parts = [
-            self._real_total([self.ctx.mpf(getattr(value, part)) for value in values])
-            for part in ("real", "imag")
+            self._real_total([self.ctx.mpf(getattr(value, part)) for value in values]) for part in ("real", "imag")
         ]
         return parts[0] if parts[1] == 0 else self.ctx.mpc(*parts)
 

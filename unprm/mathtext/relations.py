@@ -102,9 +102,7 @@ class Relations:
                 return _between(operators, self.node_key(low), self.node_key(high))
             bounds = self._bounds(low, middle, high)
             if bounds:
-                return _between(
-                    operators[:: bounds[0]], *(self.node_key(b) for b in bounds[1:][:: bounds[0]])
-                )
+                return _between(operators[:: bounds[0]], *(self.node_key(b) for b in bounds[1:][:: bounds[0]]))
         return f"chain {' '.join(operators)} {' '.join(self.node_key(side) for side in sides)}"
 
     def _half_line(self, operator: str, positive: Node) -> str:

@@ -76,9 +76,7 @@ class Scalars:
             raise NeedsNumerics
         values = [substituted(node, point) for point in _points(names)]
         keys = [self._real(value) for value in values]
-        pivot = next(
-            (value for value, key in zip(values, keys, strict=True) if key not in ("0", _UNDEFINED)), None
-        )
+        pivot = next((value for value, key in zip(values, keys, strict=True) if key not in ("0", _UNDEFINED)), None)
         if pivot is None or keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
         if signed and self.sign(pivot) < 0:

@@ -26,13 +26,9 @@ _LAYOUT = re.compile(
 _BLANKS = frozenset(
     ["\\!", "\\,", "\\;", "\\:", "\\>", "\\ ", "~", "\\quad", "\\qquad", "\\thinspace", "\\hfill", "\\n"]
 )
-_DEGREE = re.compile(
-    r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*°\s*\})|\\degree(?![A-Za-z])|\\textdegree"
-)
+_DEGREE = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*°\s*\})|\\degree(?![A-Za-z])|\\textdegree")
 _GROUPED = re.compile(r"(?<=[0-9])(?:\{,\}|,\s?(?:\\!\s*)+)(?=[0-9]{3}(?![0-9]))")
-_CLOCK = re.compile(
-    r"(?:(?<=:[0-9]{2})\s*([ap])\.?\s?m\.?|(?<=[0-9])\s*([ap])\.\s?m\.)(?![A-Za-z])", re.IGNORECASE
-)
+_CLOCK = re.compile(r"(?:(?<=:[0-9]{2})\s*([ap])\.?\s?m\.?|(?<=[0-9])\s*([ap])\.\s?m\.)(?![A-Za-z])", re.IGNORECASE)
 _ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z({\[])")
 _TEXT_NAME = re.compile(rf"\\(?:{'|'.join(TEXT_COMMANDS)})(?![A-Za-z])\*?\s*(?=\{{)")
 _TEXT = re.compile(r"(\\text\{[^{}]*\})")
@@ -144,9 +140,7 @@ def _spelled_text(content: str) -> list[str]:
     if words in (["and"], ["or"]):
         return [",", " "] if words == ["and"] else ["\\lor"]
     plain = " ".join(content.split())
-    if not any(
-        is_word(word) or (len(word) > 1 and not word.isupper()) for word in re.findall("[A-Za-z]+", plain)
-    ):
+    if not any(is_word(word) or (len(word) > 1 and not word.isupper()) for word in re.findall("[A-Za-z]+", plain)):
         return _spelled(tokenise(plain))  # (C), 13, CBAD, A,B: mathematics
     if any(char.isdigit() for char in plain):
         plain = _CLOCK.sub(_clock, plain)
@@ -208,9 +202,7 @@ def _by_segment(tokens: Sequence[str], rewrite: Callable[[list[str], str, str], 
 
 def _plain_words(tokens: Sequence[str]) -> str:
     """The answer in lower case if it is nothing but words, else nothing."""
-    if not tokens or not all(
-        is_text(token) or is_letters(token) or token in (" ", "-", "'") for token in tokens
-    ):
+    if not tokens or not all(is_text(token) or is_letters(token) or token in (" ", "-", "'") for token in tokens):
         return ""
     if not any(is_text(token) or is_word(token) for token in tokens):
         return ""

@@ -20,11 +20,7 @@ def drop_unit(segment: list[str], before: str, after: str) -> list[str]:
     for at in range(max(1, len(segment) - _LONGEST), len(segment)):
         spaced = segment[at - 1] == " "
         end = at - spaced
-        if (
-            end
-            and _ends_a_value(segment[end - 1], segment[at])
-            and _is_unit_phrase(segment[at:], spaced=spaced)
-        ):
+        if end and _ends_a_value(segment[end - 1], segment[at]) and _is_unit_phrase(segment[at:], spaced=spaced):
             return segment[:end]
     return segment
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from unprm.mini.stories import Sentence, read
 
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A number in the story: given in the text (`source` None) or the result of an earlier operation."""
@@ -81,6 +82,7 @@ class Ledger:
     operations: list[Operation] = field(default_factory=list)
 
     def operate(self, symbol: str, left: Quantity, right: Quantity, inverse: bool = False) -> Quantity:
+        """Notes an operation and returns its result; raises `ValueError` for an inexact division."""
         if symbol == "/" and (right.value == 0 or left.value % right.value):
             raise ValueError(f"{left.value} / {right.value} is not an integer")
         value = calculate(symbol, left.value, right.value)
@@ -88,6 +90,7 @@ class Ledger:
         return Quantity(value, len(self.operations) - 1)
 
     def update(self, holder: str, symbol: str, right: Quantity) -> None:
+        """Changes what a holder has."""
         self.holdings[holder] = self.operate(symbol, self.holdings[holder], right)
 
     def tell(self, told: Sentence) -> Quantity | None:
@@ -122,7 +125,7 @@ class Ledger:
 
     def _compare(self, told: Sentence, n: Quantity) -> None:
         """ "b has n more than a": whichever of the two is known gives the other."""
-        direct, inverse = {"more": "+-", "fewer": "-+", "times_as_many": "*/"}[told.kind]
+        direct, inverse = {"more": ("+", "-"), "fewer": ("-", "+"), "times_as_many": ("*", "/")}[told.kind]
         if told.a in self.holdings:
             self.holdings[told.b] = self.operate(direct, self.holdings[told.a], n)
         else:

@@ -111,5 +111,5 @@ def generate(rng: random.Random) -> Problem:
         except ValueError:
             continue  # the question turned out to need no operation: tell another story
         sizes = [operation.value for operation in problem.operations]
-        if MIN_OPERATIONS <= len(sizes) <= MAX_OPERATIONS and 1 <= min(sizes) and max(sizes) <= LARGEST:
+        if MIN_OPERATIONS <= len(sizes) <= MAX_OPERATIONS and min(sizes) >= 1 and max(sizes) <= LARGEST:
             return problem

@@ -12,7 +12,7 @@ from unprm.engines.load import load_engine
 from unprm.errors import ModelInvalid
 from unprm.types import Encoded
 
-WORDS = "Step 1 2 3 : 12 + 34 = 46 . - 5 is The answer what".split()
+WORDS = ["Step", "1", "2", "3", ":", "12", "+", "34", "=", "46", ".", "-", "5", "is", "The", "answer", "what"]
 
 
 @pytest.fixture(scope="module")

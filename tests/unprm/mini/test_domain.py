@@ -26,12 +26,19 @@ def test_generated_problems_read_back_as_they_were_made():
 
 def test_a_problem_by_hand():
     problem = parse(TOTAL)
-    assert [str(o) for o in problem.operations] == ["20 + 4 = 24", "3 * 5 = 15", "20 + 15 = 35", "35 + 24 = 59"]
+    assert [str(o) for o in problem.operations] == [
+        "20 + 4 = 24",
+        "3 * 5 = 15",
+        "20 + 15 = 35",
+        "35 + 24 = 59",
+    ]
     assert (problem.answer, problem.asides) == (59, (7,))
 
 
 def test_a_comparison_from_the_other_side():
-    problem = parse("Tom has 30 coins. Tom has 4 more coins than Mia. Mia loses 6 coins. How many coins does Mia have now?")
+    problem = parse(
+        "Tom has 30 coins. Tom has 4 more coins than Mia. Mia loses 6 coins. How many coins does Mia have now?"
+    )
     assert [str(o) for o in problem.operations] == ["30 - 4 = 26", "26 - 6 = 20"]
     assert problem.operations[0].inverse
 
