@@ -48,9 +48,9 @@ def test_aggregate_makes_the_reward(server: Running, aggregate: str, reward: flo
     body = server.post("/score_steps", asked).json()
     assert body["aggregate"] == aggregate
     assert body["solutions"][0]["reward"] == pytest.approx(reward)
-    assert server.post("/vote/prm", asked | {"solutions": [given("1", 1.0, 0.2, 0.5)]}).json()["solutions"][0][
-        "reward"
-    ] == pytest.approx(reward)
+    voted = server.post("/vote/prm", asked | {"solutions": [given("1", 1.0, 0.2, 0.5)]}).json()
+    assert voted["solutions"][0]["reward"] == pytest.approx(reward)
+    assert voted["candidates"][0]["max_reward"] == pytest.approx(reward)
 
 
 @pytest.mark.parametrize(("threshold", "first"), [(0.5, 1), (0.2, None), (0.21, 1), (1.0, 1), (0.0, None)])

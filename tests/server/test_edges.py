@@ -5,7 +5,8 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +17,8 @@ from starlette.types import Message
 from server.app import create_app
 from server.settings import Settings
 from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
-from unprm.engines.fake import FakeEngine, hashed
+from unprm.engines.fake import FakeEngine, FakeFormat, hashed
+from unprm.types import Encoded
 
 
 class Held:
@@ -151,20 +153,29 @@ def test_shutting_down_answers_what_does_not_finish_in_time() -> None:
     assert len(held.engine.batches) == 1
 
 
-def test_the_event_loop_answers_while_the_model_works_and_texts_are_read() -> None:
-    def probes(call: Callable[[], httpx.Response]) -> int:
-        """How many are answered while the call runs."""
-        work, count = Background(call), 0
+def test_the_event_loop_answers_while_texts_are_encoded_and_the_model_works() -> None:
+    class SlowFormat(FakeFormat):
+        def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+            time.sleep(0.5)
+            return super().encode(problem, steps)
+
+    def probes(path: str, body: Any) -> int:
+        """How many are answered during a request."""
+        work, count = Background(lambda: server.post(path, body)), 0
         while work.running:
             assert server.get("/healthz").status_code == 200
             count += 1
         assert work.result().status_code == 200
         return count
 
-    with serving(FakeEngine(delay=0.5)) as server:
-        assert probes(lambda: server.post("/score_steps", ask("a"))) > 3
-        large = ask(*["step\n\n" * 2000 + f"\\boxed{{{number}}}" for number in range(256)])
-        assert probes(lambda: server.post("/vote/majority", large)) > 3
+    engine = FakeEngine(delay=0.5)
+    with serving(engine) as server:
+        assert probes("/score_steps", ask("a")) > 3
+    engine = FakeEngine()
+    engine.format = SlowFormat()
+    with serving(engine) as server:
+        assert probes("/score_steps", ask("a")) > 3
+        assert probes("/preview", {"problem": "p", "solution": "a"}) > 3
 
 
 def test_an_answer_on_its_way_is_not_cut_off() -> None:

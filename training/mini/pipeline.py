@@ -82,7 +82,10 @@ def _reasoner(output: Path, tokenizer: PreTrainedTokenizerFast, settings: MiniSe
 
 @torch.no_grad()
 def _place_tag(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Gives the step tag, which no document of the corpus contains, the embedding of the period: both end a step."""
+    """Gives the step tag, which no document of the corpus contains, the embedding of the period: both end a step.
+
+    Input and output embeddings are one, so whoever samples from the base has to suppress the tag.
+    """
     tag, period = (tokenizer.encode(text, add_special_tokens=False)[0] for text in (STEP_TAG, "."))
     embedding = model.get_input_embeddings().weight
     embedding[tag] = embedding[period]

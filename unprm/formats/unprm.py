@@ -79,7 +79,9 @@ class PrmConfig(BaseModel):
         """The input in words."""
         tag = self.step_tag
         head = self.problem_template.replace("\n", "\\n")
-        return f"{head}{{step 1}}{tag}{{step 2}}{tag}… (scored at each {tag}: P({self.positive}) against {self.negative})"
+        return (
+            f"{head}{{step 1}}{tag}{{step 2}}{tag}… (scored at each {tag}: P({self.positive}) against {self.negative})"
+        )
 
     def write(self, directory: Path) -> None:
         """Writes `prm_config.json` into a model's directory."""
