@@ -128,7 +128,8 @@ class Trainer:
         """`logit₊ − logit₋` at the tags, (tags,) in fp32: read at the tag itself, nothing is shifted."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bf16):
             hidden = self.decoder(input_ids=micro.ids.to(self.device), use_cache=False).last_hidden_state
-        return hidden[micro.rows.to(self.device), micro.columns.to(self.device)].float() @ self.direction
+        tags: torch.Tensor = hidden[micro.rows.to(self.device), micro.columns.to(self.device)]  # (tags, hidden)
+        return tags.float() @ self.direction
 
     def _fingerprint(self) -> str:
         """Tells whether a checkpoint belongs to this run: everything that its result depends on."""

@@ -18,6 +18,7 @@ from unprm.engines.load import load_base, load_engine
 from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate
+from unprm.types import Strategy
 
 TEMPERATURE = 0.8
 CANDIDATES = 16
@@ -131,7 +132,7 @@ def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: 
         progress.advance(task)
 
 
-def _elected(strategy: votes.Strategy, group: Sequence[_Scored]) -> float:
+def _elected(strategy: Strategy, group: Sequence[_Scored]) -> float:
     """1 if the vote elects the right answer; the domain's answers are equal if their digits are."""
     names = {answer: name for name, answer in enumerate({s.answer for s in group if s.answer})}
     classes = [names.get(s.answer or "") for s in group]

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -115,7 +115,9 @@ def _collate(documents: list[Document], tokens: int) -> _Batch:
     shape = (max(len(documents), tokens // length), length)
     batch = _Batch(
         torch.zeros(shape, dtype=torch.long),
-        *(torch.zeros(shape) for _ in range(3)),
+        torch.zeros(shape),
+        torch.zeros(shape),
+        torch.zeros(shape),
         torch.zeros(shape, dtype=torch.bool),
     )
     for row, document in enumerate(documents):
@@ -173,7 +175,7 @@ def pretrain(
     parameters = dict(model.named_parameters())
     state = directory / "pretrain.safetensors"
     first = checkpoint.load(state, parameters, optimizers)["step"] if state.exists() else 0
-    body = torch.compile(model.model, dynamic=False)
+    body: Callable[..., BaseModelOutputWithPast] = torch.compile(model.model, dynamic=False)
     loss_of = _Loss(model, tokenizer)
     task = progress.add_task("pretraining", total=settings.steps, completed=first)
     start, recent = time.monotonic(), []
