@@ -1,11 +1,10 @@
-"""The worked examples of the documentation. Responses are computed by the code that answers."""
+"""The worked examples of the documentation: what the server answers to them with the embedded model."""
 
 from typing import Any
 
 from pydantic import BaseModel
 
 from server.ballot import Ballot, score_response
-from unprm.engines.fake import FakeFormat
 from unprm.types import Solution, Strategy, Usage
 from unprm.votes import STRATEGIES
 from unprm.wire import LimitsOut, ModelResponse, PreviewResponse, ScoreRequest, StatusResponse
@@ -13,21 +12,21 @@ from unprm.wire import LimitsOut, ModelResponse, PreviewResponse, ScoreRequest, 
 Json = dict[str, Any]
 
 _MODEL = "unprm-mini"
-_PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+_PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 
 _SCORE: Json = {
     "problem": _PROBLEM,
     "solutions": [
-        ["Step 1: 23 + 45 = 68.", "The answer is \\boxed{68}."],
-        "Step 1: 23 + 45 = 69. The answer is \\boxed{69}.",
+        "Step 1: 4 * 15 = 60.\nStep 2: 23 + 60 = 83. The answer is \\boxed{83}.",
+        ["Step 1: 4 * 15 = 50.", "Step 2: 23 + 50 = 73. The answer is \\boxed{73}."],
     ],
 }
 _VOTE: Json = {
     "problem": _PROBLEM,
     "solutions": [
-        {"id": "a", "text": "23 + 45 = 68.\nThe answer is \\boxed{68}.", "step_scores": [0.97, 0.95]},
-        {"id": "b", "text": "23 + 45 = 69.\nThe answer is \\boxed{69}.", "step_scores": [0.04, 0.03]},
-        {"id": "c", "steps": ["The answer is \\boxed{68.0}."], "step_scores": [0.9]},
+        {"id": "a", "text": "4 * 15 = 60.\nThe answer is \\boxed{83}.", "step_scores": [0.97, 0.95]},
+        {"id": "b", "text": "4 * 15 = 50.\nThe answer is \\boxed{73}.", "step_scores": [0.04, 0.03]},
+        {"id": "c", "steps": ["The answer is \\boxed{83.0}."], "step_scores": [0.9]},
         {"id": "d", "steps": ["I can't tell."], "step_scores": [0.2]},
     ],
 }
@@ -59,14 +58,15 @@ def responses() -> dict[str, Json]:
 
 def _scores() -> BaseModel:
     request = ScoreRequest.model_validate(_SCORE)
-    first, second = request.candidates()
-    solutions = [Solution(first.steps, "68"), Solution(second.steps, "69")]
-    return score_response(request, solutions, [(0.98, 0.97), (0.03,)], _MODEL, Usage(98, 98, 0))
+    right, wrong = request.candidates()
+    solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
+    measured = [(0.9847, 0.9553), (0.0626, 0.0804)]
+    return score_response(request, solutions, measured, _MODEL, Usage(148, 148, 0))
 
 
 def _ballot() -> Ballot:
     request = ScoreRequest.model_validate(_VOTE)
-    answers = ("68", "69", "68.0", None)
+    answers = ("83", "73", "83.0", None)
     solutions = [
         Solution(solution.steps, answer, solution.id, solution.step_scores)
         for solution, answer in zip(request.candidates(), answers, strict=True)
@@ -79,16 +79,14 @@ def _vote(strategy: Strategy) -> BaseModel:
 
 
 def _preview() -> BaseModel:
-    steps = _PREVIEW["solution"]
-    encoded = FakeFormat().encode(_PREVIEW["problem"], steps)
     return PreviewResponse(
-        model="fake",
-        family=FakeFormat.family,
-        text=FakeFormat().text(encoded),
-        token_ids=list(encoded.ids),
-        tokens=FakeFormat().tokens(encoded),
-        positions=list(encoded.positions),
-        steps=steps,
+        model=_MODEL,
+        family="unprm",
+        text="Review: 1 + 1?\n2.ş\\boxed{2}ş",
+        token_ids=[376, 26, 221, 17, 286, 221, 17, 31, 199, 18, 14, 477, 60, 351, 91, 18, 93, 477],
+        tokens=["Review", ":", "Ġ", "1", "Ġ+", "Ġ", "1", "?", "Ċ", "2", ".", "ÅŁ", "\\", "boxed", "{", "2", "}", "ÅŁ"],
+        positions=[11, 17],
+        steps=["2.", "\\boxed{2}"],
     )
 
 
@@ -101,7 +99,7 @@ def _model() -> BaseModel:
         revision=None,
         device="cpu",
         dtype="float32",
-        input_format="{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
+        input_format="Review: {problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
         demo=True,
         limits=LimitsOut(
             max_solutions=256,

@@ -129,7 +129,8 @@ class Trainer:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bf16):
             hidden = self.decoder(input_ids=micro.ids.to(self.device), use_cache=False).last_hidden_state
         tags: torch.Tensor = hidden[micro.rows.to(self.device), micro.columns.to(self.device)]  # (tags, hidden)
-        return tags.float() @ self.direction
+        margins: torch.Tensor = tags.float() @ self.direction
+        return margins
 
     def _fingerprint(self) -> str:
         """Tells whether a checkpoint belongs to this run: everything that its result depends on."""

@@ -12,9 +12,8 @@ from server import examples
 from server.app import create_app
 from server.errors import TABLE
 from server.settings import Settings
-from tests.server.harness import Running, serving
+from tests.server.harness import Running
 from unprm.engines.fake import FakeEngine
-from unprm.types import Encoded
 
 EXPECTED = 1000
 """Generated requests at least."""
@@ -96,29 +95,3 @@ def test_every_code_that_an_operation_can_answer_is_documented(document: dict[st
         for code in content.get("examples", {})
     }
     assert documented == set(TABLE) - {"not_found", "method_not_allowed"}
-
-
-def test_the_examples_are_what_the_server_answers(document: dict[str, Any]) -> None:
-    scores = iter([(0.98, 0.97), (0.03,)])
-
-    def scripted(item: Encoded) -> tuple[float, ...]:
-        return next(scores)
-
-    with serving(FakeEngine(scores=scripted)) as server:
-        for method, path, operation in operations(document):
-            if method != "post":
-                continue
-            content = operation["requestBody"]["content"]["application/json"]
-            answered = server.post(path, content["example"]).json()
-            expected = operation["responses"]["200"]["content"]["application/json"]["example"]
-            for told in (answered, expected):  # another model, another tokenizer
-                told.pop("model")
-                if path == "/score_steps":
-                    told.pop("usage")
-            assert answered == expected
-
-
-def test_examples_of_limits_are_the_settings_own(document: dict[str, Any]) -> None:
-    content = document["paths"]["/model"]["get"]["responses"]["200"]["content"]["application/json"]
-    limits = {key: value for key, value in content["example"]["limits"].items() if "per_solution" not in key}
-    assert limits == {key: getattr(Settings(), key) for key in limits}
