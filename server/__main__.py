@@ -24,7 +24,7 @@ def main() -> int:
     def load() -> Engine:
         try:
             return _load(settings)
-        except BaseException:
+        except BaseException:  # whatever it was, without a model there is nothing to serve
             server.give_up()
             raise
 

@@ -49,7 +49,7 @@ class Envelope:
             await self.app(scope, receive, send_with_id)
         except ClientDisconnect:
             pass
-        except Exception as error:
+        except Exception as error:  # the outermost layer: every caller gets an answer
             if status is not None:  # half an answer is out: all that is left is to close the connection
                 raise
             await problem(error, context.request_id)(scope, receive, send_with_id)

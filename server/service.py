@@ -86,7 +86,7 @@ class Service:
     def _start_comparing(self) -> None:
         try:
             self._equivalence.start()
-        except Exception:
+        except Exception:  # votes go on without the processes, and say so in the log
             if not self._draining:
                 logger.exception("answers are compared as text: the processes that compare them don't start")
 

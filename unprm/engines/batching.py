@@ -161,7 +161,7 @@ class StepScorer:
         try:
             while self._waiting:
                 await self._step()
-        except Exception as error:
+        except Exception as error:  # a bug here must not leave callers waiting for ever
             logger.exception("the queue stopped on an error of its own")
             self._fail(self._jobs, ModelUnavailable(f"the queue failed ({type(error).__name__})"))
 
@@ -233,7 +233,7 @@ def _run(engine: Engine, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
     try:
         scores = engine.score(batch)
         fault = _fault(batch, scores)
-    except BaseException as error:
+    except BaseException as error:  # a library may raise anything: every waiter is told
         logger.exception("the model failed on a batch of %d items", len(batch))
         raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
     if fault is not None:
