@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny import write_base
-from unprm.engines.load import load_tokenizer
-from unprm.formats.unprm import PrmConfig
+# torch takes seconds to import: only the fixtures that need it do
 
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory) -> Path:
     """Directory of a tiny base model."""
+    from tests.tiny import write_base
+
     return write_base(tmp_path_factory.mktemp("tiny") / "base")
 
 
@@ -21,7 +21,8 @@ def adapter(base) -> Path:
     import torch
     from peft import LoraConfig, get_peft_model
 
-    from unprm.engines.load import load_base
+    from unprm.engines.load import load_base, load_tokenizer
+    from unprm.formats.unprm import PrmConfig
 
     torch.manual_seed(1)
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")

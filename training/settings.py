@@ -1,10 +1,13 @@
-"""What a training run is told, and what it tells."""
+"""What the stages are told, and what they tell."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from training.bayes import BayesSettings
 from unprm.formats.unprm import PROBLEM_TEMPLATE
+from unprm.types import SamplingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +56,106 @@ class TrainReport:
     dropped_too_long: int
     steps: int
     loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSettings:
+    """`k` solutions per question, each of at most `max_tokens` tokens."""
+
+    k: int = 32
+    temperature: float = 0.8
+    max_tokens: int = 2048
+    seed: int = 0
+
+    @property
+    def drawing(self) -> SamplingSettings:
+        """What the sampler is told."""
+        return SamplingSettings(self.temperature, max_tokens=self.max_tokens)
+
+
+SelectionName = Literal["uncertainty", "similarity", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectSettings:
+    """`m` right and `n` wrong solutions per question and sampling model; `measure`: of a solution's uncertainty."""
+
+    selection: SelectionName = "uncertainty"
+    measure: str = "entropy"
+    m: int = 2
+    n: int = 6
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveSettings:
+    """Rollouts from a prefix: `first` at once, then blocks of `block`, until `enough` are right or `most` are
+    drawn (the paper's N_0, N_min, N_max)."""
+
+    first: int = 16
+    enough: int = 10
+    most: int = 72
+    block: int = 8
+
+
+SearchName = Literal["uncertainty", "adaptive_binary", "sequential", "random", "bayes"]
+EstimatorName = Literal["mc_ppl", "inverse_ppl", "frequency"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotateSettings:
+    """How wrong steps are found.
+
+    `measure`: of a step's uncertainty. `early_stop`: rollouts from a prefix end once its verdict (its value is
+    below τ, or not) is this likely to stay, in (0.5, 1]; 1 asks that no outcome of the rest could change it, as
+    long as its perplexities stay within what was seen; None never. `share_prefixes`: solutions of a question
+    with the same prefix share its rollouts.
+    """
+
+    search: SearchName = "uncertainty"
+    measure: str = "entropy"
+    estimator: EstimatorName = "mc_ppl"
+    adaptive: AdaptiveSettings = field(default_factory=AdaptiveSettings)
+    bayes: BayesSettings = field(default_factory=BayesSettings)
+    early_stop: float | None = None
+    share_prefixes: bool = False
+    temperature: float = 0.8
+    max_tokens: int = 2048
+    seed: int = 0
+
+    @property
+    def drawing(self) -> SamplingSettings:
+        """What the sampler is told."""
+        return SamplingSettings(self.temperature, max_tokens=self.max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Settings of a whole construction: how many questions, and every stage."""
+
+    questions: int
+    models: tuple[str, ...]
+    sample: SampleSettings
+    select: SelectSettings
+    annotate: AnnotateSettings
+
+
+PAPER = Preset(
+    questions=3500,
+    models=(
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "Qwen/Qwen2.5-7B-Instruct",
+        "mistralai/Mistral-7B-Instruct-v0.3",
+    ),
+    sample=SampleSettings(),
+    select=SelectSettings(),
+    annotate=AnnotateSettings(),
+)
+MINI = Preset(
+    questions=100,
+    models=("unprm-mini",),
+    sample=SampleSettings(k=16, max_tokens=192),
+    select=SelectSettings(),
+    annotate=AnnotateSettings(max_tokens=192),
+)
+PRESETS = {"paper": PAPER, "mini": MINI}

@@ -10,7 +10,9 @@
     ├── ShuttingDown              shutting_down
     ├── ModelUnavailable          model_unavailable
     ├── ModelInvalid              model_invalid
-    └── RecordInvalid             record_invalid
+    ├── RecordInvalid             record_invalid
+    ├── OutputMismatch            output_mismatch
+    └── SamplerFailed             sampler_failed
 
 `code` is stable: clients and the server's table of statuses rely on it. The message says what was sent and
 what was expected, and never repeats a user's text.
@@ -117,3 +119,15 @@ class RecordInvalid(UnprmError):
     def __init__(self, path: str, line: int, reason: str) -> None:
         super().__init__(f"{path}, line {line}: {reason}")
         self.path, self.line = path, line
+
+
+class OutputMismatch(UnprmError):
+    """An output that can't be gone on with: another run writes it, or one with another configuration did."""
+
+    code = "output_mismatch"
+
+
+class SamplerFailed(UnprmError):
+    """Completions that could not be had, after all retries."""
+
+    code = "sampler_failed"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from unprm.types import Aggregate
 
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+_LINE_END = re.compile(r"\n")
 _STEP_LINE = re.compile(r"^(?=[^\S\n]*(?:[#*]{1,4}[^\S\n]*)?Step[^\S\n]*\d)", re.MULTILINE | re.IGNORECASE)
 
 
@@ -16,12 +17,27 @@ def split(text: str) -> list[str]:
     Split at blank lines; if there are none, before each line that begins with `Step k` (what precedes the
     first is a step of its own); if there is none either, at every line.
     """
-    text = text.replace("\r\n", "\n").strip()
-    for pieces in (_BLANK_LINE.split(text), _STEP_LINE.split(text)):
-        steps = _without_blanks(pieces)
-        if len(steps) > 1:
-            return steps
-    return _without_blanks([text] if _STEP_LINE.match(text) else text.split("\n"))
+    return [text[start:end].replace("\r\n", "\n") for start, end in spans(text)]
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where the steps of `split` stand in the text: `(start, end)` in characters, without the space around."""
+    for cut in (_BLANK_LINE, _STEP_LINE):
+        found = _between(cut, text)
+        if len(found) > 1:
+            return found
+    return _between(_STEP_LINE if _STEP_LINE.match(text.lstrip()) else _LINE_END, text)
+
+
+def _between(cut: re.Pattern[str], text: str) -> list[tuple[int, int]]:
+    """The stretches between the matches of `cut` that are not blank, without the space around."""
+    edges = [0, *(edge for match in cut.finditer(text) for edge in match.span()), len(text)]
+    found = []
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        piece = text[start:end]
+        if piece.strip():
+            found.append((start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())))
+    return found
 
 
 def join(steps: Sequence[str]) -> str:
@@ -45,7 +61,3 @@ def reward(step_scores: Sequence[float], aggregate: Aggregate = "min") -> float:
 def first_error(step_scores: Sequence[float], threshold: float = 0.5) -> int | None:
     """Index of the first step that scores below the threshold, None if there is none."""
     return next((index for index, score in enumerate(step_scores) if score < threshold), None)
-
-
-def _without_blanks(pieces: Sequence[str]) -> list[str]:
-    return [piece.strip() for piece in pieces if piece.strip()]

@@ -94,6 +94,30 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
+class Completion:
+    """What a sampler wrote after a prompt.
+
+    `logprobs`: natural-log probabilities (≤ 0) under the model itself, before temperature, one per token, the
+    end-of-text token included. `ids` are the tokens, empty where an API does not tell them. `finished`: the
+    model ended it, rather than the token limit.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How completions are drawn; `max_tokens` is the length of one completion at the most."""
+
+    temperature: float = 0.8
+    top_p: float = 1.0
+    max_tokens: int = 2048
+
+
+@dataclass(frozen=True, slots=True)
 class ModelDescription:
     """What a server tells about the model it serves."""
 
@@ -149,4 +173,38 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Frees the model's memory; the engine is not used again."""
+        ...
+
+
+class Sampler(Protocol):
+    """A model that writes solutions. Many calls may be in flight at once; their results do not depend on each
+    other, and where the engine behind is seeded, the same call gives the same completions.
+    """
+
+    @property
+    def model(self) -> str:
+        """The model's name, as it is noted in every record."""
+        ...
+
+    def prompt(self, problem: str) -> tuple[int, ...]:
+        """Token ids that ask for a solution; empty if the API takes no token ids."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, without special tokens."""
+        ...
+
+    async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
+        """`count` solutions of a problem; raises `SamplerFailed` if there are none to be had."""
+        ...
+
+    async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
+        """`count` completions of a prompt; calls of equal `affinity` go where its prefix may be cached.
+
+        Raises `SamplerFailed` if there are none to be had, or the API takes no token ids.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Frees what the sampler holds; it is not used again."""
         ...

@@ -27,6 +27,11 @@ def entropy(logprobs: Sequence[float], temperature: float = 1.0) -> float:
     return max(0.0, math.log(total) - math.fsum(w * (v - peak) for w, v in zip(weights, scaled, strict=True)) / total)
 
 
+def entropy_t5(logprobs: Sequence[float]) -> float:
+    """`entropy` at temperature 5, as in the authors' public code."""
+    return entropy(logprobs, temperature=5.0)
+
+
 def normalized_entropy(logprobs: Sequence[float]) -> float:
     """`entropy` divided by its largest value log n; in [0, 1], 0 for a single token."""
     _require(logprobs)
@@ -53,6 +58,7 @@ def surprisal_sum(logprobs: Sequence[float]) -> float:
 
 MEASURES: dict[str, Measure] = {
     "entropy": entropy,
+    "entropy_t5": entropy_t5,
     "normalized_entropy": normalized_entropy,
     "surprisal_mean": surprisal_mean,
     "surprisal_max": surprisal_max,

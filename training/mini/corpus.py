@@ -1,195 +1,175 @@
 """The pretraining corpus of the embedded model, made on the fly and determined by a seed.
 
-Four kinds of documents: solutions by careless authors, solutions reviewed step by step up to the first
-error, sums, and sums reviewed. The reviews are there because a small model can't notice an error at the end
-of a step unless it has learned to compute the step anew there.
+Four kinds of documents: solutions by careless authors, solutions in the layout that the PRM reads (a tag after
+each step, where the verdict on it is learned), sums, and sums in the same layout. Verdicts are in the corpus
+because a small model can't notice an error at the end of a step unless it has learned to compute the step anew.
 """
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerFast
 
 from training.mini.slips import Author, wrong_result
-from unprm.mini.checker import first_error
-from unprm.mini.domain import Operation
+from unprm.formats.unprm import STEP_TAG
+from unprm.mini.checker import first_error, labels
+from unprm.mini.domain import Operation, Problem
 from unprm.mini.storyteller import generate
 
-CARELESSNESS = 1.0
-CAREFUL_CARELESSNESS = 0.3
-REVIEWED_CARELESSNESS = 2.0
+CARELESSNESS = 0.8
+REVIEWED_CARELESSNESS = (0.3, 2.5)
+CHUNK = 4096
+"""Documents that are made, sorted by length and cut into batches together."""
+RIGHT_TOKEN, WRONG_TOKEN = 0.1, 3.0
+"""What a token counts in the review: wrong ones are rare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of text that is tokenised on its own, and what its tokens are in the loss.
+    """A stretch of text that is tokenised on its own, and what is learned from its tokens.
 
-    `given` tokens don't count, `learned` ones do; `expected` ones are right steps under review, which the
-    early exit learns to foresee; a `verdict` is learned by the last layer only. `instead_of` is the right text
-    where this one is wrong.
+    `learned`: to foresee them. `judged`: to tell them from wrong tokens; in a wrong text, which stands
+    `instead_of` the right one, up to the first wrong token. `verdict`: of a step tag, whether its step is right.
     """
 
     text: str
-    role: Literal["given", "learned", "expected", "verdict"]
+    learned: bool = False
+    judged: bool = False
     instead_of: str | None = None
+    verdict: bool | None = None
 
 
-def solved(rng: random.Random, carelessness: float = CARELESSNESS) -> list[Piece]:
-    """A problem and a careless author's solution."""
+def solved(rng: random.Random) -> list[Piece]:
+    """A problem and a careless author's solution, slips included."""
     problem = generate(rng)
-    pieces = [Piece(problem.text + "\n", "given")]
-    for step in Author(rng, carelessness).solve(problem):
-        pieces += [Piece(step, "learned"), Piece("\n", "learned")]
+    steps = Author(rng, CARELESSNESS).solve(problem)
+    pieces = [Piece(problem.text + "\n")]
+    for piece in _steps(problem, steps, slips_learned=True):
+        pieces += [piece, Piece("\n", learned=True)]
     return pieces[:-1]
 
 
-def solved_with_care(rng: random.Random) -> list[Piece]:
-    """A problem and a careful author's solution."""
-    return solved(rng, CAREFUL_CARELESSNESS)
-
-
 def reviewed(rng: random.Random) -> list[Piece]:
-    """A solution with a verdict after each step; it ends at the first wrong step, which is corrected."""
+    """A problem and a solution with a tag after each step; only the right part of it is learned."""
     problem = generate(rng)
-    steps = Author(rng, REVIEWED_CARELESSNESS).solve(problem)
-    wrong = first_error(problem, steps)
-    pieces = [Piece("Review: " + problem.text + "\n", "given")]
-    for step in steps[:wrong]:
-        pieces += [Piece(step, "expected"), Piece(" right\n", "verdict")]
-    if wrong is not None:
-        expected = problem.operations[min(wrong, len(problem.operations) - 1)]
-        right = problem.solution()[min(wrong, len(problem.operations) - 1)]
-        pieces += [Piece(steps[wrong], "given", right), Piece(" wrong", "verdict")]
-        pieces += [Piece(f", it is {expected}.", "learned")]
+    steps = Author(rng, rng.uniform(*REVIEWED_CARELESSNESS)).solve(problem)
+    pieces = [Piece(problem.text + "\n")]
+    for piece, verdict in zip(_steps(problem, steps, slips_learned=False), labels(problem, steps), strict=True):
+        pieces += [piece, Piece(STEP_TAG, verdict=verdict)]
     return pieces
+
+
+def _steps(problem: Problem, steps: Sequence[str], slips_learned: bool) -> Iterator[Piece]:
+    wrong = first_error(problem, steps)
+    for index, step in enumerate(steps):
+        if wrong is None or index < wrong:
+            yield Piece(step, learned=True, judged=True)
+        elif index == wrong:
+            right = problem.solution()
+            yield Piece(step, learned=slips_learned, judged=True, instead_of=right[min(index, len(right) - 1)])
+        else:
+            yield Piece(step, learned=slips_learned)
 
 
 def sums(rng: random.Random) -> list[Piece]:
     """Operations as they come up in problems, with their results."""
-    pieces = [Piece("Sums:\n", "given")]
-    for operation in _operations(rng):
-        expression, _, result = str(operation).rpartition(" = ")
-        pieces += [Piece(expression + " =", "given"), Piece(f" {result}", "learned"), Piece(".\n", "learned")]
-    return pieces
+    pieces = []
+    for expression, result in _operations(rng):
+        pieces += [Piece(expression), Piece(f" {result}.", learned=True, judged=True), Piece("\n")]
+    return pieces[:-1]
 
 
 def reviewed_sums(rng: random.Random) -> list[Piece]:
-    """The same, half of them wrong, each with a verdict."""
-    pieces = [Piece("Review:\n", "given")]
-    for o in _operations(rng):
-        expression, _, result = str(o).rpartition(" = ")
-        if rng.random() < 0.5:
-            pieces += [
-                Piece(expression + " =", "given"),
-                Piece(f" {result}.", "expected"),
-                Piece(" right\n", "verdict"),
-            ]
+    """The same, half of them wrong, with a tag after each."""
+    pieces = []
+    for expression, result in _operations(rng):
+        _, left, symbol, right, _ = expression.split()
+        value = wrong_result(rng, symbol, int(left), int(right)) if rng.random() < 0.5 else result
+        if value == result:
+            pieces += [Piece(expression), Piece(f" {value}.", learned=True, judged=True)]
         else:
-            wrong = wrong_result(rng, o.symbol, o.left.value, o.right.value)
-            pieces += [
-                Piece(expression + " =", "given"),
-                Piece(f" {wrong}.", "given", f" {result}."),
-                Piece(" wrong", "verdict"),
-            ]
-            pieces += [Piece(f", it is {result}.\n", "learned")]
+            pieces += [Piece(expression), Piece(f" {value}.", judged=True, instead_of=f" {result}.")]
+        pieces.append(Piece(STEP_TAG, verdict=value == result))
     return pieces
 
 
-def _operations(rng: random.Random) -> list[Operation]:
-    return [operation for _ in range(2) for operation in generate(rng).operations]
+def _operations(rng: random.Random) -> list[tuple[str, int]]:
+    """Expressions such as `"Sum: 12 + 30 ="` with their values."""
+    operations: list[Operation] = [operation for _ in range(2) for operation in generate(rng).operations]
+    return [(f"Sum: {o.left.value} {o.symbol} {o.right.value} =", o.value) for o in operations]
 
 
 Kind = Callable[[random.Random], list[Piece]]
+MIXTURE: dict[Kind, float] = {solved: 0.44, reviewed: 0.44, sums: 0.04, reviewed_sums: 0.08}
+"""How often each kind of document occurs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """How often each kind of document occurs, and what counts in the loss (a learned token: 1): a verdict, the
-    early exit, and at each token of a step under review whether it is the right token, or the first wrong one."""
-
-    kinds: dict[Kind, float]
-    verdict: float = 1.0
-    early: float = 0.0
-    right_token: float = 0.0
-    wrong_token: float = 0.0
-
-
-SOLVING = Mixture({solved: 0.42, reviewed: 0.43, sums: 0.05, reviewed_sums: 0.1})
-_REVIEWS: dict[Kind, float] = {solved: 0.3, reviewed: 0.35, sums: 0.05, reviewed_sums: 0.3}
-FORESEEING = Mixture(_REVIEWS, verdict=4.0, early=1.0)
-REVIEWING = Mixture(_REVIEWS, verdict=4.0, early=1.0, right_token=0.1, wrong_token=3.0)
-POLISHING = replace(REVIEWING, kinds={solved_with_care: 0.6, reviewed: 0.25, sums: 0.05, reviewed_sums: 0.1})
-"""The four parts of the corpus. Reviews come late: a model that can't do sums yet can't learn to review them;
-it learns to foresee a step before its last layers, then to compare each token with what was foreseen;
-at last it reads authors who make fewer slips."""
-
-
-def document(rng: random.Random, mixture: Mixture) -> list[Piece]:
+def document(rng: random.Random) -> list[Piece]:
     """One document of a kind drawn with the mixture's frequencies."""
-    return rng.choices(list(mixture.kinds), list(mixture.kinds.values()))[0](rng)
+    return rng.choices(list(MIXTURE), list(MIXTURE.values()))[0](rng)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Token ids and, for each, what it weighs in the loss: being predicted at the last layer and at the early
-    exit; and, at its own position, being told from a wrong token (`wrong` where it is one)."""
+    """Token ids and, for each: whether it is to be foreseen (`learned`), its weight when it is told from a
+    wrong token (`judged`) and whether it is one (`wrong`); whether it is a tag, and of a right step."""
 
     ids: list[int]
-    last: list[float]
-    early: list[float]
-    review: list[float]
+    learned: list[bool]
+    judged: list[float]
     wrong: list[bool]
+    tag: list[bool]
+    right: list[bool]
 
 
-def encode(tokenizer: PreTrainedTokenizerFast, pieces: list[Piece], mixture: Mixture) -> Document:
-    """The tokens of a document, with the end-of-text token."""
+def encode(tokenizer: PreTrainedTokenizerFast, pieces: Sequence[Piece]) -> Document:
+    """The tokens of a document; a solution or sum ends with the end-of-text token, a reviewed one with its tag."""
     encoded = tokenizer([piece.text for piece in pieces], add_special_tokens=False)["input_ids"]
-    made = Document([], [], [], [], [])
-    last = {"given": 0.0, "learned": 1.0, "expected": 0.0, "verdict": mixture.verdict}
-    early = {"given": 0.0, "learned": mixture.early, "expected": mixture.early, "verdict": 0.0}
+    made = Document([], [], [], [], [], [])
     for piece, ids in zip(pieces, encoded, strict=True):
+        slip = len(ids) if piece.instead_of is None else _first_difference(tokenizer, ids, piece.instead_of)
+        right = slip if piece.judged else 0
+        wrong = piece.judged and slip < len(ids)
+        # what is left out of a wrong text teaches nothing, what comes before its first wrong token does
+        learned = len(ids) if piece.learned else right
         made.ids.extend(ids)
-        made.last.extend([last[piece.role]] * len(ids))
-        made.early.extend([early[piece.role]] * len(ids))
-        slip = _first_difference(tokenizer, piece, ids)
-        reviewed = ids if piece.role == "expected" else ids[:slip]
-        made.review.extend([mixture.right_token] * len(reviewed) + [0.0] * (len(ids) - len(reviewed)))
-        made.wrong.extend([False] * len(ids))
-        if piece.instead_of is not None:
-            made.review[slip - len(ids)] = mixture.wrong_token
-            made.wrong[slip - len(ids)] = True
-    return Document(
-        [*made.ids, tokenizer.eos_token_id],
-        [*made.last, 1.0],
-        [*made.early, 0.0],
-        [*made.review, 0.0],
-        [*made.wrong, False],
-    )
+        made.learned.extend(index < learned for index in range(len(ids)))
+        made.judged.extend(
+            RIGHT_TOKEN if index < right else WRONG_TOKEN * (wrong and index == slip) for index in range(len(ids))
+        )
+        made.wrong.extend(wrong and index == slip for index in range(len(ids)))
+        made.tag.extend([piece.verdict is not None] * len(ids))
+        made.right.extend([bool(piece.verdict)] * len(ids))
+    if not made.tag[-1]:
+        end = Document([tokenizer.eos_token_id], [True], [0.0], [False], [False], [False])
+        for name in Document.__slots__:
+            getattr(made, name).extend(getattr(end, name))
+    return made
 
 
-def _first_difference(tokenizer: PreTrainedTokenizerFast, piece: Piece, ids: list[int]) -> int:
-    """Index of the first token of a wrong text that differs from the right one; 0 for a text that isn't wrong."""
-    if piece.instead_of is None:
-        return 0
-    right = tokenizer(piece.instead_of, add_special_tokens=False)["input_ids"]
-    return next((k for k, (own, other) in enumerate(zip(ids, right, strict=False)) if own != other), len(ids) - 1)
+def _first_difference(tokenizer: PreTrainedTokenizerFast, ids: list[int], right: str) -> int:
+    """Index of the first token that differs from those of the right text."""
+    others = tokenizer(right, add_special_tokens=False)["input_ids"]
+    return next((k for k, (own, other) in enumerate(zip(ids, others, strict=False)) if own != other), len(ids) - 1)
 
 
 def batches(
-    tokenizer: PreTrainedTokenizerFast, mixture: Mixture, seed: str, tokens: int, multiple: int
-) -> Iterator[list[Document]]:
-    """Endless batches of documents of similar length, at most `tokens` when padded to a multiple of `multiple`."""
+    tokenizer: PreTrainedTokenizerFast, seed: str, tokens: int, lengths: Sequence[int]
+) -> Iterator[tuple[int, list[Document]]]:
+    """Endless batches `(length, documents)` of at most `tokens` tokens once padded to that length, one of the
+    ascending `lengths`; longer documents are left out."""
     for chunk in itertools.count():
         rng = random.Random(f"{seed}/{chunk}")
-        pieces = (document(rng, mixture) for _ in range(1024))
-        documents = sorted((encode(tokenizer, p, mixture) for p in pieces), key=lambda d: len(d.ids))
-        made: list[list[Document]] = [[]]
+        documents = sorted((encode(tokenizer, document(rng)) for _ in range(CHUNK)), key=lambda d: len(d.ids))
+        made: list[tuple[int, list[Document]]] = []
         for doc in documents:
-            if (len(made[-1]) + 1) * (-(-len(doc.ids) // multiple) * multiple) > tokens:
-                made.append([])
-            made[-1].append(doc)
+            length = next((length for length in lengths if len(doc.ids) <= length), None)
+            if length is None:
+                continue
+            if not made or (len(made[-1][1]) + 1) * length > tokens:
+                made.append((length, []))
+            made[-1] = (length, [*made[-1][1], doc])
         rng.shuffle(made)
         yield from made

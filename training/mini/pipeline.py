@@ -8,13 +8,12 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2ForCausalLM
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from training import records
 from training.checkpoint import replace_file
@@ -28,7 +27,6 @@ from training.settings import TrainSettings
 from training.train import Trainer
 from unprm import mini, steps
 from unprm.engines.load import load_base
-from unprm.formats.unprm import STEP_TAG
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
 
@@ -40,10 +38,10 @@ class MiniSettings:
     seed: int = 0
     tokenizer_documents: int = 8000
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
-    sampled: tuple[tuple[float, int], ...] = ((1.0, 1056),)
-    planted: int = 12000
+    sampled: tuple[tuple[float, int], ...] = ((0.8, 2400), (1.0, 2400))
+    planted: int = 4800
     carelessness: tuple[float, float] = (0.3, 2.5)
-    prm_epochs: int = 1
+    prm_epochs: int = 3
 
 
 def make(output: Path, settings: MiniSettings, progress: Progress) -> Path:
@@ -59,12 +57,8 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerFast:
     place = output / "tokenizer"
     if not place.exists():
         rng = random.Random(f"{settings.seed}/tokenizer")
-        texts = (
-            "".join(p.text for p in corpus.document(rng, corpus.SOLVING)) for _ in range(settings.tokenizer_documents)
-        )
-        # the tag has to occur often enough to become a token of its own
-        tags = [STEP_TAG] * (settings.tokenizer_documents // 4)
-        mini_tokenizer.train(chain(texts, tags)).save_pretrained(place)
+        texts = (piece.text for _ in range(settings.tokenizer_documents) for piece in corpus.document(rng))
+        mini_tokenizer.train(texts).save_pretrained(place)
     loaded: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(place)
     return loaded
 
@@ -74,21 +68,9 @@ def _reasoner(output: Path, tokenizer: PreTrainedTokenizerFast, settings: MiniSe
     if not base.exists():
         model = pretrain(tokenizer, replace(settings.pretrain, seed=settings.seed), output, progress)
         tokenizer.save_pretrained(output / "base.partial")
-        _place_tag(model, tokenizer)
         model.to(torch.bfloat16).save_pretrained(output / "base.partial")
         (output / "base.partial").rename(base)
     return base
-
-
-@torch.no_grad()
-def _place_tag(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Gives the step tag, which no document of the corpus contains, the embedding of the period: both end a step.
-
-    Input and output embeddings are one, so whoever samples from the base has to suppress the tag.
-    """
-    tag, period = (tokenizer.encode(text, add_special_tokens=False)[0] for text in (STEP_TAG, "."))
-    embedding = model.get_input_embeddings().weight
-    embedding[tag] = embedding[period]
 
 
 def _planted(output: Path, settings: MiniSettings) -> Path:
@@ -141,9 +123,8 @@ def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, pro
         data=tuple(data),
         output=adapter,
         name=mini.NAME,
-        problem_template="Review: {problem}\n",  # as in the reviews of the reasoner's corpus
         epochs=settings.prm_epochs,
-        learning_rate=1e-3,
+        learning_rate=5e-4,
         batch_size=128,
         batch_tokens=10240,
         lora_rank=12,

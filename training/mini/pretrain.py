@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -19,48 +19,36 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from training import checkpoint
+from training.loss import step_bce
 from training.mini import corpus
 from training.mini.corpus import Document
+from unprm.formats.unprm import NEGATIVE, POSITIVE
 
 SAVE_EVERY = 100
-MULTIPLE = 64
-"""Lengths are padded to a multiple of this."""
+LENGTHS = (96, 128, 160, 192, 224, 256, 352)
+"""Documents are padded to one of these, so that few shapes have to be compiled."""
 EARLY_EXIT = 5
-"""After this layer the next token has to be foreseen already: the layers above are left to compare what was
-foreseen with what was written, which is how a step is checked."""
+"""After this layer the next token has to be foreseen already..."""
+REVIEW_EXIT = 7
+"""... after this one each token told from a wrong one, by comparison with what was foreseen: the last layer is
+left to gather this at the step's tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class PretrainSettings:
     """`tokens` is the size of a batch in tokens, padding included."""
 
-    solving_steps: int = 1000
-    foreseeing_steps: int = 300
-    reviewing_steps: int = 1500
-    polishing_steps: int = 240
+    steps: int = 3300
     tokens: int = 10240
     learning_rate: float = 4e-3
-    polishing_rate: float = 1e-3
     warmup: int = 100
     seed: int = 0
 
-    @property
-    def steps(self) -> int:
-        """Optimiser steps in all."""
-        return self._cosine_steps + self.polishing_steps
-
-    @property
-    def _cosine_steps(self) -> int:
-        return self.solving_steps + self.foreseeing_steps + self.reviewing_steps
-
     def rate(self, step: int) -> float:
-        """Learning rate of a step: linear warm-up, a cosine down to a hundredth of the peak; then, for the
-        polishing, linearly from its own rate to zero."""
+        """Learning rate of a step: linear warm-up, then a cosine down to a hundredth of the peak."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
-        if step >= self._cosine_steps:
-            return self.polishing_rate * (1 - (step - self._cosine_steps) / self.polishing_steps)
-        done = (step - self.warmup) / max(1, self._cosine_steps - self.warmup)
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.learning_rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
@@ -81,44 +69,30 @@ def architecture(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
     )
 
 
-def _batches(tokenizer: PreTrainedTokenizerFast, settings: PretrainSettings, first: int) -> Iterator[list[Document]]:
-    """The batches of all parts of the corpus, from step `first` on."""
-    seed = settings.seed
-    for mixture, name, steps in (
-        (corpus.SOLVING, f"{seed}", settings.solving_steps),
-        (corpus.FORESEEING, f"{seed}/reviewing", settings.foreseeing_steps),
-        (corpus.REVIEWING, f"{seed}/token by token", settings.reviewing_steps),
-        (corpus.POLISHING, f"{seed}/polishing", settings.polishing_steps),
-    ):
-        made = corpus.batches(tokenizer, mixture, name, settings.tokens, MULTIPLE)
-        if first < steps:
-            yield from itertools.islice(made, first, steps)
-        first = max(0, first - steps)
-
-
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """All of shape (documents, length); the last four as in `Document`.
+    """All of shape (documents, length), as in `Document`.
 
     Empty rows fill a batch up to the token budget, so that few shapes have to be compiled.
     """
 
     ids: torch.Tensor
-    last: torch.Tensor
-    early: torch.Tensor
-    review: torch.Tensor
+    learned: torch.Tensor
+    judged: torch.Tensor
     wrong: torch.Tensor
+    tag: torch.Tensor
+    right: torch.Tensor
 
 
-def _collate(documents: list[Document], tokens: int) -> _Batch:
-    length = -(-max(len(document.ids) for document in documents) // MULTIPLE) * MULTIPLE
-    shape = (max(len(documents), tokens // length), length)
+def _collate(documents: list[Document], length: int, tokens: int) -> _Batch:
+    shape = (tokens // length, length)
     batch = _Batch(
-        torch.zeros(shape, dtype=torch.long),
-        torch.zeros(shape),
-        torch.zeros(shape),
-        torch.zeros(shape),
-        torch.zeros(shape, dtype=torch.bool),
+        ids=torch.zeros(shape, dtype=torch.long),
+        learned=torch.zeros(shape, dtype=torch.bool),
+        judged=torch.zeros(shape),
+        wrong=torch.zeros(shape),
+        tag=torch.zeros(shape, dtype=torch.bool),
+        right=torch.zeros(shape),
     )
     for row, document in enumerate(documents):
         for field in fields(_Batch):
@@ -127,35 +101,46 @@ def _collate(documents: list[Document], tokens: int) -> _Batch:
 
 
 class _Loss:
-    """The loss of a batch: next tokens at the last layer and the early exit, and the review of each token."""
+    """The loss of a batch: next tokens at the early exit and at the last layer, the review of each token, and
+    the PRM's own loss at the tags. `judge`, a row of its own, is used for the review alone and not kept."""
 
     def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
         self.model = model
-        self.verdicts = torch.tensor(
-            [tokenizer.encode(f" {word}", add_special_tokens=False)[0] for word in ("right", "wrong")]
+        self.judge = torch.nn.Parameter(torch.zeros(model.config.hidden_size))
+        self.positive, self.negative = (
+            tokenizer.encode(text, add_special_tokens=False)[0] for text in (POSITIVE, NEGATIVE)
         )
 
     def __call__(self, states: BaseModelOutputWithPast, batch: _Batch) -> torch.Tensor:
-        last = states.last_hidden_state
-        loss = self._mean(last[:, :-1], batch.ids[:, 1:], batch.last[:, 1:])
-        if batch.early.any():
-            early = self.model.model.norm(states.hidden_states[EARLY_EXIT])
-            loss = loss + self._mean(early[:, :-1], batch.ids[:, 1:], batch.early[:, 1:])
-        if batch.review.any():
-            loss = loss + self._mean(last, self.verdicts[batch.wrong.long()], batch.review)
-        return loss
+        norm, last = self.model.model.norm, states.last_hidden_state
+        return (
+            self._foresight(norm(states.hidden_states[EARLY_EXIT]), batch)
+            + self._foresight(last, batch)
+            + self._review(norm(states.hidden_states[REVIEW_EXIT]), batch)
+            + self._verdicts(last, batch)
+        )
 
-    def _mean(self, hidden: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Weighted mean cross-entropy; `hidden` (documents, length, width), the others (documents, length)."""
-        counted = weights > 0
-        logits = self.model.lm_head(hidden[counted]).float()  # (counted tokens, vocabulary)
-        losses = functional.cross_entropy(logits, targets[counted], reduction="none")
-        return losses @ weights[counted] / weights.sum()
+    def _foresight(self, hidden: torch.Tensor, batch: _Batch) -> torch.Tensor:
+        """Mean cross-entropy of the learned tokens; `hidden`: (documents, length, width)."""
+        learned = batch.learned[:, 1:]
+        logits = self.model.lm_head(hidden[:, :-1][learned]).float()  # (learned tokens, vocabulary)
+        return functional.cross_entropy(logits, batch.ids[:, 1:][learned])
+
+    def _review(self, hidden: torch.Tensor, batch: _Batch) -> torch.Tensor:
+        judged = batch.judged > 0
+        margins = hidden[judged].float() @ self.judge
+        losses = functional.binary_cross_entropy_with_logits(margins, batch.wrong[judged], reduction="none")
+        return losses @ batch.judged[judged] / batch.judged.sum()
+
+    def _verdicts(self, last: torch.Tensor, batch: _Batch) -> torch.Tensor:
+        rows = self.model.lm_head.weight
+        margins = last[batch.tag].float() @ (rows[self.positive] - rows[self.negative])
+        return step_bce(margins, batch.right[batch.tag], max(1, len(margins)))
 
 
-def _optimizers(model: Qwen2ForCausalLM) -> list[torch.optim.Optimizer]:
-    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+def _optimizers(parameters: Mapping[str, torch.nn.Parameter]) -> list[torch.optim.Optimizer]:
+    matrices = [p for name, p in parameters.items() if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in parameters.items() if p.ndim != 2 or "embed" in name]
     return [
         torch.optim.Muon(matrices, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0),
@@ -171,20 +156,21 @@ def pretrain(
     """
     torch.manual_seed(settings.seed)
     model = Qwen2ForCausalLM._from_config(architecture(tokenizer), attn_implementation="eager")
-    optimizers = _optimizers(model)
-    parameters = dict(model.named_parameters())
+    loss_of = _Loss(model, tokenizer)
+    parameters = {**dict(model.named_parameters()), "judge": loss_of.judge}
+    optimizers = _optimizers(parameters)
     state = directory / "pretrain.safetensors"
     first = checkpoint.load(state, parameters, optimizers)["step"] if state.exists() else 0
     body: Callable[..., BaseModelOutputWithPast] = torch.compile(model.model, dynamic=False)
-    loss_of = _Loss(model, tokenizer)
     task = progress.add_task("pretraining", total=settings.steps, completed=first)
     start, recent = time.monotonic(), []
-    for step, documents in enumerate(_batches(tokenizer, settings, first), first):
-        batch = _collate(documents, settings.tokens)
+    made = corpus.batches(tokenizer, f"{settings.seed}", settings.tokens, LENGTHS)
+    for step, (length, documents) in enumerate(itertools.islice(made, first, settings.steps), first):
+        batch = _collate(documents, length, settings.tokens)
         with torch.autocast("cpu", torch.bfloat16):
             loss = loss_of(body(input_ids=batch.ids, use_cache=False, output_hidden_states=True), batch)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(parameters.values(), 1.0)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = settings.rate(step)

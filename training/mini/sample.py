@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from unprm.formats.unprm import STEP_TAG
-
 LONGEST = 192
 """Tokens of a sampled solution at the most; the longest right ones take about 150."""
 
@@ -38,6 +36,5 @@ def sample(
             max_new_tokens=LONGEST,
             pad_token_id=tokenizer.pad_token_id,
             eos_token_id=tokenizer.eos_token_id,
-            suppress_tokens=tokenizer.encode(STEP_TAG, add_special_tokens=False),
         )
         yield tokenizer.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)

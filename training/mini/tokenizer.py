@@ -1,4 +1,5 @@
-"""The tokenizer of the embedded model: byte-level BPE, every digit its own token, `ş` a token of its own."""
+"""The tokenizer of the embedded model: byte-level BPE, every digit its own token (with the space before
+it, if there is one), `ş` a token of its own."""
 
 from collections.abc import Iterable
 
@@ -7,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 VOCABULARY = 640
 END = "<|endoftext|>"
-_WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+"
+_WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s+"
 
 
 def train(texts: Iterable[str]) -> PreTrainedTokenizerFast:

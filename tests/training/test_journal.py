@@ -1,0 +1,126 @@
+"""Records survive crashes, and no file mixes two configurations."""
+
+import json
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from training import journal
+from training.journal import Journal, config_path
+from unprm.errors import OutputMismatch, RecordInvalid
+
+
+def _ids(path):
+    return [record["id"] for record in journal.read(path)]
+
+
+def test_records_are_there_again_for_the_next_run(tmp_path):
+    path = tmp_path / "deep" / "a.jsonl"
+    with Journal(path, {"k": 1}) as first:
+        first.append({"id": "a", "text": "ş\n\u2028"})
+    with Journal(path, {"k": 1}) as second:
+        assert second.records == {"a": {"id": "a", "text": "ş\n\u2028"}}
+        second.append({"id": "b"})
+    assert _ids(path) == ["a", "b"]
+
+
+@pytest.mark.parametrize("torn", [b'{"id": "c", "te', b"{", b'{"id": "c"}', b"\xc5"])
+def test_a_torn_last_line_is_cut_off(tmp_path, torn):
+    path = tmp_path / "a.jsonl"
+    with Journal(path, {}) as first:
+        first.append({"id": "a"})
+        first.append({"id": "b", "long": "x" * 200_000})
+    with path.open("ab") as file:
+        file.write(torn)
+    with Journal(path, {}) as second:
+        assert list(second.records) == ["a", "b"]
+        second.append({"id": "c"})
+    assert _ids(path) == ["a", "b", "c"]
+
+
+def test_a_file_of_nothing_but_a_torn_line_is_empty(tmp_path):
+    path = tmp_path / "a.jsonl"
+    Journal(path, {}).close()
+    path.write_bytes(b'{"id": "a" ' + b"x" * 100_000)
+    with Journal(path, {}) as mended:
+        assert mended.records == {}
+    assert path.read_bytes() == b""
+
+
+def test_another_configuration_is_refused_with_the_difference(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with Journal(path, {"k": 32, "seed": 0}) as first:
+        first.append({"id": "a"})
+    with pytest.raises(OutputMismatch, match="k was 32, is 16; m was null, is 2"):
+        Journal(path, {"k": 16, "seed": 0, "m": 2})
+    assert _ids(path) == ["a"]
+
+
+def test_records_without_their_configuration_are_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with Journal(path, {}) as first:
+        first.append({"id": "a"})
+    config_path(path).unlink()
+    with pytest.raises(OutputMismatch, match=r"a\.config\.json"):
+        Journal(path, {})
+
+
+def test_two_runs_cannot_write_one_file(tmp_path):
+    with Journal(tmp_path / "a.jsonl", {}), pytest.raises(OutputMismatch, match="another run"):
+        Journal(tmp_path / "a.jsonl", {})
+
+
+@pytest.mark.parametrize("line", ["[]", '{"id": 3}', "not json", '{"name": "x"}'])
+def test_a_line_that_is_no_record_is_named(tmp_path, line):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "a"}\n' + line + "\n")
+    with pytest.raises(RecordInvalid, match="line 2"):
+        list(journal.read(path))
+
+
+def test_a_value_that_json_does_not_know_is_refused_before_it_is_written(tmp_path):
+    with Journal(tmp_path / "a.jsonl", {}) as written:
+        with pytest.raises(ValueError, match="JSON"):
+            written.append({"id": "a", "value": float("nan")})
+        written.append({"id": "b"})
+    assert _ids(tmp_path / "a.jsonl") == ["b"]
+
+
+_FILLS_THE_DISK = """
+import json, sys
+from pathlib import Path
+from training.journal import Journal
+with Journal(Path(sys.argv[1]), {}) as written:
+    for number in range(1000):
+        try:
+            written.append({"id": str(number), "text": "x" * 100})
+        except OSError:
+            print(number)
+            break
+"""
+
+
+def test_a_full_disk_keeps_all_records_and_no_half_one(tmp_path):
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error instead of a death
+
+    command = [sys.executable, "-c", _FILLS_THE_DISK, str(tmp_path / "a.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=small_files)
+    count = int(done.stdout)
+    assert 10 < count < 60
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [str(number) for number in range(count)]
+
+
+def test_a_file_is_written_anew_all_or_nothing(tmp_path):
+    path = tmp_path / "a.jsonl"
+    journal.write(path, {"k": 1}, [{"id": "a"}, {"id": "b"}])
+    with pytest.raises(ValueError, match="JSON"):
+        journal.write(path, {"k": 2}, [{"id": "c"}, {"id": "d", "value": float("inf")}])
+    assert _ids(path) == ["a", "b"]
+    assert json.loads(config_path(path).read_text()) == {"k": 1}

@@ -1,0 +1,123 @@
+"""Adaptive sampling of rollouts, and ending it early."""
+
+import asyncio
+
+import pytest
+
+from tests.training.scripted import ScriptedSampler
+from training.rollouts import EarlyStop, Prefix, Roller, finished
+from training.settings import AdaptiveSettings
+from unprm.equivalence import Equivalence
+from unprm.types import Rollout
+from unprm.uncertainty import ESTIMATORS, frequency, inverse_ppl, mc_ppl
+
+PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. Mia loses 5 marbles. How many marbles does Mia have now?"
+PLAN = AdaptiveSettings()
+
+
+@pytest.fixture(scope="module")
+def equivalence():
+    with Equivalence() as made:
+        yield made
+
+
+def _prefix(sampler, steps=""):
+    prompt = sampler.prompt(PROBLEM)
+    return Prefix((*prompt, *map(ord, steps)), len(prompt), "37", seed=3)
+
+
+def _roller(sampler, equivalence, estimator=frequency):
+    return Roller(sampler, equivalence, estimator, PLAN)
+
+
+def test_sampling_ends_when_enough_are_right(equivalence):
+    sampler = ScriptedSampler()
+    prefix = _prefix(sampler)
+    value = asyncio.run(_roller(sampler, equivalence).value(prefix))
+    assert prefix.correct >= PLAN.enough
+    assert len(prefix.rollouts) == sampler.completions >= PLAN.first
+    assert (len(prefix.rollouts) - PLAN.first) % PLAN.block == 0
+    assert value == prefix.correct / len(prefix.rollouts)
+    assert prefix.tokens == sum(len(rollout.logprobs) for rollout in prefix.rollouts)
+
+
+def test_a_prefix_with_an_error_takes_all_rollouts_and_has_value_zero(equivalence):
+    sampler = ScriptedSampler()
+    prefix = _prefix(sampler, "Step 1: 30 + 12 = 43.\n")
+    assert asyncio.run(_roller(sampler, equivalence).value(prefix)) == 0
+    assert len(prefix.rollouts) == PLAN.most
+
+
+def test_what_was_drawn_is_not_drawn_again(equivalence):
+    sampler = ScriptedSampler()
+    prefix, roller = _prefix(sampler), _roller(sampler, equivalence)
+    first = asyncio.run(roller.value(prefix))
+    drawn = sampler.completions
+    assert asyncio.run(roller.value(prefix)) == first
+    assert sampler.completions == drawn
+
+
+def test_rollouts_do_not_depend_on_how_they_are_cut_into_calls(equivalence):
+    sampler = ScriptedSampler()
+    roller, one, many = _roller(sampler, equivalence), _prefix(sampler), _prefix(sampler)
+    asyncio.run(roller.draw(one, 24))
+    for total in (1, 8, 9, 24):
+        asyncio.run(roller.draw(many, total))
+    assert one.rollouts == many.rollouts
+
+
+def test_rollouts_of_a_question_go_where_its_prefixes_are_cached(equivalence):
+    sampler = ScriptedSampler()
+    roller = _roller(sampler, equivalence)
+    for steps in ("", "Step 1: 30 + 12 = 42.\n", "Step 1: 30 + 12 = 43.\n"):
+        asyncio.run(roller.draw(_prefix(sampler, steps), 2))
+    assert len(sampler.affinities) == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "correct", "ends"),
+    [(8, 8, False), (15, 15, False), (16, 9, False), (16, 10, True), (24, 10, True), (71, 9, False), (72, 0, True)],
+)
+def test_when_adaptive_sampling_ends(count, correct, ends):
+    assert finished(count, correct, PLAN) is ends
+
+
+def _rollouts(right, wrong, surprisal=1.0):
+    return [Rollout((-surprisal,), True)] * right + [Rollout((-surprisal,), False)] * wrong
+
+
+@pytest.mark.parametrize("estimator", list(ESTIMATORS.values()))
+def test_a_settled_verdict_is_never_changed_by_the_rest(estimator):
+    stop = EarlyStop(tau=0.4, confidence=1, largest=1.0, seed=0)
+    for right in range(17):
+        seen = _rollouts(right, 16 - right)
+        if stop.is_settled(seen, estimator, PLAN):
+            verdict = estimator(seen) < 0.4
+            for more in range(PLAN.most - 16 + 1):
+                after = [*seen, *_rollouts(more, PLAN.most - 16 - more)]
+                assert (estimator(after) < 0.4) is verdict
+
+
+def test_certainty_needs_more_rollouts_than_confidence():
+    sure = EarlyStop(tau=0.8, confidence=1, largest=1.0, seed=0)
+    confident = EarlyStop(tau=0.8, confidence=0.95, largest=1.0, seed=0)
+    seen = _rollouts(0, 8)
+    assert not sure.is_settled(seen, mc_ppl, PLAN)
+    assert confident.is_settled(seen, mc_ppl, PLAN)
+    assert sure.is_settled(_rollouts(0, 60), mc_ppl, PLAN)
+
+
+def test_a_close_verdict_is_not_settled():
+    stop = EarlyStop(tau=0.5, confidence=0.95, largest=1.0, seed=0)
+    assert not stop.is_settled(_rollouts(4, 4), inverse_ppl, PLAN)
+
+
+def test_early_stop_saves_rollouts_and_keeps_the_verdict(equivalence):
+    for steps, below in (("Step 1: 30 + 12 = 43.\n", True), ("Step 1: 30 + 12 = 42.\n", False)):
+        sampler = ScriptedSampler()
+        prefix = _prefix(sampler, steps)
+        stop = EarlyStop(tau=0.3, confidence=0.95, largest=2.0, seed=1)
+        value = asyncio.run(_roller(sampler, equivalence, mc_ppl).value(prefix, stop))
+        assert (value < 0.3) is below
+        if below:
+            assert len(prefix.rollouts) < PLAN.most

@@ -1,0 +1,122 @@
+"""The first error by probabilistic bisection: a posterior over the steps, updated by small blocks of rollouts.
+
+Each hypothesis is a step t (the first wrong one) or "none". Under t, prefixes before t succeed about as often
+as the question itself, prefixes from t on rarely. Both rates vary from prefix to prefix, so the likelihood of a
+prefix's rollouts is beta-binomial: many rollouts at one prefix never outweigh evidence from others. The next
+block goes where it is expected to tell most about the hypotheses (in bits), and the search ends as soon as one
+hypothesis is likely enough.
+"""
+
+import math
+from dataclasses import dataclass
+
+from training.search import Prefixes, WrongSolution
+
+
+@dataclass(frozen=True, slots=True)
+class BayesSettings:
+    """`block`: rollouts at a time; `budget`: rollouts for a solution in all. `strength`: how far the prior
+    follows the uncertainties (0: not at all). `none`: prior of there being no wrong step. `recovery`: success
+    rate after an error, as a fraction of the rate before it. `concentration`: how little both rates vary.
+    `sure`: posterior that ends the search."""
+
+    block: int = 4
+    budget: int = 72
+    strength: float = 1.0
+    none: float = 0.05
+    recovery: float = 0.05
+    concentration: float = 4.0
+    sure: float = 0.9
+
+
+async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSettings) -> int | None:
+    """The most likely first wrong step, or None if that there is none is likelier than any."""
+    belief = Belief(solution, settings)
+    for _ in range(settings.budget // settings.block):
+        if max(belief.posterior()) >= settings.sure:
+            break
+        step = belief.most_telling()
+        rollouts = await prefixes.draw(step, settings.block)
+        belief.observed[step] = (sum(rollout.correct for rollout in rollouts), len(rollouts))
+    posterior = belief.posterior()
+    best = max(range(len(posterior)), key=posterior.__getitem__)
+    return best + 1 if best < solution.length else None
+
+
+class Belief:
+    """What is believed about the first wrong step; `observed[t]`: right rollouts from prefix t, and all."""
+
+    def __init__(self, solution: WrongSolution, settings: BayesSettings) -> None:
+        self.settings, self.length = settings, solution.length
+        self.prior = prior(solution, settings)
+        before = (solution.solved + 1) / (solution.asked + 2)
+        self.before = _beta(before, settings.concentration)
+        self.after = _beta(settings.recovery * before, settings.concentration)
+        self.observed: dict[int, tuple[int, int]] = {}
+
+    def posterior(self) -> list[float]:
+        """Probabilities of steps 1 to T being the first wrong one, and of none."""
+        logs = [math.log(p) for p in self.prior]
+        for step, (right, count) in self.observed.items():
+            under = [_log_beta_binomial(right, count, *rates) for rates in (self.before, self.after)]
+            for hypothesis in range(self.length + 1):
+                logs[hypothesis] += under[hypothesis < step]  # hypothesis h: step h + 1 is the first wrong one
+        peak = max(logs)
+        weights = [math.exp(value - peak) for value in logs]
+        total = sum(weights)
+        return [weight / total for weight in weights]
+
+    def most_telling(self) -> int:
+        """The prefix whose next block is expected to tell most; of equal ones the shortest."""
+        posterior = self.posterior()
+        wrong = 0.0  # probability that prefix t contains an error
+        gains = []
+        for step in range(1, self.length + 1):
+            wrong += posterior[step - 1]
+            gains.append(self._gain(step, min(1.0, wrong)))
+        return 1 + max(range(self.length), key=lambda index: (round(gains[index], 12), -index))
+
+    def _gain(self, step: int, wrong: float) -> float:
+        """Mutual information in nats between "prefix `step` contains an error" and its next block."""
+        outcomes = [
+            [self._predicted(step, right, rates) for right in range(self.settings.block + 1)]
+            for rates in (self.before, self.after)
+        ]
+        gain = 0.0
+        for p_before, p_after in zip(*outcomes, strict=True):
+            mixed = (1 - wrong) * p_before + wrong * p_after
+            gain += sum(
+                share * p * math.log(p / mixed) for share, p in ((1 - wrong, p_before), (wrong, p_after)) if share * p
+            )
+        return gain
+
+    def _predicted(self, step: int, right: int, rates: tuple[float, float]) -> float:
+        """Probability of `right` right rollouts in the next block from a prefix, given those seen."""
+        seen, count = self.observed.get(step, (0, 0))
+        a, b = rates[0] + seen, rates[1] + count - seen
+        block = self.settings.block
+        return math.comb(block, right) * math.exp(_log_beta_binomial(right, block, a, b))
+
+
+def prior(solution: WrongSolution, settings: BayesSettings) -> list[float]:
+    """Prior of steps 1 to T being the first wrong one, and of none: a softmax of the standardised Δu, where the
+    first step's is taken against the mean of the question's steps."""
+    before = (solution.mean_uncertainty, *solution.uncertainties)
+    deltas = [after - b for after, b in zip(solution.uncertainties, before, strict=False)]
+    mean = math.fsum(deltas) / len(deltas)
+    spread = math.sqrt(math.fsum((delta - mean) ** 2 for delta in deltas) / len(deltas)) or 1.0
+    weights = [math.exp(settings.strength * (delta - mean) / spread) for delta in deltas]
+    return [*((1 - settings.none) * weight / math.fsum(weights) for weight in weights), settings.none]
+
+
+def _beta(rate: float, concentration: float) -> tuple[float, float]:
+    return rate * concentration, (1 - rate) * concentration
+
+
+def _log_beta_binomial(right: int, count: int, a: float, b: float) -> float:
+    """Log-likelihood of a sequence with `right` successes in `count`, its rate drawn from Beta(a, b)."""
+    return _log_beta(a + right, b + count - right) - _log_beta(a, b)
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)

@@ -1,0 +1,52 @@
+"""The whole construction: questions, samples, selection, annotation and the merged data set, in one directory."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from training.annotate import annotate
+from training.merge import merge
+from training.questions import Question
+from training.sample import sample
+from training.select import Selector, select
+from training.settings import Preset
+from unprm.equivalence import Equivalence
+from unprm.types import Sampler, SamplingSettings
+
+Loader = Callable[[str, SamplingSettings], Sampler]
+"""Makes the sampler of a model's name."""
+
+
+async def build(
+    questions: list[Question], load: Loader, preset: Preset, output: Path, concurrency: int, console: Console
+) -> dict[str, str]:
+    """Runs every stage for every model of the preset; what an earlier run has done is kept.
+
+    Writes `output/MODEL/{samples,selected,annotated}.jsonl` and the data set `output/dataset`. Returns what
+    failed, with reasons; the data set is then made of the rest.
+    """
+    failures: dict[str, str] = {}
+    annotated = []
+    with Equivalence() as equivalence:
+        for model in preset.models:
+            place = output / model.replace("/", "--")
+            sampler = load(model, preset.sample.drawing)
+            try:
+                failures |= await sample(
+                    questions, sampler, place / "samples.jsonl", preset.sample, concurrency, console
+                )
+                selector = Selector(equivalence, sampler.decode, preset.select)
+                right, wrong = select(place / "samples.jsonl", place / "selected.jsonl", selector)
+                dropped = ", ".join(f"{count} {reason}" for reason, count in selector.dropped.items()) or "none"
+                console.print(f"selected {right} right and {wrong} wrong solutions of {model}; left out: {dropped}")
+                made = place / "annotated.jsonl"
+                failures |= await annotate(
+                    place / "selected.jsonl", sampler, equivalence, made, preset.annotate, concurrency, console
+                )
+            finally:
+                await sampler.close()
+            annotated.append(made)
+    merged = merge(annotated, output / "dataset")
+    console.print(f"{merged.solutions} solutions in {output / 'dataset'}, {merged.duplicates} duplicates left out")
+    return failures

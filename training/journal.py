@@ -1,0 +1,141 @@
+"""Records that survive: JSON lines that are appended, synced, and gone on with after a crash.
+
+Beside `NAME.jsonl` stands `NAME.config.json`, the configuration that its records were made with. A run with
+another one is refused, a last line that a crash tore is cut off, and two runs can't write one file.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from unprm.errors import OutputMismatch, RecordInvalid
+
+Record = dict[str, Any]
+
+
+class Journal:
+    """An open file of records, each with a string `id` that occurs once. Use it as a context manager.
+
+    Raises `OutputMismatch` if the file was made with another configuration, or is being written by another run.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a+b", buffering=0)  # what could not be written must not linger in a buffer
+        try:
+            self._lock()
+            self._mend()
+            self._check(json.loads(json.dumps(config)))
+        except BaseException:
+            self._file.close()
+            raise
+        self.records: dict[str, Record] = {record["id"]: record for record in read(path)}
+
+    def append(self, record: Record) -> None:
+        """Adds a record; once this returns, no crash takes it away.
+
+        Raises `OSError` if the disk is full or fails; the records so far stay, and so does the journal's use.
+        """
+        line = _line(record).encode()
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            os.ftruncate(self._file.fileno(), end)
+            raise
+        self.records[record["id"]] = record
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputMismatch(f"{self.path} is being written by another run") from None
+
+    def _mend(self) -> None:
+        """Cuts off what stands behind the last line break."""
+        end = self._file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - 65536)
+            found = os.pread(self._file.fileno(), end - start, start).rfind(b"\n")
+            if found >= 0:
+                end = start + found + 1
+                break
+            end = start
+        os.ftruncate(self._file.fileno(), end)
+
+    def _check(self, config: Record) -> None:
+        place = config_path(self.path)
+        if place.exists():
+            before = json.loads(place.read_text("utf-8"))
+            if before != config:
+                raise OutputMismatch(
+                    f"{self.path} was made with another configuration; choose another output, or the same settings: "
+                    + "; ".join(_differences(before, config))
+                )
+        elif self._file.seek(0, os.SEEK_END):
+            raise OutputMismatch(f"{self.path} has records, but {place.name}, which says how they were made, is gone")
+        else:
+            _replace(place, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+
+
+def config_path(path: Path) -> Path:
+    """Where the configuration of a file of records stands."""
+    return path.with_suffix(".config.json")
+
+
+def write(path: Path, config: Mapping[str, Any], records: Iterable[Record]) -> None:
+    """Writes a file of records anew, all or nothing, with its configuration."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, "".join(_line(record) for record in records))
+    _replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+
+
+def read(path: Path) -> Iterator[Record]:
+    """The records of a file; raises `RecordInvalid` for a line that is not a JSON object with an `id`."""
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise RecordInvalid(str(path), number, f"no JSON ({error})") from error
+            if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+                raise RecordInvalid(str(path), number, "a record is an object with a string `id`")
+            yield record
+
+
+def _line(record: Record) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def _differences(before: Record, now: Record) -> Iterator[str]:
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key):
+            yield f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"

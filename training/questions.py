@@ -1,0 +1,99 @@
+"""Questions with answers: from JSON lines, from the hub, or made up in the domain of the embedded model."""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from unprm import answers
+from unprm.errors import RecordInvalid
+from unprm.mini.storyteller import generate
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A problem with its gold answer; `id` is unique among the questions of a run."""
+
+    id: str
+    problem: str
+    answer: str
+
+
+class _Record(BaseModel):
+    """One line; `question` and `gold` are other names of the same, and an answer may stand boxed in `solution`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: str | int | None = None
+    problem: str = Field(min_length=1)
+    answer: str = Field(min_length=1)
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, (int, float)) else value
+
+
+def load(source: str, split: str = "train", limit: int | None = None, seed: int = 0) -> list[Question]:
+    """The questions of a JSONL file, or of the hub's data set of that name; `limit` of them drawn with the seed.
+
+    Raises `RecordInvalid` with the record that has no problem or no answer, or whose id is taken.
+    """
+    rows = _from_file(Path(source)) if Path(source).is_file() else _from_hub(source, split)
+    questions: dict[str, Question] = {}
+    for number, row in enumerate(rows, 1):
+        question = _question(row, source, number)
+        if question.id in questions:
+            raise RecordInvalid(source, number, f"the id {question.id!r} occurs twice")
+        questions[question.id] = question
+    chosen = list(questions.values())
+    if limit is not None and limit < len(chosen):
+        chosen = [chosen[index] for index in sorted(random.Random(seed).sample(range(len(chosen)), limit))]
+    return chosen
+
+
+def make_mini(count: int, seed: int) -> list[Question]:
+    """New questions of the embedded model's domain."""
+    rng = random.Random(f"{seed}/questions")
+    problems = [generate(rng) for _ in range(count)]
+    return [Question(f"mini-{seed}-{index}", p.text, str(p.answer)) for index, p in enumerate(problems)]
+
+
+def _from_file(path: Path) -> Iterator[object]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise RecordInvalid(str(path), number, f"no JSON ({error})") from error
+
+
+def _from_hub(name: str, split: str) -> Iterator[object]:
+    import datasets
+
+    try:
+        yield from datasets.load_dataset(name, split=split)
+    except (FileNotFoundError, ConnectionError, datasets.exceptions.DatasetNotFoundError) as error:
+        reason = str(error).partition("\n")[0]
+        raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {reason}") from error
+
+
+def _question(row: object, source: str, number: int) -> Question:
+    if not isinstance(row, dict):
+        raise RecordInvalid(source, number, "a question is an object with `problem` and `answer`")
+    fields = {"problem": row.get("question"), "answer": row.get("gold")}
+    fields |= {name: value for name, value in row.items() if value is not None}
+    if fields.get("answer") is None:
+        fields["answer"] = answers.extract(str(fields.get("solution", "")))
+    try:
+        valid = _Record.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise RecordInvalid(source, number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    digest = hashlib.sha256(f"{valid.problem}\0{valid.answer}".encode()).hexdigest()[:16]
+    return Question(digest if valid.id is None else str(valid.id), valid.problem, valid.answer)

@@ -1,0 +1,134 @@
+"""Rollouts: how often a model gets from a prefix of a solution to the right answer."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from training.sample import seed_of
+from training.settings import AdaptiveSettings
+from unprm import answers
+from unprm.equivalence import Equivalence
+from unprm.types import Rollout, Sampler
+from unprm.uncertainty import Estimator, surprisal_mean
+
+SIMULATIONS = 200
+"""Imagined continuations that an early stop at a chosen confidence is decided by."""
+
+
+@dataclass(slots=True)
+class Prefix:
+    """A place in a solution that rollouts start from: the token ids up to it, and what was drawn so far."""
+
+    ids: tuple[int, ...]
+    prompt_length: int
+    gold: str
+    seed: int
+    rollouts: list[Rollout] = field(default_factory=list)
+    tokens: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def correct(self) -> int:
+        """How many of the rollouts were right."""
+        return sum(rollout.correct for rollout in self.rollouts)
+
+    def key(self) -> str:
+        """Equal prefixes have equal keys."""
+        return digest(self.ids)
+
+
+class Roller:
+    """Draws rollouts with a sampler and judges them; never draws again what it has."""
+
+    def __init__(
+        self, sampler: Sampler, equivalence: Equivalence, estimator: Estimator, adaptive: AdaptiveSettings
+    ) -> None:
+        self.sampler, self.equivalence, self.estimator, self.adaptive = sampler, equivalence, estimator, adaptive
+
+    async def draw(self, prefix: Prefix, total: int) -> None:
+        """Adds rollouts until the prefix has `total`. Raises `SamplerFailed` if the sampler does."""
+        missing = total - len(prefix.rollouts)
+        if missing <= 0:
+            return
+        # the n-th rollout has the same seed however the calls are cut
+        seed = seed_of(prefix.seed, prefix.key()) + len(prefix.rollouts)
+        affinity = digest(prefix.ids[: prefix.prompt_length])  # the question: its prefixes are cached together
+        completions = await self.sampler.complete(prefix.ids, missing, seed, affinity)
+        written = prefix.ids[prefix.prompt_length :]
+        found = [
+            answers.extract(self.sampler.decode((*written, *completion.ids))) if completion.finished else None
+            for completion in completions
+        ]
+        right = await asyncio.to_thread(self._right, found, prefix.gold)
+        prefix.rollouts += [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
+        prefix.tokens += sum(len(completion.ids) for completion in completions)
+
+    async def value(self, prefix: Prefix, early: "EarlyStop | None" = None) -> float:
+        """The prefix's value in [0, 1], by the estimator, after adaptive sampling (paper, section 3.2)."""
+        plan = self.adaptive
+        async with prefix.lock:
+            while not finished(len(prefix.rollouts), prefix.correct, plan):
+                step = plan.block if early or prefix.rollouts else plan.first
+                await self.draw(prefix, min(plan.most, len(prefix.rollouts) + step))
+                if early and early.is_settled(prefix.rollouts, self.estimator, plan):
+                    break
+            return self.estimator(prefix.rollouts)
+
+    def _right(self, found: Sequence[str | None], gold: str) -> list[bool]:
+        return [answer is not None and self.equivalence.equal(answer, gold) for answer in found]
+
+
+def finished(count: int, correct: int, plan: AdaptiveSettings) -> bool:
+    """Whether adaptive sampling ends here: at least N_0 drawn, and N_min right or N_max drawn."""
+    return count >= plan.most or (count >= plan.first and correct >= plan.enough)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStop:
+    """Ends sampling when the verdict "value < tau" is settled.
+
+    At `confidence` 1: when no outcome of the remaining rollouts could change it, provided that their perplexity
+    does not exceed `largest`, the largest log-perplexity seen for the question. Below 1: when it stays in that
+    fraction of imagined continuations, whose rollouts are right at a rate drawn from the posterior
+    Beta(right + ½, wrong + ½) and as perplexing as those seen.
+    """
+
+    tau: float
+    confidence: float
+    largest: float
+    seed: int
+
+    def is_settled(self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings) -> bool:
+        """Whether sampling can end; `rollouts` are those so far, at least one."""
+        rest = max(plan.most - len(rollouts), 0)
+        verdict = estimator(rollouts) < self.tau
+        if self.confidence < 1:
+            return self._kept_share(rollouts, estimator, plan, verdict) >= self.confidence
+        largest = max([self.largest, *(surprisal_mean(rollout.logprobs) for rollout in rollouts)])
+        extremes = ([*rollouts, *[Rollout((-largest,), right)] * rest] for right in (True, False))
+        return all((estimator(outcome) < self.tau) is verdict for outcome in extremes)
+
+    def _kept_share(
+        self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings, verdict: bool
+    ) -> float:
+        rng = random.Random(seed_of(self.seed, len(rollouts)))
+        right = [rollout for rollout in rollouts if rollout.correct]
+        wrong = [rollout for rollout in rollouts if not rollout.correct]
+        kept = 0
+        for _ in range(SIMULATIONS):
+            rate = rng.betavariate(len(right) + 0.5, len(wrong) + 0.5)
+            imagined, correct = list(rollouts), len(right)
+            while not finished(len(imagined), correct, plan):
+                ok = rng.random() < rate
+                like = rng.choice((right if ok else wrong) or list(rollouts))
+                imagined.append(Rollout(like.logprobs, ok))
+                correct += ok
+            kept += (estimator(imagined) < self.tau) is verdict
+        return kept / SIMULATIONS
+
+
+def digest(ids: Sequence[int]) -> str:
+    """A short name for a sequence of token ids."""
+    return hashlib.sha256(" ".join(map(str, ids)).encode()).hexdigest()[:16]

@@ -1,0 +1,51 @@
+"""Samples candidate solutions for questions, with the log-probabilities of their tokens (paper, section 3.1)."""
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from training import stage
+from training.journal import Journal
+from training.questions import Question
+from training.settings import SampleSettings
+from unprm.types import Sampler
+
+
+def seed_of(*parts: object) -> int:
+    """A seed below 2^48 that depends on all parts, the same on every machine."""
+    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:6], "big")
+
+
+async def sample(
+    questions: list[Question],
+    sampler: Sampler,
+    output: Path,
+    settings: SampleSettings,
+    concurrency: int,
+    console: Console,
+) -> dict[str, str]:
+    """Appends a record per question to `output`: `{"id", "problem", "answer", "model", "prompt", "completions"}`.
+
+    `concurrency`: questions that are asked at the same time. Returns the questions that failed, with reasons.
+    """
+    with Journal(output, {"stage": "sample", "model": sampler.model, **asdict(settings)}) as journal:
+        todo = [question for question in questions if question.id not in journal.records]
+        title = f"sampling from {sampler.model}"
+        with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
+
+            async def work(question: Question) -> None:
+                seed = seed_of(settings.seed, sampler.model, question.id)
+                completions = await sampler.solve(question.problem, settings.k, seed)
+                journal.append(
+                    {
+                        **asdict(question),
+                        "model": sampler.model,
+                        "prompt": sampler.prompt(question.problem),
+                        "completions": [asdict(completion) for completion in completions],
+                    }
+                )
+                board.advance(solutions=len(completions), tokens=sum(len(c.logprobs) for c in completions))
+
+            return await stage.run(todo, work, lambda question: question.id, concurrency)

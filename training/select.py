@@ -1,0 +1,164 @@
+"""Selects the solutions worth annotating (paper, section 3.1; the appendix's algorithm)."""
+
+import json
+import random
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics.pairwise import cosine_similarity
+
+from training import journal
+from training.sample import seed_of
+from training.settings import SelectSettings
+from unprm import answers, steps
+from unprm.equivalence import Equivalence
+from unprm.uncertainty import MEASURES
+
+Decode = Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A well-formed solution: its steps, the token each ends before, and whether its answer is the gold one."""
+
+    index: int
+    text: str
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    steps: tuple[str, ...]
+    ends: tuple[int, ...]
+    answer: str
+    correct: bool
+    uncertainty: float
+
+
+def step_ends(text: str, ids: Sequence[int], decode: Decode) -> list[int]:
+    """For each step of the text, the number of tokens up to its end; a token that reaches into the next step
+    belongs to that one. `ids` decode to `text`."""
+    starts = [start for start, _ in steps.spans(text)][1:]
+    length = range(len(ids) + 1)
+    return [
+        *(bisect_right(length, start, key=lambda count: len(decode(ids[:count]))) - 1 for start in starts),
+        len(ids),
+    ]
+
+
+def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: str) -> list[float]:
+    """u of each step, from the tokens between its ends."""
+    bounds = zip([0, *ends[:-1]], ends, strict=True)
+    return [MEASURES[measure](logprobs[start:end]) for start, end in bounds]
+
+
+def choose(judged: Sequence[Judged], settings: SelectSettings, seed: int) -> list[Judged]:
+    """Of the solutions of one question the m right and the n wrong ones that the strategy prefers."""
+    chosen = []
+    for correct, count in ((True, settings.m), (False, settings.n)):
+        pool = [solution for solution in judged if solution.correct is correct]
+        if len(pool) > count:
+            pool = [pool[index] for index in _preferred(pool, count, settings.selection, seed)]
+        chosen += pool
+    return chosen
+
+
+def _preferred(pool: Sequence[Judged], count: int, selection: str, seed: int) -> list[int]:
+    match selection:
+        case "uncertainty":
+            return sorted(range(len(pool)), key=lambda index: -pool[index].uncertainty)[:count]
+        case "similarity":
+            return least_similar([solution.text for solution in pool], count)
+        case _:
+            return sorted(random.Random(seed).sample(range(len(pool)), count))
+
+
+def least_similar(texts: Sequence[str], count: int) -> list[int]:
+    """Indices of `count` texts that resemble each other little: the least similar pair, then one by one that
+    whose mean similarity to the chosen is lowest (SimPRM40K). Ties: by lower index."""
+    if count <= 0:
+        return []
+    similar = cosine_similarity(TfidfVectorizer(token_pattern=r"\S+").fit_transform(texts))
+    pairs = ((similar[a, b], a, b) for a in range(len(texts)) for b in range(a + 1, len(texts)))
+    chosen = list(min(pairs)[1:])[:count]
+    while len(chosen) < count:
+        rest = (index for index in range(len(texts)) if index not in chosen)
+        chosen.append(min(rest, key=lambda index: (similar[index, chosen].mean(), index)))
+    return chosen
+
+
+class Selector:
+    """Judges and selects; `dropped` counts malformed solutions by reason."""
+
+    def __init__(self, equivalence: Equivalence, decode: Decode, settings: SelectSettings) -> None:
+        self.equivalence, self.decode, self.settings = equivalence, decode, settings
+        self.dropped: Counter[str] = Counter()
+
+    def judge(self, record: dict[str, Any]) -> Iterator[Judged]:
+        """The well-formed solutions of a sampled question."""
+        for index, completion in enumerate(record["completions"]):
+            text, ids, logprobs = completion["text"], completion["ids"], completion["logprobs"]
+            answer = answers.extract(text)
+            parts = steps.split(text)
+            ends = step_ends(text, ids, self.decode) if ids else []
+            reason = _malformed(completion, answer, parts, ends)
+            if reason or answer is None:
+                self.dropped[reason] += 1
+                continue
+            yield Judged(
+                index=index,
+                text=text,
+                ids=tuple(ids),
+                logprobs=tuple(logprobs),
+                steps=tuple(parts),
+                ends=tuple(ends),
+                answer=answer,
+                correct=self.equivalence.equal(answer, record["answer"]),
+                uncertainty=MEASURES[self.settings.measure](logprobs),
+            )
+
+    def select(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Records of the chosen solutions of a sampled question."""
+        judged = list(self.judge(record))
+        seed = seed_of(self.settings.seed, record["model"], record["id"])
+        means = {measure: _mean_step(judged, measure) for measure in MEASURES}
+        for solution in choose(judged, self.settings, seed):
+            yield {
+                "id": f"{record['id']}/{record['model']}/{solution.index}",
+                "question": record["id"],
+                "problem": record["problem"],
+                "gold": record["answer"],
+                "model": record["model"],
+                "prompt": record["prompt"],
+                **asdict(solution),
+                "mean_step_uncertainty": means,
+            }
+
+
+def select(samples: Path, output: Path, selector: Selector) -> tuple[int, int]:
+    """Writes the selected solutions of a file of samples; returns how many right and wrong ones."""
+    made_with = json.loads(journal.config_path(samples).read_text("utf-8"))
+    config = {**asdict(selector.settings), "stage": "select", "samples": made_with}
+    chosen = [solution for record in journal.read(samples) for solution in selector.select(record)]
+    journal.write(output, config, chosen)
+    right = sum(solution["correct"] for solution in chosen)
+    return right, len(chosen) - right
+
+
+def _malformed(completion: dict[str, Any], answer: str | None, parts: list[str], ends: list[int]) -> str:
+    if not completion["finished"]:
+        return "over the token limit"
+    if answer is None:
+        return "no answer"
+    if not parts:
+        return "no steps"
+    if ends and any(before >= after for before, after in zip([0, *ends], ends, strict=False)):
+        return "a step without a token of its own"
+    return ""
+
+
+def _mean_step(judged: Sequence[Judged], measure: str) -> float | None:
+    values = [u for s in judged if s.ends for u in step_uncertainties(s.logprobs, s.ends, measure)]
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,154 @@
+"""What annotated data cost and how good it is: the paper's tables of cost and of the data set, and, in the domain
+of the embedded model, how often the labels are true."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from training import journal
+from training.journal import Record
+from unprm.mini.checker import first_error
+from unprm.mini.domain import parse
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Of a file of annotated solutions. `tau_*`: for the questions alone. The unique ones count a prefix that
+    several solutions share once, as `--share-prefixes` draws it."""
+
+    solutions: int
+    wrong: int
+    unresolved: int
+    verified: int
+    samples: int
+    tokens: int
+    unique_samples: int
+    tau_samples: int
+    tau_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """Statistics of one sampling model: labelled solutions; of the wrong ones, verified steps and the rank of
+    the step that was found, on average (None without any)."""
+
+    model: str
+    solutions: int
+    verified: float | None
+    rank: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Labels against the exact checker, over wrong solutions: in what share the step found is the first wrong
+    one, and in what share it is a wrong one at all (one from which on the checker has no right solution)."""
+
+    wrong: int
+    first: float
+    at_or_after: float
+    resolved: float
+
+
+def unresolved_path(annotated: Path) -> Path:
+    """Where the solutions stand that could not be labelled."""
+    return annotated.with_suffix(".unresolved.jsonl")
+
+
+def load(annotated: Path) -> list[Record]:
+    """All solutions of a run, labelled and unresolved."""
+    return [*journal.read(annotated), *journal.read(unresolved_path(annotated))]
+
+
+def costs(annotated: Path) -> Costs:
+    """What a run cost."""
+    records = load(annotated)
+    questions = list(journal.read(annotated.with_suffix(".questions.jsonl")))
+    unique: dict[str, int] = {}
+    for record in records:
+        for tried in record["tried"]:
+            unique[tried["prefix"]] = max(unique.get(tried["prefix"], 0), tried["samples"])
+    return Costs(
+        solutions=len(records),
+        wrong=sum(not record["correct"] for record in records),
+        unresolved=sum("reason" in record for record in records),
+        verified=sum(record["verified"] for record in records),
+        samples=sum(record["samples"] for record in records),
+        tokens=sum(record["tokens"] for record in records),
+        unique_samples=sum(unique.values()),
+        tau_samples=sum(question["samples"] for question in questions),
+        tau_tokens=sum(question["tokens"] for question in questions),
+    )
+
+
+def by_model(records: Iterable[Record]) -> list[ModelRow]:
+    """The paper's table of the data set's statistics."""
+    labelled: dict[str, list[Record]] = {}
+    for record in records:
+        if "labels" in record:
+            labelled.setdefault(record["model"], []).append(record)
+    return [
+        ModelRow(
+            model,
+            len(own),
+            _mean([record["verified"] for record in own if record["tried"]]),
+            _mean([record["rank"] for record in own if record["rank"] is not None]),
+        )
+        for model, own in sorted(labelled.items())
+    ]
+
+
+def agreement(records: Sequence[Record]) -> Agreement | None:
+    """How true the labels of wrong solutions are; None if the problems are not of the embedded model's domain."""
+    wrong = [record for record in records if not record["correct"]]
+    try:
+        truth = [first_error(parse(record["problem"]), record["steps"]) for record in wrong]
+    except ValueError:
+        return None
+    if not wrong:
+        return None
+    found = [record["labels"].index(False) if "labels" in record else None for record in wrong]
+    pairs = list(zip(found, truth, strict=True))
+    return Agreement(
+        wrong=len(wrong),
+        first=_share(own is not None and own == true for own, true in pairs),
+        at_or_after=_share(own is not None and true is not None and own >= true for own, true in pairs),
+        resolved=_share(own is not None for own in found),
+    )
+
+
+def tables(annotated: Sequence[Path]) -> list[Table]:
+    """The tables of several runs beside each other, one row each."""
+    cost = Table(title="cost of annotation")
+    for name in ("run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"):
+        cost.add_column(name, justify="left" if name == "run" else "right")
+    models = Table(title="labelled solutions by sampling model")
+    for name in ("run", "model", "solutions", "verified steps", "rank of the step found"):
+        models.add_column(name, justify="left" if name in ("run", "model") else "right")
+    truth = Table(title="labels of wrong solutions against the exact checker")
+    for name in ("run", "wrong", "first error found", "at or after it", "labelled"):
+        truth.add_column(name, justify="left" if name == "run" else "right")
+    for path in annotated:
+        records, own = load(path), costs(path)
+        numbers = (own.solutions, own.wrong, own.unresolved, own.verified, own.samples, own.tokens, own.tau_samples)
+        cost.add_row(path.stem, *(f"{number:,}" for number in numbers))
+        for row in by_model(records):
+            models.add_row(path.stem, row.model, f"{row.solutions:,}", _shown(row.verified), _shown(row.rank))
+        if agreed := agreement(records):
+            shares = (agreed.first, agreed.at_or_after, agreed.resolved)
+            truth.add_row(path.stem, f"{agreed.wrong:,}", *(f"{100 * share:.1f} %" for share in shares))
+    return [table for table in (cost, models, truth) if table.row_count]
+
+
+def _share(outcomes: Iterable[bool]) -> float:
+    counted = list(outcomes)
+    return sum(counted) / len(counted)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

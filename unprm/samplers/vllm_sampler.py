@@ -1,0 +1,72 @@
+"""Samples with vLLM in this process."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from vllm import AsyncEngineArgs, SamplingParams, TokensPrompt
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from unprm.errors import SamplerFailed
+from unprm.samplers.prompts import Prompter
+from unprm.types import Completion, SamplingSettings
+
+
+class VllmSampler:
+    """Every call becomes one request of the engine, which batches them and finds their common prefixes."""
+
+    def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
+        self._name, self._settings = name, settings
+        self._prompter = Prompter.load(directory)
+        arguments = AsyncEngineArgs(
+            model=str(directory), generation_config="vllm", enable_prefix_caching=True, disable_log_stats=True
+        )
+        self._engine = AsyncLLM.from_engine_args(arguments)
+        self._numbers = itertools.count()
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._name
+
+    def prompt(self, problem: str) -> tuple[int, ...]:
+        """Token ids that ask for a solution."""
+        return self._prompter.encode(problem)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, without special tokens."""
+        return self._prompter.decode(list(ids))
+
+    async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
+        """`count` solutions of a problem."""
+        return await self.complete(self.prompt(problem), count, seed, affinity="")
+
+    async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
+        """`count` completions of a prompt. Raises `SamplerFailed` with the engine's reason."""
+        parameters = SamplingParams(
+            n=count,
+            seed=seed,
+            temperature=self._settings.temperature,
+            top_p=self._settings.top_p,
+            max_tokens=self._settings.max_tokens,
+            logprobs=0,  # of the chosen tokens alone
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        request = TokensPrompt(prompt_token_ids=list(prompt))
+        try:
+            async for output in self._engine.generate(request, parameters, f"complete-{next(self._numbers)}"):
+                last = output
+        except Exception as error:  # whatever the engine raises fails this call alone
+            raise SamplerFailed(f"vLLM failed on a prompt of {len(prompt)} tokens: {error}") from error
+        return [self._completion(written) for written in sorted(last.outputs, key=lambda written: written.index)]
+
+    async def close(self) -> None:
+        """Ends the engine's processes."""
+        self._engine.shutdown()
+
+    def _completion(self, written: object) -> Completion:
+        ids = tuple(written.token_ids)
+        logprobs = tuple(min(0.0, step[token].logprob) for token, step in zip(ids, written.logprobs, strict=True))
+        return Completion(self.decode(ids), ids, logprobs, written.finish_reason == "stop")
