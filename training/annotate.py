@@ -20,7 +20,7 @@ from rich.console import Console
 from training import journal, search, stage
 from training.bayes import bayes
 from training.journal import Journal, Record
-from training.rollouts import EarlyStop, Prefix, Roller
+from training.rollouts import EarlyStop, Memory, Prefix, Roller
 from training.sample import seed_of
 from training.search import Search, WrongSolution
 from training.select import step_uncertainties
@@ -42,80 +42,62 @@ def named_search(settings: AnnotateSettings) -> Search | None:
     return searches.get(settings.search)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Question:
-    """What the solutions of one question and sampling model share: τ and its evidence, and the prefixes."""
+    """What the solutions of one question and sampling model share: τ and its evidence. `largest`: the largest
+    log-perplexity among its rollouts."""
 
+    id: str
     tau: float
     samples: int
     correct: int
     tokens: int
     largest: float
-    prefixes: dict[str, Prefix]
-
-    def record(self, name: str) -> Record:
-        """The evidence for τ, as it is written."""
-        told = {"tau": self.tau, "samples": self.samples, "correct": self.correct, "tokens": self.tokens}
-        return {"id": name, **told, "largest": self.largest}
-
-    @classmethod
-    def of(cls, record: Record) -> Self:
-        """What was written."""
-        return cls(**{key: value for key, value in record.items() if key != "id"}, prefixes={})
 
 
 class SolutionPrefixes:
-    """The prefixes of one solution, as a search sees them. `tried`: those that were, in order; `samples`: how
-    many rollouts of each this solution has used."""
+    """The prefixes of one solution, as a search sees them. `used`: the rollouts that it took from each, in the
+    order of the first try. Prefixes lie in `memory`, so that whoever shares it draws none twice."""
 
-    def __init__(self, solution: Record, roller: Roller, question: Question, settings: AnnotateSettings) -> None:
-        self._solution, self._roller, self._question, self._settings = solution, roller, question, settings
+    def __init__(
+        self, solution: Record, question: Question, roller: Roller, settings: AnnotateSettings, memory: Memory
+    ) -> None:
+        self._solution, self._roller, self._settings, self._memory = solution, roller, settings, memory
         self._early = settings.early_stop and EarlyStop(
             question.tau, settings.early_stop, question.largest, seed_of(settings.seed, solution["id"])
         )
-        self.tried: dict[int, Prefix] = {}
-        self.used: dict[int, int] = {}
+        self.used: dict[int, list[Rollout]] = {}
 
     async def value(self, step: int) -> float:
         """Value of the prefix that ends with a step (1-based)."""
-        prefix = self._at(step)
-        value = await self._roller.value(prefix, self._early or None)
-        self.used[step] = len(prefix.rollouts)
-        return value
+        self.used[step] = await self._roller.sample(self._at(step), self._early or None)
+        return self._roller.estimator(self.used[step])
 
     async def draw(self, step: int, count: int) -> Sequence[Rollout]:
         """All rollouts from that prefix after `count` more."""
-        prefix = self._at(step)
-        async with prefix.lock:
-            self.used[step] = self.used.get(step, 0) + count
-            await self._roller.draw(prefix, self.used[step])
-        return prefix.rollouts[: self.used[step]]
+        self.used[step] = await self._roller.draw(self._at(step), len(self.used.get(step, ())) + count)
+        return self.used[step]
 
     def evidence(self) -> list[Record]:
         """What was tried, in order."""
-        return [self._told(step, prefix) for step, prefix in self.tried.items()]
-
-    def _told(self, step: int, prefix: Prefix) -> Record:
-        rollouts = prefix.rollouts[: self.used[step]]
-        return {
-            "step": step,
-            "prefix": prefix.key(),
-            "value": ESTIMATORS[self._settings.estimator](rollouts),
-            "samples": len(rollouts),
-            "correct": sum(rollout.correct for rollout in rollouts),
-            "tokens": sum(len(rollout.logprobs) for rollout in rollouts),
-        }
+        return [
+            {
+                "step": step,
+                "prefix": self._at(step).key(),
+                "value": self._roller.estimator(rollouts),
+                "samples": len(rollouts),
+                "correct": sum(rollout.correct for rollout in rollouts),
+                "tokens": sum(len(rollout.logprobs) for rollout in rollouts),
+            }
+            for step, rollouts in self.used.items()
+        ]
 
     def _at(self, step: int) -> Prefix:
-        if step not in self.tried:
-            solution = self._solution
-            ids = (*solution["prompt"], *solution["ids"][: solution["ends"][step - 1]])
-            whose = solution["question"] if self._settings.share_prefixes else solution["id"]
-            made = Prefix(ids, len(solution["prompt"]), solution["gold"], seed_of(self._settings.seed, whose))
-            if self._settings.share_prefixes:
-                made = self._question.prefixes.setdefault(made.key(), made)
-            self.tried[step] = made
-        return self.tried[step]
+        solution = self._solution
+        ids = (*solution["prompt"], *solution["ids"][: solution["ends"][step - 1]])
+        whose = solution["question"] if self._settings.share_prefixes else solution["id"]
+        made = Prefix(ids, len(solution["prompt"]), solution["gold"], seed_of(self._settings.seed, whose))
+        return self._memory.setdefault((made.seed, made.key()), made)
 
 
 class Annotator:
@@ -144,34 +126,38 @@ class Annotator:
         """Whether an earlier run has dealt with the solution."""
         return solution["id"] in self.labelled.records or solution["id"] in self.unresolved.records
 
-    async def annotate(self, solutions: Sequence[Record], board: stage.Board) -> None:
+    async def annotate(self, solutions: Sequence[Record], board: stage.Board, memory: Memory) -> None:
         """Annotates solutions of one question. Raises `SamplerFailed` after all of them were tried."""
-        results = await asyncio.gather(*self._tasks(solutions, board), return_exceptions=True)
-        for failure in results:
-            if isinstance(failure, BaseException):
-                raise failure
-
-    def _tasks(self, solutions: Sequence[Record], board: stage.Board) -> list["asyncio.Task[None]"]:
         searched = [s for s in solutions if self.search and not s["correct"] and len(s["steps"]) > 1]
-        question = asyncio.create_task(self._question(searched[0], board)) if searched else None
-        return [asyncio.create_task(self._annotate(solution, question, board)) for solution in solutions]
+        question = asyncio.create_task(self._question(searched[0], board, memory)) if searched else None
+        work = (self._annotate(solution, question, board, memory) for solution in solutions)
+        for result in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
-    async def _question(self, solution: Record, board: stage.Board) -> Question:
+    async def _question(self, solution: Record, board: stage.Board, memory: Memory) -> Question:
         """τ: the value of the question alone."""
         name = f"{solution['question']}/{solution['model']}"
         if name in self.questions.records:
-            return Question.of(self.questions.records[name])
+            return Question(**self.questions.records[name])
         prompt = tuple(solution["prompt"])
-        seed = seed_of(self.settings.seed, solution["question"])
-        prefix = Prefix(prompt, len(prompt), solution["gold"], seed)
-        tau = await self.roller.value(prefix)
-        largest = max(surprisal_mean(rollout.logprobs) for rollout in prefix.rollouts)
-        question = Question(tau, len(prefix.rollouts), prefix.correct, prefix.tokens, largest, {})
-        self.questions.append(question.record(name))
+        made = Prefix(prompt, len(prompt), solution["gold"], seed_of(self.settings.seed, solution["question"]))
+        rollouts = await self.roller.sample(memory.setdefault((made.seed, made.key()), made))
+        question = Question(
+            id=name,
+            tau=self.roller.estimator(rollouts),
+            samples=len(rollouts),
+            correct=sum(rollout.correct for rollout in rollouts),
+            tokens=sum(len(rollout.logprobs) for rollout in rollouts),
+            largest=max(surprisal_mean(rollout.logprobs) for rollout in rollouts),
+        )
+        self.questions.append(asdict(question))
         board.count(samples=question.samples, tokens=question.tokens)
         return question
 
-    async def _annotate(self, solution: Record, asked: "asyncio.Task[Question] | None", board: stage.Board) -> None:
+    async def _annotate(
+        self, solution: Record, asked: "asyncio.Task[Question] | None", board: stage.Board, memory: Memory
+    ) -> None:
         length = len(solution["steps"])
         if solution["correct"]:
             self._label(solution, None, board)
@@ -180,13 +166,15 @@ class Annotator:
         elif asked is None or self.search is None:
             self._label(solution, search.drawn(length, seed_of(self.settings.seed, solution["id"])), board)
         else:
-            await self._find(self.search, solution, await asked, board)
+            await self._find(self.search, solution, await asked, board, memory)
 
-    async def _find(self, find: Search, solution: Record, question: Question, board: stage.Board) -> None:
+    async def _find(
+        self, find: Search, solution: Record, question: Question, board: stage.Board, memory: Memory
+    ) -> None:
         if question.tau == 0:
             self._leave(solution, "the model never solves the question", question, [], board)
             return
-        prefixes = SolutionPrefixes(solution, self.roller, question, self.settings)
+        prefixes = SolutionPrefixes(solution, question, self.roller, self.settings, memory)
         wrong = WrongSolution(
             uncertainties=tuple(step_uncertainties(solution["logprobs"], solution["ends"], self.settings.measure)),
             mean_uncertainty=solution["mean_step_uncertainty"][self.settings.measure],
@@ -261,7 +249,7 @@ async def annotate(
         with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as board:
 
             async def work(group: list[Record]) -> None:
-                await annotator.annotate(group, board)
+                await annotator.annotate(group, board, memory={})
 
             return await stage.run(questions, work, lambda group: str(group[0]["question"]), concurrency)
 

@@ -26,63 +26,62 @@ class Prefix:
     gold: str
     seed: int
     rollouts: list[Rollout] = field(default_factory=list)
-    tokens: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def correct(self) -> int:
-        """How many of the rollouts were right."""
-        return sum(rollout.correct for rollout in self.rollouts)
 
     def key(self) -> str:
         """Equal prefixes have equal keys."""
         return digest(self.ids)
 
 
+Memory = dict[tuple[int, str], Prefix]
+"""Prefixes by seed and key."""
+
+
 class Roller:
-    """Draws rollouts with a sampler and judges them; never draws again what it has."""
+    """Draws rollouts with a sampler and judges them; never draws again what a prefix has."""
 
     def __init__(
         self, sampler: Sampler, equivalence: Equivalence, estimator: Estimator, adaptive: AdaptiveSettings
     ) -> None:
         self.sampler, self.equivalence, self.estimator, self.adaptive = sampler, equivalence, estimator, adaptive
 
-    async def draw(self, prefix: Prefix, total: int) -> None:
-        """Adds rollouts until the prefix has `total`. Raises `SamplerFailed` if the sampler does."""
-        missing = total - len(prefix.rollouts)
-        if missing <= 0:
-            return
+    async def draw(self, prefix: Prefix, count: int) -> list[Rollout]:
+        """The first `count` rollouts of a prefix. Raises `SamplerFailed` if the sampler does."""
+        async with prefix.lock:
+            have = len(prefix.rollouts)
+            if have < count:
+                prefix.rollouts += await self._more(prefix, have, count - have)
+        return prefix.rollouts[:count]
+
+    async def sample(self, prefix: Prefix, early: "EarlyStop | None" = None) -> list[Rollout]:
+        """The rollouts that adaptive sampling takes (paper, section 3.2), or fewer with an early stop."""
+        plan = self.adaptive
+        rollouts = await self.draw(prefix, plan.block if early else plan.first)
+        while not finished(rollouts, plan) and not (early and early.is_settled(rollouts, self.estimator, plan)):
+            rollouts = await self.draw(prefix, min(plan.most, len(rollouts) + plan.block))
+        return rollouts
+
+    async def _more(self, prefix: Prefix, have: int, count: int) -> list[Rollout]:
         # the n-th rollout has the same seed however the calls are cut
-        seed = seed_of(prefix.seed, prefix.key()) + len(prefix.rollouts)
+        seed = seed_of(prefix.seed, prefix.key()) + have
         affinity = digest(prefix.ids[: prefix.prompt_length])  # the question: its prefixes are cached together
-        completions = await self.sampler.complete(prefix.ids, missing, seed, affinity)
+        completions = await self.sampler.complete(prefix.ids, count, seed, affinity)
         written = prefix.ids[prefix.prompt_length :]
         found = [
             answers.extract(self.sampler.decode((*written, *completion.ids))) if completion.finished else None
             for completion in completions
         ]
         right = await asyncio.to_thread(self._right, found, prefix.gold)
-        prefix.rollouts += [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
-        prefix.tokens += sum(len(completion.ids) for completion in completions)
-
-    async def value(self, prefix: Prefix, early: "EarlyStop | None" = None) -> float:
-        """The prefix's value in [0, 1], by the estimator, after adaptive sampling (paper, section 3.2)."""
-        plan = self.adaptive
-        async with prefix.lock:
-            while not finished(len(prefix.rollouts), prefix.correct, plan):
-                step = plan.block if early or prefix.rollouts else plan.first
-                await self.draw(prefix, min(plan.most, len(prefix.rollouts) + step))
-                if early and early.is_settled(prefix.rollouts, self.estimator, plan):
-                    break
-            return self.estimator(prefix.rollouts)
+        return [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
 
     def _right(self, found: Sequence[str | None], gold: str) -> list[bool]:
         return [answer is not None and self.equivalence.equal(answer, gold) for answer in found]
 
 
-def finished(count: int, correct: int, plan: AdaptiveSettings) -> bool:
+def finished(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> bool:
     """Whether adaptive sampling ends here: at least N_0 drawn, and N_min right or N_max drawn."""
-    return count >= plan.most or (count >= plan.first and correct >= plan.enough)
+    correct = sum(rollout.correct for rollout in rollouts)
+    return len(rollouts) >= plan.most or (len(rollouts) >= plan.first and correct >= plan.enough)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +118,12 @@ class EarlyStop:
         kept = 0
         for _ in range(SIMULATIONS):
             rate = rng.betavariate(len(right) + 0.5, len(wrong) + 0.5)
-            imagined, correct = list(rollouts), len(right)
-            while not finished(len(imagined), correct, plan):
-                ok = rng.random() < rate
-                like = rng.choice((right if ok else wrong) or list(rollouts))
-                imagined.append(Rollout(like.logprobs, ok))
-                correct += ok
+            imagined = list(rollouts)
+            while not finished(imagined, plan):
+                for _ in range(plan.block):
+                    ok = rng.random() < rate
+                    like = rng.choice((right if ok else wrong) or list(rollouts))
+                    imagined.append(Rollout(like.logprobs, ok))
             kept += (estimator(imagined) < self.tau) is verdict
         return kept / SIMULATIONS
 

@@ -141,7 +141,9 @@ def test_other_selections_take_as_many(selected, tmp_path, equivalence, selectio
     (tmp_path / "samples.config.json").write_bytes((selected / "samples.config.json").read_bytes())
     _select(tmp_path, equivalence, SelectSettings(selection=selection))
     ours, others = (_records(place / "selected.jsonl") for place in (tmp_path, selected))
-    assert Counter((r["question"], r["correct"]) for r in ours) == Counter((r["question"], r["correct"]) for r in others)
+    assert Counter((r["question"], r["correct"]) for r in ours) == Counter(
+        (r["question"], r["correct"]) for r in others
+    )
     assert [r["id"] for r in ours] != [r["id"] for r in others]
 
 

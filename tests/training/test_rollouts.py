@@ -32,38 +32,49 @@ def _roller(sampler, equivalence, estimator=frequency):
 
 def test_sampling_ends_when_enough_are_right(equivalence):
     sampler = ScriptedSampler()
-    prefix = _prefix(sampler)
-    value = asyncio.run(_roller(sampler, equivalence).value(prefix))
-    assert prefix.correct >= PLAN.enough
-    assert len(prefix.rollouts) == sampler.completions >= PLAN.first
-    assert (len(prefix.rollouts) - PLAN.first) % PLAN.block == 0
-    assert value == prefix.correct / len(prefix.rollouts)
-    assert prefix.tokens == sum(len(rollout.logprobs) for rollout in prefix.rollouts)
+    rollouts = asyncio.run(_roller(sampler, equivalence).sample(_prefix(sampler)))
+    assert sum(rollout.correct for rollout in rollouts) >= PLAN.enough
+    assert len(rollouts) == sampler.completions >= PLAN.first
+    assert (len(rollouts) - PLAN.first) % PLAN.block == 0
 
 
-def test_a_prefix_with_an_error_takes_all_rollouts_and_has_value_zero(equivalence):
+def test_a_prefix_with_an_error_takes_all_rollouts(equivalence):
     sampler = ScriptedSampler()
     prefix = _prefix(sampler, "Step 1: 30 + 12 = 43.\n")
-    assert asyncio.run(_roller(sampler, equivalence).value(prefix)) == 0
-    assert len(prefix.rollouts) == PLAN.most
+    rollouts = asyncio.run(_roller(sampler, equivalence).sample(prefix))
+    assert len(rollouts) == PLAN.most
+    assert frequency(rollouts) == 0
 
 
 def test_what_was_drawn_is_not_drawn_again(equivalence):
     sampler = ScriptedSampler()
     prefix, roller = _prefix(sampler), _roller(sampler, equivalence)
-    first = asyncio.run(roller.value(prefix))
+    first = asyncio.run(roller.sample(prefix))
     drawn = sampler.completions
-    assert asyncio.run(roller.value(prefix)) == first
+    assert asyncio.run(roller.sample(prefix)) == first
     assert sampler.completions == drawn
 
 
-def test_rollouts_do_not_depend_on_how_they_are_cut_into_calls(equivalence):
+def test_sampling_takes_the_same_rollouts_whatever_others_have_drawn(equivalence):
     sampler = ScriptedSampler()
     roller, one, many = _roller(sampler, equivalence), _prefix(sampler), _prefix(sampler)
-    asyncio.run(roller.draw(one, 24))
-    for total in (1, 8, 9, 24):
-        asyncio.run(roller.draw(many, total))
-    assert one.rollouts == many.rollouts
+    alone = asyncio.run(roller.sample(one))
+    for count in (1, 8, 9, 50):
+        asyncio.run(roller.draw(many, count))
+    assert asyncio.run(roller.sample(many)) == alone
+
+
+def test_calls_at_the_same_time_draw_once(equivalence):
+    sampler = ScriptedSampler(seconds=0.01)
+    prefix, roller = _prefix(sampler), _roller(sampler, equivalence)
+
+    async def twice():
+        return await asyncio.gather(roller.draw(prefix, 8), roller.draw(prefix, 12), roller.draw(prefix, 4))
+
+    eight, twelve, four = asyncio.run(twice())
+    assert twelve[:8] == eight
+    assert twelve[:4] == four
+    assert sampler.completions == 12
 
 
 def test_rollouts_of_a_question_go_where_its_prefixes_are_cached(equivalence):
@@ -74,16 +85,16 @@ def test_rollouts_of_a_question_go_where_its_prefixes_are_cached(equivalence):
     assert len(sampler.affinities) == 1
 
 
+def _rollouts(right, wrong, surprisal=1.0):
+    return [Rollout((-surprisal,), True)] * right + [Rollout((-surprisal,), False)] * wrong
+
+
 @pytest.mark.parametrize(
     ("count", "correct", "ends"),
     [(8, 8, False), (15, 15, False), (16, 9, False), (16, 10, True), (24, 10, True), (71, 9, False), (72, 0, True)],
 )
 def test_when_adaptive_sampling_ends(count, correct, ends):
-    assert finished(count, correct, PLAN) is ends
-
-
-def _rollouts(right, wrong, surprisal=1.0):
-    return [Rollout((-surprisal,), True)] * right + [Rollout((-surprisal,), False)] * wrong
+    assert finished(_rollouts(correct, count - correct), PLAN) is ends
 
 
 @pytest.mark.parametrize("estimator", list(ESTIMATORS.values()))
@@ -115,9 +126,8 @@ def test_a_close_verdict_is_not_settled():
 def test_early_stop_saves_rollouts_and_keeps_the_verdict(equivalence):
     for steps, below in (("Step 1: 30 + 12 = 43.\n", True), ("Step 1: 30 + 12 = 42.\n", False)):
         sampler = ScriptedSampler()
-        prefix = _prefix(sampler, steps)
         stop = EarlyStop(tau=0.3, confidence=0.95, largest=2.0, seed=1)
-        value = asyncio.run(_roller(sampler, equivalence, mc_ppl).value(prefix, stop))
-        assert (value < 0.3) is below
+        rollouts = asyncio.run(_roller(sampler, equivalence, mc_ppl).sample(_prefix(sampler, steps), stop))
+        assert (mc_ppl(rollouts) < 0.3) is below
         if below:
-            assert len(prefix.rollouts) < PLAN.most
+            assert len(rollouts) < PLAN.most

@@ -40,9 +40,20 @@ class Endpoint:
 
 class Endpoints:
     """Servers of the same model. A call goes to the server that its affinity points to (rendezvous hashing), so
-    prefixes that were computed there are found again; while that one rests, to the next."""
+    prefixes that were computed there are found again; while that one rests, to the next.
 
-    def __init__(self, urls: Sequence[str], api_key: str | None, seconds: float) -> None:
+    `seconds`: what an answer may take; `first_wait` and `pause` as `FIRST_WAIT` and `PAUSE`.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        api_key: str | None,
+        seconds: float,
+        first_wait: float = FIRST_WAIT,
+        pause: float = PAUSE,
+    ) -> None:
+        self._first_wait, self._pause = first_wait, pause
         self._endpoints = [Endpoint(url.rstrip("/").removesuffix("/v1")) for url in urls]
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
@@ -54,7 +65,7 @@ class Endpoints:
         reason = "never asked"
         for attempt in range(ATTEMPTS):
             if attempt:
-                await asyncio.sleep(FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
+                await asyncio.sleep(self._first_wait * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
             endpoint = self._pick(affinity)
             try:
                 response = await self._http.post(endpoint.url + path, json=body)
@@ -84,7 +95,7 @@ class Endpoints:
 
     def _failed(self, endpoint: Endpoint) -> None:
         endpoint.failures += 1
-        endpoint.rests_until = time.monotonic() + min(60.0, PAUSE * 2 ** (endpoint.failures - 1))
+        endpoint.rests_until = time.monotonic() + min(60.0, self._pause * 2 ** (endpoint.failures - 1))
 
 
 class _Lenient(BaseModel):
@@ -151,7 +162,7 @@ class OpenAISampler:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special tokens."""
-        return self._prompter.decode(list(ids))
+        return self._prompter.decode(ids)
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
         """`count` solutions of a problem."""

@@ -5,6 +5,7 @@ such as `unprm-mini`, get the problem and a line break.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -59,13 +60,13 @@ class Prompter:
         ids = self.tokenizer.encode(problem + self.ending, add_special_tokens=False).ids
         return (*self.before, *ids, *self.after)
 
-    def decode(self, ids: list[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special tokens."""
-        text: str = self.tokenizer.decode(ids, skip_special_tokens=True)
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
 
-def end_tokens(directory: Path, tokenizer: Tokenizer) -> tuple[int, ...]:
+def end_tokens(directory: Path) -> tuple[int, ...]:
     """The ids that end a completion: those of `generation_config.json`, else of `config.json`.
 
     Raises `ModelInvalid` if neither names one.

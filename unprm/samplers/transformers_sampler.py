@@ -43,7 +43,7 @@ class TransformersSampler:
     def __init__(self, model: PreTrainedModel, directory: Path, name: str, settings: SamplingSettings) -> None:
         self._network, self._name, self._settings = model, name, settings
         self._prompter = Prompter.load(directory)
-        self._ends = end_tokens(directory, self._prompter.tokenizer)
+        self._ends = end_tokens(directory)
         self._waiting: list[_Row] = []
         self._work: asyncio.Task[None] | None = None
 
@@ -58,7 +58,7 @@ class TransformersSampler:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special tokens."""
-        return self._prompter.decode(list(ids))
+        return self._prompter.decode(ids)
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
         """`count` solutions of a problem."""

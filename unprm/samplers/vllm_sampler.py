@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vllm import AsyncEngineArgs, SamplingParams, TokensPrompt
+from vllm.outputs import CompletionOutput
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -36,7 +37,7 @@ class VllmSampler:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special tokens."""
-        return self._prompter.decode(list(ids))
+        return self._prompter.decode(ids)
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
         """`count` solutions of a problem."""
@@ -66,7 +67,8 @@ class VllmSampler:
         """Ends the engine's processes."""
         self._engine.shutdown()
 
-    def _completion(self, written: object) -> Completion:
+    def _completion(self, written: CompletionOutput) -> Completion:
         ids = tuple(written.token_ids)
-        logprobs = tuple(min(0.0, step[token].logprob) for token, step in zip(ids, written.logprobs, strict=True))
+        steps = written.logprobs or ()
+        logprobs = tuple(min(0.0, step[token].logprob) for token, step in zip(ids, steps, strict=True))
         return Completion(self.decode(ids), ids, logprobs, written.finish_reason == "stop")

@@ -1,0 +1,90 @@
+"""Grouping answers for a vote, against Math-Verify compared with one member of each class so far."""
+
+import itertools
+import random
+
+from math_verify import parse, verify
+
+from benchmarks.timing import Comparison, compare
+from unprm import votes
+from unprm.equivalence import Equivalence
+
+_SPELLINGS = (
+    "{p}/{q}",
+    "\\frac{{{p}}}{{{q}}}",
+    "\\dfrac{{{p}}}{{{q}}}",
+    "$\\frac{{{p}}}{{{q}}}$",
+    "x = \\frac{{{p}}}{{{q}}}",
+    "\\left(\\frac{{{p}}}{{{q}}}\\right)",
+    " \\tfrac {{{p}}} {{{q}}} ",
+    "\\frac{{{twice_p}}}{{{twice_q}}}",
+)
+
+
+def numbers(rng: random.Random) -> list[str]:
+    """128 spellings of 20 numbers: fractions in 8 spellings, roots in 3."""
+    fractions = [(rng.randint(1, 99), rng.choice([3, 7, 11, 13])) for _ in range(14)]
+    spelled = [template.format(p=p, q=q, twice_p=2 * p, twice_q=2 * q) for p, q in fractions for template in _SPELLINGS]
+    spelled += [
+        template.format(n=n, square=n * n * 2, twice=2 * n)
+        for n in range(2, 8)
+        for template in ("{n}\\sqrt{{2}}", "\\sqrt{{{square}}}", "\\frac{{{twice}}}{{\\sqrt 2}}")
+    ]
+    return rng.sample(spelled, 128)
+
+
+def expressions(rng: random.Random) -> list[str]:
+    """128 different expressions in x, which take the workers."""
+    made = itertools.product(range(2, 10), range(2, 10), ("\\sin", "\\ln"))
+    return rng.sample([f"\\frac{{{a}x^{b}+1}}{{{f}(x)+{a}}}" for a, b, f in made], 128)
+
+
+def with_math_verify(answers: list[str]) -> list[int]:
+    """Classes by comparing each answer with the first of each class, as callers of Math-Verify do."""
+    firsts: list[object] = []
+    classes = []
+    for answer in answers:
+        parsed = parse(f"${answer.strip('$ ')}$")
+        found = next((k for k, first in enumerate(firsts) if verify(first, parsed)), None)
+        if found is None:
+            found = len(firsts)
+            firsts.append(parsed)
+        classes.append(found)
+    return classes
+
+
+def run() -> list[Comparison]:
+    """A vote over numbers, and the grouping of expressions: the first time, and from the cache."""
+    rng = random.Random(0)
+    spelled, written = numbers(rng), expressions(rng)
+    rewards = [rng.random() for _ in spelled]
+    baseline = "Math-Verify with each class"
+
+    def first_time(answers: list[str]) -> list[int]:
+        with Equivalence() as fresh:
+            return fresh.classes(answers)
+
+    with Equivalence() as kept:
+        kept.classes(written)
+        return [
+            compare(
+                "vote (WRF) on 128 spellings of 20 numbers",
+                lambda: votes.decide("wrf", first_time(spelled), rewards),
+                baseline,
+                lambda: votes.decide("wrf", with_math_verify(spelled), rewards),
+            ),
+            compare(
+                "128 expressions, first time, workers started",
+                lambda: first_time(written),
+                baseline,
+                lambda: with_math_verify(written),
+                rounds=3,
+            ),
+            compare(
+                "128 expressions, from the cache",
+                lambda: kept.classes(written),
+                "the same, first time",
+                lambda: first_time(written),
+                rounds=3,
+            ),
+        ]

@@ -1,0 +1,61 @@
+"""Rollouts asked for by many searches at once, against the same engine on a flat list of the same prompts."""
+
+import asyncio
+import random
+
+from benchmarks.timing import Comparison, compare
+from training.mini.slips import Author
+from unprm import mini
+from unprm.mini.storyteller import generate
+from unprm.samplers.load import load_sampler
+from unprm.types import Completion, Sampler, SamplingSettings
+
+SEARCHES, BLOCKS, BLOCK = 48, 6, 8
+
+
+def prompts(sampler: Sampler, rng: random.Random) -> list[tuple[int, ...]]:
+    """A prefix of a solution for each search."""
+    made = []
+    for _ in range(SEARCHES):
+        problem = generate(rng)
+        steps = Author(rng, 0.5).solve(problem)
+        kept = steps[: rng.randrange(len(steps))]
+        made.append(sampler.prompt(problem.text + "\n" + "\n".join(kept) if kept else problem.text))
+    return made
+
+
+async def as_searches(sampler: Sampler, asked: list[tuple[int, ...]]) -> int:
+    """Every search asks for its next block when it has the last one; returns the tokens."""
+
+    async def search(number: int, prompt: tuple[int, ...]) -> int:
+        tokens = 0
+        for block in range(BLOCKS):
+            tokens += _tokens(await sampler.complete(prompt, BLOCK, 1000 * number + BLOCK * block, ""))
+        return tokens
+
+    return sum(await asyncio.gather(*(search(number, prompt) for number, prompt in enumerate(asked))))
+
+
+async def as_list(sampler: Sampler, asked: list[tuple[int, ...]]) -> int:
+    """All at once; returns the tokens."""
+    calls = (sampler.complete(prompt, BLOCK * BLOCKS, 1000 * number, "") for number, prompt in enumerate(asked))
+    return sum(map(_tokens, await asyncio.gather(*calls)))
+
+
+def run() -> list[Comparison]:
+    """The same completions, asked for in both ways."""
+    sampler = load_sampler("transformers", mini.NAME, SamplingSettings(max_tokens=192))
+    asked = prompts(sampler, random.Random(0))
+    return [
+        compare(
+            f"{SEARCHES} searches, {BLOCKS} blocks of {BLOCK} rollouts",
+            lambda: asyncio.run(as_searches(sampler, asked)),
+            "a flat list of the same prompts",
+            lambda: asyncio.run(as_list(sampler, asked)),
+            rounds=3,
+        )
+    ]
+
+
+def _tokens(completions: list[Completion]) -> int:
+    return sum(len(completion.ids) for completion in completions)

@@ -1,0 +1,144 @@
+"""Sampling with transformers, against the plain computation one token at a time."""
+
+import asyncio
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from unprm.engines.load import load_base
+from unprm.errors import SamplerFailed
+from unprm.samplers.transformers_sampler import TransformersSampler, _nucleus
+from unprm.types import SamplingSettings
+
+
+@pytest.fixture(scope="module")
+def network(base):
+    return load_base(base, torch.float32)
+
+
+def _sampler(network, base, **settings):
+    return TransformersSampler(network, base, "tiny", SamplingSettings(**{"max_tokens": 12} | settings))
+
+
+def _ask(sampler, *calls):
+    async def all_of_them():
+        try:
+            return await asyncio.gather(*(sampler.complete(*call, affinity="") for call in calls))
+        finally:
+            await sampler.close()
+
+    return asyncio.run(all_of_them())
+
+
+def _logits(network, ids):
+    with torch.inference_mode():
+        return network(input_ids=torch.tensor([ids])).logits[0].float()
+
+
+def test_log_probabilities_are_the_model_s_own_before_temperature(network, base):
+    sampler = _sampler(network, base, temperature=0.7)
+    prompt = sampler.prompt("12 + 34?")
+    for completion in _ask(sampler, (prompt, 5, 1))[0]:
+        assert len(completion.ids) == len(completion.logprobs) <= 12
+        own = torch.log_softmax(_logits(network, [*prompt, *completion.ids]), dim=-1)
+        places = range(len(prompt) - 1, len(prompt) + len(completion.ids) - 1)
+        expected = [own[place, token].item() for place, token in zip(places, completion.ids, strict=True)]
+        assert completion.logprobs == pytest.approx(expected, abs=1e-4)
+        assert completion.text == sampler.decode(completion.ids)
+
+
+def test_temperature_zero_takes_the_most_likely_token(network, base):
+    sampler = _sampler(network, base, temperature=0.0)
+    prompt = sampler.prompt("12 + 34?")
+    written = list(prompt)
+    for _ in range(12):
+        written.append(_logits(network, written)[-1].argmax().item())
+    first, second = _ask(sampler, (prompt, 2, 9))[0]
+    assert first == second
+    assert list(first.ids) == written[len(prompt) : len(prompt) + len(first.ids)]
+
+
+def test_tokens_are_drawn_with_the_model_s_probabilities_at_the_temperature(network, base):
+    sampler = _sampler(network, base, temperature=2.0, max_tokens=1)
+    prompt = sampler.prompt("12 + 34?")
+    count = 2000
+    drawn = Counter(completion.ids[0] for completion in _ask(sampler, (prompt, count, 0))[0])
+    expected = torch.softmax(_logits(network, list(prompt))[-1] / 2.0, dim=-1)
+    for token in expected.topk(5).indices.tolist():
+        p = expected[token].item()
+        assert abs(drawn[token] / count - p) < 4 * math.sqrt(p * (1 - p) / count)
+
+
+def test_a_completion_does_not_depend_on_what_else_is_asked(network, base):
+    calls = [((*range(20, 20 + length),), 3, 100 * length) for length in (2, 7, 30, 11)]
+    together = _ask(_sampler(network, base), *calls)
+    for call, completions in zip(calls, together, strict=True):
+        alone = _ask(_sampler(network, base), call)[0]
+        assert [c.ids for c in alone] == [c.ids for c in completions]
+        for one, other in zip(alone, completions, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
+def test_the_nth_completion_is_the_same_however_calls_are_cut(network, base):
+    prompt = (21, 22, 23)
+    whole = _ask(_sampler(network, base), (prompt, 6, 50))[0]
+    parts = _ask(_sampler(network, base), (prompt, 2, 50), (prompt, 4, 52))
+    assert [c.ids for c in whole] == [c.ids for part in parts for c in part]
+    assert len({c.ids for c in whole}) > 1
+
+
+def test_more_completions_than_a_batch_holds_all_come(network, base):
+    sampler = _sampler(network, base, max_tokens=2)
+    answers = _ask(sampler, *(((20 + number, 21), 40, number) for number in range(8)))
+    assert [len(completions) for completions in answers] == [40] * 8
+
+
+def test_an_ended_completion_ends_with_the_end_token(network, base):
+    sampler = _sampler(network, base, temperature=3.0, max_tokens=200)
+    completions = _ask(sampler, ((21, 22), 60, 0))[0]
+    ended = [completion for completion in completions if completion.finished]
+    assert ended
+    end = network.config.eos_token_id
+    for completion in completions:
+        assert (completion.ids[-1] == end) is completion.finished
+        assert end not in completion.ids[:-1]
+
+
+def test_a_prompt_that_fills_the_window_is_refused_and_others_go_on(network, base):
+    sampler = _sampler(network, base)
+    window = network.config.max_position_embeddings
+
+    async def story():
+        good = asyncio.create_task(sampler.complete((21, 22), 1, 0, ""))
+        for length in (0, window, window + 1):
+            with pytest.raises(SamplerFailed, match=f"{length} were given"):
+                await sampler.complete((21,) * length, 1, 0, "")
+        near = await sampler.complete((21,) * (window - 3), 1, 0, "")
+        await good
+        await sampler.close()
+        return near
+
+    assert len(asyncio.run(story())[0].ids) <= 3
+
+
+def test_a_failed_batch_answers_every_caller_and_the_next_works(network, base):
+    sampler = _sampler(network, base)
+    beyond = network.config.vocab_size + 5
+
+    async def story():
+        failed = await asyncio.gather(
+            *(sampler.complete((beyond,), 1, seed, "") for seed in range(3)), return_exceptions=True
+        )
+        assert all(isinstance(error, SamplerFailed) for error in failed)
+        return await sampler.complete((21,), 1, 0, "")
+
+    assert len(asyncio.run(story())) == 1
+
+
+def test_the_nucleus_is_the_smallest_set_that_reaches_top_p():
+    logprobs = torch.tensor([[0.5, 0.1, 0.3, 0.1]]).log()
+    kept = _nucleus(logprobs, 0.75)[0]
+    assert torch.isfinite(kept).tolist() == [True, False, True, False]
+    assert torch.isfinite(_nucleus(logprobs, 0.2)[0]).tolist() == [True, False, False, False]
