@@ -182,6 +182,29 @@ def build(
         Console().print(table)
 
 
+@app.command()
+def study(
+    selected: Annotated[Path, typer.Argument(help="File of `select`.", exists=True)],
+    output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.")],
+    model: Model = "unprm-mini",
+    sampler: SamplerOption = "transformers",
+    url: Urls = None,
+    preset: PresetOption = "paper",
+    concurrency: Concurrency = 32,
+) -> None:
+    """Annotate the same solutions by every search, and compare cost and truth."""
+    from training import study as stage
+    from unprm.equivalence import Equivalence
+
+    settings = PRESETS[preset].annotate
+    made = _load(sampler, url)(model, settings.drawing)
+    with Equivalence() as equivalence:
+        _run(lambda: stage.study(selected, made, equivalence, output, settings, concurrency, console), made.close)
+    table = stage.report(output)
+    (output / "study.md").write_text(table, "utf-8")
+    Console().print(table, markup=False)
+
+
 def _override(settings: Settings, **given: Any) -> Settings:
     """The settings with what was given on the command line in place of the preset's."""
     changed: Settings = replace(settings, **{k: v for k, v in given.items() if v is not None})  # type: ignore[type-var]

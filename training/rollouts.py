@@ -113,16 +113,18 @@ class EarlyStop:
         self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings, verdict: bool
     ) -> float:
         rng = random.Random(seed_of(self.seed, len(rollouts)))
-        right = [rollout for rollout in rollouts if rollout.correct]
-        wrong = [rollout for rollout in rollouts if not rollout.correct]
+        # the estimators see the mean surprisal alone: one token that has it stands for each rollout
+        seen = [Rollout((-surprisal_mean(rollout.logprobs),), rollout.correct) for rollout in rollouts]
+        right = [rollout for rollout in seen if rollout.correct]
+        wrong = [rollout for rollout in seen if not rollout.correct]
         kept = 0
         for _ in range(SIMULATIONS):
             rate = rng.betavariate(len(right) + 0.5, len(wrong) + 0.5)
-            imagined = list(rollouts)
+            imagined = list(seen)
             while not finished(imagined, plan):
                 for _ in range(plan.block):
                     ok = rng.random() < rate
-                    like = rng.choice((right if ok else wrong) or list(rollouts))
+                    like = rng.choice((right if ok else wrong) or seen)
                     imagined.append(Rollout(like.logprobs, ok))
             kept += (estimator(imagined) < self.tau) is verdict
         return kept / SIMULATIONS

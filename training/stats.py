@@ -4,12 +4,13 @@ of the embedded model, how often the labels are true."""
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from rich.table import Table
 
 from training import journal
 from training.journal import Record
-from unprm.mini.checker import first_error
+from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import parse
 
 
@@ -42,13 +43,20 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Labels against the exact checker, over wrong solutions: in what share the step found is the first wrong
-    one, and in what share it is a wrong one at all (one from which on the checker has no right solution)."""
+    """Labels against the exact checker, as shares of the wrong solutions: those whose step found is the first
+    wrong one, or that or a later one; those labelled at all. `steps`: share of their step labels that are right."""
+
+    COLUMNS: ClassVar = ("first error found", "at or after it", "step labels right", "labelled")
 
     wrong: int
     first: float
     at_or_after: float
+    steps: float
     resolved: float
+
+    def shares(self) -> tuple[float, ...]:
+        """All shares, in the order of `COLUMNS`."""
+        return self.first, self.at_or_after, self.steps, self.resolved
 
 
 def unresolved_path(annotated: Path) -> Path:
@@ -103,17 +111,25 @@ def agreement(records: Sequence[Record]) -> Agreement | None:
     """How true the labels of wrong solutions are; None if the problems are not of the embedded model's domain."""
     wrong = [record for record in records if not record["correct"]]
     try:
-        truth = [first_error(parse(record["problem"]), record["steps"]) for record in wrong]
+        problems = [parse(record["problem"]) for record in wrong]
     except ValueError:
         return None
     if not wrong:
         return None
+    truth = [first_error(problem, record["steps"]) for problem, record in zip(problems, wrong, strict=True)]
     found = [record["labels"].index(False) if "labels" in record else None for record in wrong]
     pairs = list(zip(found, truth, strict=True))
+    judged = [
+        given == true
+        for problem, record in zip(problems, wrong, strict=True)
+        if "labels" in record
+        for given, true in zip(record["labels"], labels(problem, record["steps"]), strict=True)
+    ]
     return Agreement(
         wrong=len(wrong),
         first=_share(own is not None and own == true for own, true in pairs),
         at_or_after=_share(own is not None and true is not None and own >= true for own, true in pairs),
+        steps=_share(judged) if judged else 0.0,
         resolved=_share(own is not None for own in found),
     )
 
@@ -127,7 +143,7 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
     for name in ("run", "model", "solutions", "verified steps", "rank of the step found"):
         models.add_column(name, justify="left" if name in ("run", "model") else "right")
     truth = Table(title="labels of wrong solutions against the exact checker")
-    for name in ("run", "wrong", "first error found", "at or after it", "labelled"):
+    for name in ("run", "wrong", *Agreement.COLUMNS):
         truth.add_column(name, justify="left" if name == "run" else "right")
     for path in annotated:
         records, own = load(path), costs(path)
@@ -136,8 +152,7 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
         for row in by_model(records):
             models.add_row(path.stem, row.model, f"{row.solutions:,}", _shown(row.verified), _shown(row.rank))
         if agreed := agreement(records):
-            shares = (agreed.first, agreed.at_or_after, agreed.resolved)
-            truth.add_row(path.stem, f"{agreed.wrong:,}", *(f"{100 * share:.1f} %" for share in shares))
+            truth.add_row(path.stem, f"{agreed.wrong:,}", *(f"{100 * share:.1f} %" for share in agreed.shares()))
     return [table for table in (cost, models, truth) if table.row_count]
 
 

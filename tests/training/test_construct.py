@@ -22,6 +22,7 @@ from training.sample import sample
 from training.search import sequential
 from training.select import Selector, select
 from training.settings import AnnotateSettings, SampleSettings, SelectSettings
+from training.study import report, study, variants
 from unprm import steps
 from unprm.equivalence import Equivalence
 from unprm.errors import OutputMismatch, RecordInvalid
@@ -320,3 +321,19 @@ def test_the_named_search_is_the_one_that_runs():
 
     assert named_search(AnnotateSettings(search="sequential")) is sequential
     assert named_search(AnnotateSettings(search="random")) is None
+
+
+def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
+    sampler, settings = ScriptedSampler(), AnnotateSettings()
+    output = selected / "study"
+    work = study(selected / "selected.jsonl", sampler, equivalence, output, settings, 4, _console())
+    assert asyncio.run(work) == {}
+    charged = 0
+    for name, variant in variants(settings).items():
+        alone = _records(_annotate(selected, equivalence, variant, name=f"alone-{name}")[1])
+        assert _records(output / f"{name}.jsonl") == alone
+        charged += sum(record["samples"] for record in alone)
+    assert sampler.completions < charged
+    table = report(output)
+    assert table.count("\n") == 2 + len(variants(settings))
+    assert "| random | 0 | 0 | 0 |" in table
