@@ -6,16 +6,15 @@ Rollouts of a prefix are drawn once and used by every search that tries it; each
 have taken alone. One file of annotated solutions per search, and the tables in `study.md`.
 """
 
-import json
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
 
 from training import journal, stage, stats
-from training.annotate import Annotator
+from training.annotate import Journals, by_question, check
+from training.annotator import Annotator
 from training.journal import Record
 from training.rollouts import Memory
 from training.settings import AnnotateSettings
@@ -47,26 +46,26 @@ async def study(
     console: Console,
 ) -> dict[str, str]:
     """Annotates a file of selected solutions by every variant; returns the questions that failed, with reasons."""
-    source = json.loads(journal.config_path(selected).read_text("utf-8"))
     solutions = list(journal.read(selected))
+    check(solutions, selected, sampler.model)
     with ExitStack() as stack:
-        annotators = [
-            stack.enter_context(Annotator(sampler, equivalence, variant, output / f"{name}.jsonl", source))
-            for name, variant in variants(settings).items()
-        ]
-        done = sum(annotator.is_done(solution) for annotator in annotators for solution in solutions)
-        total = len(annotators) * len(solutions)
-        questions = [list(group) for _, group in groupby(solutions, key=lambda solution: solution["question"])]
+        runs: list[tuple[Journals, Annotator]] = []
+        for name, variant in variants(settings).items():
+            journals = stack.enter_context(Journals(output / f"{name}.jsonl", variant, sampler.model, selected))
+            runs.append((journals, Annotator(sampler, equivalence, variant, journals.known(), journals.write)))
+        done = sum(journals.is_done(solution) for journals, _ in runs for solution in solutions)
+        total = len(runs) * len(solutions)
         board = stack.enter_context(stage.Board(console, "annotating by every search", total, done))
 
         async def work(group: list[Record]) -> None:
             memory: Memory = {}
-            for annotator in annotators:
-                missing = [solution for solution in group if not annotator.is_done(solution)]
+            for journals, annotator in runs:
+                journals.board = board
+                missing = [solution for solution in group if not journals.is_done(solution)]
                 if missing:
-                    await annotator.annotate(missing, board, memory)
+                    await annotator.annotate(missing, memory)
 
-        return await stage.run(questions, work, lambda group: str(group[0]["question"]), concurrency)
+        return await stage.run(by_question(solutions), work, lambda group: str(group[0]["question"]), concurrency)
 
 
 def report(output: Path) -> str:

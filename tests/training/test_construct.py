@@ -317,7 +317,7 @@ def test_twenty_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
 
 
 def test_the_named_search_is_the_one_that_runs():
-    from training.annotate import named_search
+    from training.annotator import named_search
 
     assert named_search(AnnotateSettings(search="sequential")) is sequential
     assert named_search(AnnotateSettings(search="random")) is None

@@ -1,0 +1,186 @@
+"""Labels the solutions of one question (paper, Algorithm 1; the other searches by the same door).
+
+Nothing is read or written here: records go to whoever is told of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from training import search
+from training.bayes import bayes
+from training.journal import Record
+from training.rollouts import EarlyStop, Memory, Prefix, Roller
+from training.sample import seed_of
+from training.search import Search, WrongSolution
+from training.select import step_uncertainties
+from training.settings import AnnotateSettings
+from unprm.equivalence import Equivalence
+from unprm.types import Rollout, Sampler
+from unprm.uncertainty import ESTIMATORS, surprisal_mean
+
+Kind = Literal["labelled", "unresolved", "question"]
+Write = Callable[[Kind, Record], None]
+
+
+def named_search(settings: AnnotateSettings) -> Search | None:
+    """The search that the settings name; None for the random one, which needs no rollouts."""
+    searches: dict[str, Search] = {
+        "uncertainty": search.uncertainty,
+        "sequential": search.sequential,
+        "adaptive_binary": search.adaptive_binary,
+        "bayes": lambda solution, prefixes: bayes(solution, prefixes, settings.bayes),
+    }
+    return searches.get(settings.search)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the solutions of one question and sampling model share: τ and its evidence. `largest`: the largest
+    log-perplexity among its rollouts."""
+
+    id: str
+    tau: float
+    samples: int
+    correct: int
+    tokens: int
+    largest: float
+
+
+class SolutionPrefixes:
+    """The prefixes of one solution, as a search sees them. `used`: the rollouts that it took from each, in the
+    order of the first try. Prefixes lie in `memory`, so that whoever shares it draws none twice."""
+
+    def __init__(
+        self, solution: Record, question: Question, roller: Roller, settings: AnnotateSettings, memory: Memory
+    ) -> None:
+        self._solution, self._roller, self._settings, self._memory = solution, roller, settings, memory
+        self._early = settings.early_stop and EarlyStop(
+            question.tau, settings.early_stop, question.largest, seed_of(settings.seed, solution["id"])
+        )
+        self.used: dict[int, list[Rollout]] = {}
+
+    async def value(self, step: int) -> float:
+        """Value of the prefix that ends with a step (1-based)."""
+        self.used[step] = await self._roller.sample(self._at(step), self._early or None)
+        return self._roller.estimator(self.used[step])
+
+    async def draw(self, step: int, count: int) -> Sequence[Rollout]:
+        """All rollouts from that prefix after `count` more."""
+        self.used[step] = await self._roller.draw(self._at(step), len(self.used.get(step, ())) + count)
+        return self.used[step]
+
+    def evidence(self) -> list[Record]:
+        """What was tried, in order."""
+        return [
+            {
+                "step": step,
+                "prefix": self._at(step).key(),
+                "value": self._roller.estimator(rollouts),
+                "samples": len(rollouts),
+                "correct": sum(rollout.correct for rollout in rollouts),
+                "tokens": sum(len(rollout.logprobs) for rollout in rollouts),
+            }
+            for step, rollouts in self.used.items()
+        ]
+
+    def _at(self, step: int) -> Prefix:
+        solution = self._solution
+        ids = (*solution["prompt"], *solution["ids"][: solution["ends"][step - 1]])
+        whose = solution["question"] if self._settings.share_prefixes else solution["id"]
+        made = Prefix(ids, len(solution["prompt"]), solution["gold"], seed_of(self._settings.seed, whose))
+        return self._memory.setdefault((made.seed, made.key()), made)
+
+
+class Annotator:
+    """Annotates; `known` are the questions whose τ was found before."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        equivalence: Equivalence,
+        settings: AnnotateSettings,
+        known: Mapping[str, Question],
+        write: Write,
+    ) -> None:
+        self.settings, self.search, self.known, self.write = settings, named_search(settings), known, write
+        self.roller = Roller(sampler, equivalence, ESTIMATORS[settings.estimator], settings.adaptive)
+
+    async def annotate(self, solutions: Sequence[Record], memory: Memory) -> None:
+        """Annotates solutions of one question. Raises `SamplerFailed` after all of them were tried."""
+        searched = [s for s in solutions if self.search and not s["correct"] and len(s["steps"]) > 1]
+        question = asyncio.create_task(self._question(searched[0], memory)) if searched else None
+        work = (self._annotate(solution, question, memory) for solution in solutions)
+        for result in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _question(self, solution: Record, memory: Memory) -> Question:
+        """τ: the value of the question alone."""
+        name = f"{solution['question']}/{solution['model']}"
+        if name in self.known:
+            return self.known[name]
+        prompt = tuple(solution["prompt"])
+        made = Prefix(prompt, len(prompt), solution["gold"], seed_of(self.settings.seed, solution["question"]))
+        rollouts = await self.roller.sample(memory.setdefault((made.seed, made.key()), made))
+        question = Question(
+            id=name,
+            tau=self.roller.estimator(rollouts),
+            samples=len(rollouts),
+            correct=sum(rollout.correct for rollout in rollouts),
+            tokens=sum(len(rollout.logprobs) for rollout in rollouts),
+            largest=max(surprisal_mean(rollout.logprobs) for rollout in rollouts),
+        )
+        self.write("question", asdict(question))
+        return question
+
+    async def _annotate(self, solution: Record, asked: "asyncio.Task[Question] | None", memory: Memory) -> None:
+        length = len(solution["steps"])
+        if solution["correct"]:
+            self._label(solution, None)
+        elif length == 1:
+            self._label(solution, 1)
+        elif asked is None or self.search is None:
+            self._label(solution, search.drawn(length, seed_of(self.settings.seed, solution["id"])))
+        else:
+            await self._find(self.search, solution, await asked, memory)
+
+    async def _find(self, find: Search, solution: Record, question: Question, memory: Memory) -> None:
+        if question.tau == 0:
+            self._leave(solution, "the model never solves the question", question)
+            return
+        prefixes = SolutionPrefixes(solution, question, self.roller, self.settings, memory)
+        wrong = WrongSolution(
+            uncertainties=tuple(step_uncertainties(solution["logprobs"], solution["ends"], self.settings.measure)),
+            mean_uncertainty=solution["mean_step_uncertainty"][self.settings.measure],
+            tau=question.tau,
+            solved=question.correct,
+            asked=question.samples,
+        )
+        found = await find(wrong, prefixes)
+        if found is None:
+            self._leave(solution, "no step falls below the question's value", question, prefixes.evidence())
+        else:
+            self._label(solution, found, question, prefixes.evidence())
+
+    def _label(
+        self, solution: Record, found: int | None, question: Question | None = None, evidence: Sequence[Record] = ()
+    ) -> None:
+        """Tells of a labelled solution; `found` (1-based) is the step from which on it is wrong, None if never."""
+        tried = [told["step"] for told in evidence]
+        verdict = {
+            "labels": [found is None or step < found for step in range(1, len(solution["steps"]) + 1)],
+            "rank": tried.index(found) if found in tried else None,
+        }
+        self.write("labelled", _told(solution, verdict, question, evidence))
+
+    def _leave(self, solution: Record, reason: str, question: Question, evidence: Sequence[Record] = ()) -> None:
+        self.write("unresolved", _told(solution, {"reason": reason}, question, evidence))
+
+
+def _told(solution: Record, verdict: Record, question: Question | None, evidence: Sequence[Record]) -> Record:
+    kept = {name: solution[name] for name in ("id", "question", "model", "problem", "gold", "steps", "correct")}
+    cost = {name: sum(told[name] for told in evidence) for name in ("samples", "tokens")}
+    tau = question and question.tau
+    return {**kept, **verdict, "tau": tau, "verified": len(evidence), **cost, "tried": list(evidence)}
