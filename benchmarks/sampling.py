@@ -7,7 +7,7 @@ from benchmarks.timing import Comparison, compare
 from training.mini.slips import Author
 from unprm import mini
 from unprm.mini.storyteller import generate
-from unprm.samplers.load import load_sampler
+from unprm.samplers.load import SamplerSource
 from unprm.types import Completion, Sampler, SamplingSettings
 
 SEARCHES, BLOCKS, BLOCK = 48, 6, 8
@@ -44,7 +44,7 @@ async def as_list(sampler: Sampler, asked: list[tuple[int, ...]]) -> int:
 
 def run() -> list[Comparison]:
     """The same completions, asked for in both ways."""
-    sampler = load_sampler("transformers", mini.NAME, SamplingSettings(max_tokens=192))
+    sampler = SamplerSource("transformers", mini.NAME).load(SamplingSettings(max_tokens=192))
     asked = prompts(sampler, random.Random(0))
     return [
         compare(

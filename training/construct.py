@@ -12,9 +12,9 @@ from rich.console import Console
 from training.settings import PRESETS, EstimatorName, SearchName, SelectionName
 
 if TYPE_CHECKING:
-    from training.build import Loader
     from training.questions import Question
-    from unprm.samplers.load import SamplerName
+    from unprm.samplers.load import SamplerName, SamplerSource
+    from unprm.types import Sampler, SamplingSettings
 
 Settings = TypeVar("Settings")
 PresetName = Literal["paper", "mini"]
@@ -36,6 +36,8 @@ Concurrency = Annotated[int, typer.Option(min=1, help="Questions in flight at th
 Seed = Annotated[int | None, typer.Option(help="Seed of everything that is drawn.")]
 Measure = Annotated[str | None, typer.Option(help="Measure of uncertainty, by name.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Questions drawn from the source.")]
+RayActors = Annotated[int, typer.Option("--ray", min=0, help="Run on a Ray cluster, with so many actors.")]
+RayGpus = Annotated[float, typer.Option(min=0.0, help="GPUs of each actor.")]
 Split = Annotated[str, typer.Option(help="Split of a data set of the hub.")]
 
 
@@ -54,13 +56,22 @@ def sample(
     split: Split = "train",
     concurrency: Concurrency = 32,
     seed: Seed = None,
+    ray: RayActors = 0,
+    ray_gpus: RayGpus = 0.0,
 ) -> None:
     """Sample candidate solutions for questions, with the log-probabilities of their tokens."""
     from training import sample as stage
 
     settings = _override(PRESETS[preset].sample, k=k, temperature=temperature, max_tokens=max_tokens, seed=seed)
     chosen = _questions(questions, split, limit or PRESETS[preset].questions, settings.seed)
-    made = _load(sampler, url)(model, settings.drawing)
+    source = _source(sampler, model, url)
+    if ray:
+        from training import cluster
+
+        where = cluster.Cluster(ray, concurrency, ray_gpus)
+        _finish(lambda: cluster.sample(chosen, source, output, settings, where, console))
+        return
+    made = source.load(settings.drawing)
     _run(lambda: stage.sample(chosen, made, output, settings, concurrency, console), made.close)
 
 
@@ -113,6 +124,8 @@ def annotate(
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a rollout at the most.")] = None,
     concurrency: Concurrency = 32,
     seed: Seed = None,
+    ray: RayActors = 0,
+    ray_gpus: RayGpus = 0.0,
 ) -> None:
     """Label the steps of selected solutions by rollouts from their prefixes."""
     from training import annotate as stage
@@ -129,7 +142,14 @@ def annotate(
         seed=seed,
     )
     _check_measure(settings.measure)
-    made = _load(sampler, url)(model, settings.drawing)
+    source = _source(sampler, model, url)
+    if ray:
+        from training import cluster
+
+        where = cluster.Cluster(ray, concurrency, ray_gpus)
+        _finish(lambda: cluster.annotate(selected, source, output, settings, where, console))
+        return
+    made = source.load(settings.drawing)
     with Equivalence() as equivalence:
         _run(lambda: stage.annotate(selected, made, equivalence, output, settings, concurrency, console), made.close)
 
@@ -177,7 +197,11 @@ def build(
 
     chosen = PRESETS[preset]
     asked = _questions(questions, split, limit or chosen.questions, chosen.sample.seed)
-    _run(lambda: stage.build(asked, _load(sampler, url), chosen, output, concurrency, console))
+
+    def load(model: str, settings: "SamplingSettings") -> "Sampler":
+        return _source(sampler, model, url).load(settings)
+
+    _run(lambda: stage.build(asked, load, chosen, output, concurrency, console))
     for table in tables([output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]):
         Console().print(table)
 
@@ -197,7 +221,7 @@ def study(
     from unprm.equivalence import Equivalence
 
     settings = PRESETS[preset].annotate
-    made = _load(sampler, url)(model, settings.drawing)
+    made = _source(sampler, model, url).load(settings.drawing)
     with Equivalence() as equivalence:
         _run(lambda: stage.study(selected, made, equivalence, output, settings, concurrency, console), made.close)
     table = stage.report(output)
@@ -226,17 +250,16 @@ def _questions(source: str, split: str, count: int, seed: int) -> "list[Question
     return questions.load(source, split, count, seed)
 
 
-def _load(kind: "SamplerName", urls: list[str] | None) -> "Loader":
-    from unprm.samplers.load import load_sampler
+def _source(kind: "SamplerName", model: str, urls: list[str] | None) -> "SamplerSource":
+    from unprm.samplers.load import SamplerSource
 
-    return lambda model, settings: load_sampler(kind, model, settings, urls or ())
+    return SamplerSource(kind, model, tuple(urls or ()))
 
 
 def _run(
     work: Callable[[], Coroutine[Any, Any, dict[str, str]]], close: Callable[[], Awaitable[None]] | None = None
 ) -> None:
-    """Runs a stage to its end and tells what failed; the exit status says whether anything did."""
-    from training.stage import tell
+    """Runs an asynchronous stage to its end, then closes what it used."""
 
     async def whole() -> dict[str, str]:
         try:
@@ -245,8 +268,15 @@ def _run(
             if close:
                 await close()
 
+    _finish(lambda: asyncio.run(whole()))
+
+
+def _finish(work: Callable[[], dict[str, str]]) -> None:
+    """Tells what failed; the exit status says whether anything did."""
+    from training.stage import tell
+
     try:
-        failures = asyncio.run(whole())
+        failures = work()
     except OSError as error:
         console.print(f"[red]stopped:[/red] {error}; what was written stays, the same command goes on", highlight=False)
         raise typer.Exit(1) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from training import stage
-from training.journal import Journal
+from training.journal import Journal, Record
 from training.questions import Question
 from training.settings import SampleSettings
 from unprm.types import Sampler
@@ -36,16 +36,21 @@ async def sample(
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
 
             async def work(question: Question) -> None:
-                seed = seed_of(settings.seed, sampler.model, question.id)
-                completions = await sampler.solve(question.problem, settings.k, seed)
-                journal.append(
-                    {
-                        **asdict(question),
-                        "model": sampler.model,
-                        "prompt": sampler.prompt(question.problem),
-                        "completions": [asdict(completion) for completion in completions],
-                    }
-                )
-                board.advance(solutions=len(completions), tokens=sum(len(c.logprobs) for c in completions))
+                record = await record_of(question, sampler, settings)
+                journal.append(record)
+                tokens = sum(len(completion["logprobs"]) for completion in record["completions"])
+                board.advance(solutions=len(record["completions"]), tokens=tokens)
 
             return await stage.run(todo, work, lambda question: question.id, concurrency)
+
+
+async def record_of(question: Question, sampler: Sampler, settings: SampleSettings) -> Record:
+    """A question with its samples; raises `SamplerFailed` if the sampler does."""
+    seed = seed_of(settings.seed, sampler.model, question.id)
+    completions = await sampler.solve(question.problem, settings.k, seed)
+    return {
+        **asdict(question),
+        "model": sampler.model,
+        "prompt": sampler.prompt(question.problem),
+        "completions": [asdict(completion) for completion in completions],
+    }

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from vllm import AsyncEngineArgs, SamplingParams, TokensPrompt
 from vllm.outputs import CompletionOutput
 from vllm.sampling_params import RequestOutputKind
@@ -21,7 +22,11 @@ class VllmSampler:
         self._name, self._settings = name, settings
         self._prompter = Prompter.load(directory)
         arguments = AsyncEngineArgs(
-            model=str(directory), generation_config="vllm", enable_prefix_caching=True, disable_log_stats=True
+            model=str(directory),
+            generation_config="vllm",
+            enable_prefix_caching=True,
+            enforce_eager=not torch.cuda.is_available(),  # compiling for a CPU takes longer than it saves
+            disable_log_stats=True,
         )
         self._engine = AsyncLLM.from_engine_args(arguments)
         self._numbers = itertools.count()

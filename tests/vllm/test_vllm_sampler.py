@@ -1,0 +1,102 @@
+"""Sampling with real vLLM: in this process, and through its server on loopback; `make test-vllm` runs this."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
+
+import torch
+
+from training import journal
+from unprm import mini
+from unprm.engines.load import load_base
+from unprm.samplers.load import SamplerSource
+from unprm.types import SamplingSettings
+
+ROOT = Path(__file__).parents[2]
+PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. Mia loses 5 marbles. How many marbles does Mia have now?"
+ENVIRONMENT = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The address of `vllm serve` with the embedded reasoner."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(mini.BASE)]
+    command += ["--served-model-name", mini.NAME, "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--enforce-eager", "--generation-config", "vllm"]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        try:
+            _wait(f"http://127.0.0.1:{port}/health", process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def _wait(url, process):
+    for _ in range(2400):
+        assert process.poll() is None, "vLLM's server did not start"
+        try:
+            if httpx.get(url).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError("vLLM's server was not ready after four minutes")
+
+
+def _build(output, *arguments):
+    command = [sys.executable, "-m", "training", "build", "--preset", "mini", "--limit", "6", "--out", str(output)]
+    return subprocess.run([*command, *arguments], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+
+
+def _check_chain(output, done):
+    assert done.returncode == 0, done.stderr[-2000:]
+    place = output / mini.NAME
+    assert len(list(journal.read(place / "samples.jsonl"))) == 6
+    labelled = list(journal.read(place / "annotated.jsonl"))
+    rows = [json.loads(line) for line in (output / "dataset" / "data" / "train.jsonl").read_text().splitlines()]
+    assert 0 < len(rows) <= len(labelled)
+    assert any(record["tried"] for record in labelled)
+
+
+def test_the_whole_chain_with_vllm_in_this_process(tmp_path):
+    _check_chain(tmp_path, _build(tmp_path, "--sampler", "vllm"))
+
+
+def test_the_whole_chain_through_vllm_s_server(server, tmp_path):
+    _check_chain(tmp_path, _build(tmp_path, "--sampler", "openai", "--url", server))
+
+
+def test_completions_through_the_server_are_the_model_s_own(server):
+    sampler = SamplerSource("openai", mini.NAME, (server,)).load(SamplingSettings(max_tokens=64))
+
+    async def story():
+        first = await sampler.solve(PROBLEM, 4, 7)
+        again = await sampler.solve(PROBLEM, 4, 7)
+        prompt = (*sampler.prompt(PROBLEM), *first[0].ids[:12])
+        rest = await sampler.complete(prompt, 2, 8, PROBLEM)
+        await sampler.close()
+        return first, again, rest, prompt
+
+    first, again, rest, prompt = asyncio.run(story())
+    assert [completion.ids for completion in first] == [completion.ids for completion in again]
+    network = load_base(mini.BASE, torch.float32)
+    for start, completion in [(sampler.prompt(PROBLEM), first[0]), (prompt, rest[0])]:
+        with torch.inference_mode():
+            logits = network(input_ids=torch.tensor([[*start, *completion.ids]])).logits[0].float()
+        own = torch.log_softmax(logits, dim=-1)[len(start) - 1 : -1]
+        expected = own.gather(1, torch.tensor(completion.ids)[:, None])[:, 0].tolist()
+        assert completion.logprobs == pytest.approx(expected, abs=0.15)  # bf16 against fp32
+        assert completion.text == sampler.decode(completion.ids)

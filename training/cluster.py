@@ -1,0 +1,166 @@
+"""The stages that sample, on a Ray cluster: Ray Data's actors hold an engine each, and this process keeps the
+records. An actor that dies is started again and its items are done anew; a driver that dies goes on as ever.
+
+    python -m training annotate selected.jsonl --output annotated.jsonl --ray 4
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from rich.console import Console
+
+from training import journal, stage
+from training.annotate import Journals, by_question, check
+from training.annotator import Annotator, Kind, Question
+from training.journal import Journal, Record
+from training.questions import Question as Asked
+from training.sample import record_of
+from training.settings import AnnotateSettings, SampleSettings
+from unprm.equivalence import Equivalence
+from unprm.errors import UnprmError
+from unprm.samplers.load import SamplerSource
+from unprm.types import Sampler
+
+Row = dict[str, str]
+"""What an actor gives back: the kind of a record, or "failed", and its JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`actors`: engines, one each. `batch`: items that an actor works on at the same time. `gpus`: per actor."""
+
+    actors: int
+    batch: int
+    gpus: float = 0.0
+
+
+class SampleActor:
+    """Samples questions."""
+
+    def __init__(self, source: SamplerSource, settings: SampleSettings) -> None:
+        self.sampler, self.settings = source.load(settings.drawing), settings
+        self.runner = asyncio.Runner()  # one event loop for all batches: samplers keep what belongs to it
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        """A batch of questions as JSON to rows."""
+        return _columns(self.runner.run(self._all([Asked(**json.loads(item)) for item in batch["item"]])))
+
+    async def _all(self, questions: Sequence[Asked]) -> list[Row]:
+        return list(await asyncio.gather(*map(self._one, questions)))
+
+    async def _one(self, question: Asked) -> Row:
+        try:
+            return _row("sample", await record_of(question, self.sampler, self.settings))
+        except UnprmError as error:
+            return _row("failed", {"name": question.id, "reason": str(error)})
+
+
+class AnnotateActor:
+    """Annotates solutions, grouped by question."""
+
+    def __init__(self, source: SamplerSource, settings: AnnotateSettings, known: dict[str, Question]) -> None:
+        self.sampler: Sampler = source.load(settings.drawing)
+        self.equivalence, self.settings, self.known = Equivalence(), settings, known
+        self.runner = asyncio.Runner()
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        """A batch of groups as JSON to rows."""
+        return _columns(self.runner.run(self._all([json.loads(item) for item in batch["item"]])))
+
+    async def _all(self, groups: Sequence[list[Record]]) -> list[Row]:
+        return [row for rows in await asyncio.gather(*map(self._one, groups)) for row in rows]
+
+    async def _one(self, group: list[Record]) -> list[Row]:
+        rows: list[Row] = []
+
+        def write(kind: Kind, record: Record) -> None:
+            rows.append(_row(kind, record))
+
+        annotator = Annotator(self.sampler, self.equivalence, self.settings, self.known, write)
+        try:
+            await annotator.annotate(group, memory={})
+        except UnprmError as error:
+            rows.append(_row("failed", {"name": group[0]["question"], "reason": str(error)}))
+        return rows
+
+
+def sample(
+    questions: Sequence[Asked],
+    source: SamplerSource,
+    output: Path,
+    settings: SampleSettings,
+    cluster: Cluster,
+    console: Console,
+) -> dict[str, str]:
+    """As `training.sample.sample`, with the same records."""
+    failures: dict[str, str] = {}
+    with Journal(output, {"stage": "sample", "model": source.model, **asdict(settings)}) as written:
+        todo = [asdict(question) for question in questions if question.id not in written.records]
+        title = f"sampling from {source.model} on {cluster.actors} actors"
+        with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
+            for kind, record in _run(todo, SampleActor, (source, settings), cluster):
+                if kind == "failed":
+                    failures[record["name"]] = record["reason"]
+                else:
+                    written.append(record)
+                    tokens = sum(len(completion["logprobs"]) for completion in record["completions"])
+                    board.advance(solutions=len(record["completions"]), tokens=tokens)
+    return failures
+
+
+def annotate(
+    selected: Path,
+    source: SamplerSource,
+    output: Path,
+    settings: AnnotateSettings,
+    cluster: Cluster,
+    console: Console,
+) -> dict[str, str]:
+    """As `training.annotate.annotate`, with the same records."""
+    failures: dict[str, str] = {}
+    solutions = list(journal.read(selected))
+    check(solutions, selected, source.model)
+    with Journals(output, settings, source.model, selected) as journals:
+        todo = [solution for solution in solutions if not journals.is_done(solution)]
+        title = f"annotating by {settings.search} search on {cluster.actors} actors"
+        with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as journals.board:
+            arguments = (source, settings, journals.known())
+            for kind, record in _run(by_question(todo), AnnotateActor, arguments, cluster):
+                if kind == "failed":
+                    failures[record["name"]] = record["reason"]
+                else:
+                    journals.write(kind, record)
+    return failures
+
+
+def _run(
+    items: Sequence[object], actor: Callable[..., Any], arguments: tuple[Any, ...], cluster: Cluster
+) -> Iterator[tuple[Any, Record]]:
+    """The records that the actors make of the items, as they come."""
+    if not items:
+        return
+    rows = ray.data.from_items([{"item": json.dumps(item)} for item in items], override_num_blocks=len(items))
+    made = rows.map_batches(
+        actor,
+        fn_constructor_args=arguments,
+        batch_size=cluster.batch,
+        concurrency=cluster.actors,
+        num_gpus=cluster.gpus,
+        max_restarts=-1,
+        max_task_retries=-1,
+    )
+    for row in made.iter_rows():
+        yield row["kind"], json.loads(row["record"])
+
+
+def _row(kind: str, record: Record) -> Row:
+    return {"kind": kind, "record": json.dumps(record, ensure_ascii=False)}
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, list[str]]:
+    return {name: [row[name] for row in rows] for name in ("kind", "record")}
