@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import ray
 from rich.console import Console
@@ -23,11 +23,23 @@ from training.sample import record_of
 from training.settings import AnnotateSettings, SampleSettings
 from unprm.equivalence import Equivalence
 from unprm.errors import UnprmError
-from unprm.samplers.load import SamplerSource
-from unprm.types import Sampler
+from unprm.types import Sampler, SamplingSettings
 
 Row = dict[str, str]
 """What an actor gives back: the kind of a record, or "failed", and its JSON."""
+
+
+class Source(Protocol):
+    """What an actor gets its sampler from; it is pickled."""
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        ...
+
+    def load(self, settings: SamplingSettings) -> Sampler:
+        """The sampler."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,7 @@ class Cluster:
 class SampleActor:
     """Samples questions."""
 
-    def __init__(self, source: SamplerSource, settings: SampleSettings) -> None:
+    def __init__(self, source: Source, settings: SampleSettings) -> None:
         self.sampler, self.settings = source.load(settings.drawing), settings
         self.runner = asyncio.Runner()  # one event loop for all batches: samplers keep what belongs to it
 
@@ -63,7 +75,7 @@ class SampleActor:
 class AnnotateActor:
     """Annotates solutions, grouped by question."""
 
-    def __init__(self, source: SamplerSource, settings: AnnotateSettings, known: dict[str, Question]) -> None:
+    def __init__(self, source: Source, settings: AnnotateSettings, known: dict[str, Question]) -> None:
         self.sampler: Sampler = source.load(settings.drawing)
         self.equivalence, self.settings, self.known = Equivalence(), settings, known
         self.runner = asyncio.Runner()
@@ -91,7 +103,7 @@ class AnnotateActor:
 
 def sample(
     questions: Sequence[Asked],
-    source: SamplerSource,
+    source: Source,
     output: Path,
     settings: SampleSettings,
     cluster: Cluster,
@@ -115,7 +127,7 @@ def sample(
 
 def annotate(
     selected: Path,
-    source: SamplerSource,
+    source: Source,
     output: Path,
     settings: AnnotateSettings,
     cluster: Cluster,
