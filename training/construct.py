@@ -83,6 +83,9 @@ def select(
     preset: PresetOption = "paper",
     selection: Annotated[SelectionName | None, typer.Option(help="Which solutions are preferred.")] = None,
     measure: Measure = None,
+    embedding: Annotated[
+        str | None, typer.Option(help="Sentence-embedding model for `similarity`; TF-IDF without.")
+    ] = None,
     m: Annotated[int | None, typer.Option("--m", min=0, help="Right solutions per question.")] = None,
     n: Annotated[int | None, typer.Option("--n", min=0, help="Wrong solutions per question.")] = None,
     seed: Seed = None,
@@ -93,7 +96,9 @@ def select(
     from unprm.equivalence import Equivalence
     from unprm.samplers.prompts import Prompter
 
-    settings = _override(PRESETS[preset].select, selection=selection, measure=measure, m=m, n=n, seed=seed)
+    settings = _override(
+        PRESETS[preset].select, selection=selection, measure=measure, embedding=embedding, m=m, n=n, seed=seed
+    )
     _check_measure(settings.measure)
     decode = Prompter.load(fetch(tokenizer, None)).decode
     with Equivalence() as equivalence:

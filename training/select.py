@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
@@ -20,6 +22,8 @@ from unprm.equivalence import Equivalence
 from unprm.uncertainty import MEASURES
 
 Decode = Callable[[Sequence[int]], str]
+Vectors = npt.NDArray[np.floating[Any]]
+Embed = Callable[[Sequence[str]], Vectors]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,37 +58,52 @@ def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: 
     return [MEASURES[measure](logprobs[start:end]) for start, end in bounds]
 
 
-def choose(judged: Sequence[Judged], settings: SelectSettings, seed: int) -> list[Judged]:
+def choose(judged: Sequence[Judged], settings: SelectSettings, embed: Embed, seed: int) -> list[Judged]:
     """Of the solutions of one question the m right and the n wrong ones that the strategy prefers."""
     chosen = []
     for correct, count in ((True, settings.m), (False, settings.n)):
         pool = [solution for solution in judged if solution.correct is correct]
         if len(pool) > count:
-            pool = [pool[index] for index in _preferred(pool, count, settings.selection, seed)]
+            pool = [pool[index] for index in _preferred(pool, count, settings.selection, embed, seed)]
         chosen += pool
     return chosen
 
 
-def _preferred(pool: Sequence[Judged], count: int, selection: str, seed: int) -> list[int]:
+def _preferred(pool: Sequence[Judged], count: int, selection: str, embed: Embed, seed: int) -> list[int]:
     match selection:
         case "uncertainty":
             return sorted(range(len(pool)), key=lambda index: -pool[index].uncertainty)[:count]
         case "similarity":
-            return least_similar([solution.text for solution in pool], count)
+            return least_similar(embed([solution.text for solution in pool]), count)
         case _:
             return sorted(random.Random(seed).sample(range(len(pool)), count))
 
 
-def least_similar(texts: Sequence[str], count: int) -> list[int]:
-    """Indices of `count` texts that resemble each other little: the least similar pair, then one by one that
-    whose mean similarity to the chosen is lowest (SimPRM40K). Ties: by lower index."""
+def tf_idf(texts: Sequence[str]) -> Vectors:
+    """Term frequencies of words and numbers, rare ones weighing more."""
+    vectors: Vectors = TfidfVectorizer(token_pattern=r"\S+").fit_transform(texts).toarray()
+    return vectors
+
+
+def sentence_embedding(name: str) -> Embed:
+    """The vectors of a sentence-embedding model: hub name or directory; needs `pip install unprm[embed]`."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(name, trust_remote_code=False)
+    return lambda texts: model.encode(list(texts), show_progress_bar=False)
+
+
+def least_similar(vectors: Vectors, count: int) -> list[int]:
+    """Indices of `count` vectors, (texts, width), that resemble each other little by their cosine: the least
+    similar pair, then one by one that whose mean similarity to the chosen is lowest (SimPRM40K). Ties: by lower
+    index."""
     if count <= 0:
         return []
-    similar = cosine_similarity(TfidfVectorizer(token_pattern=r"\S+").fit_transform(texts))
-    pairs = ((similar[a, b], a, b) for a in range(len(texts)) for b in range(a + 1, len(texts)))
+    similar = cosine_similarity(vectors)
+    pairs = ((similar[a, b], a, b) for a in range(len(vectors)) for b in range(a + 1, len(vectors)))
     chosen = list(min(pairs)[1:])[:count]
     while len(chosen) < count:
-        rest = (index for index in range(len(texts)) if index not in chosen)
+        rest = (index for index in range(len(vectors)) if index not in chosen)
         chosen.append(min(rest, key=lambda index: (similar[index, chosen].mean(), index)))
     return chosen
 
@@ -94,6 +113,7 @@ class Selector:
 
     def __init__(self, equivalence: Equivalence, decode: Decode, settings: SelectSettings) -> None:
         self.equivalence, self.decode, self.settings = equivalence, decode, settings
+        self.embed = sentence_embedding(settings.embedding) if settings.embedding else tf_idf
         self.dropped: Counter[str] = Counter()
 
     def judge(self, record: dict[str, Any]) -> Iterator[Judged]:
@@ -124,7 +144,7 @@ class Selector:
         judged = list(self.judge(record))
         seed = seed_of(self.settings.seed, record["model"], record["id"])
         means = {measure: _mean_step(judged, measure) for measure in MEASURES}
-        for solution in choose(judged, self.settings, seed):
+        for solution in choose(judged, self.settings, self.embed, seed):
             yield {
                 "id": f"{record['id']}/{record['model']}/{solution.index}",
                 "question": record["id"],

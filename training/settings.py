@@ -78,10 +78,12 @@ SelectionName = Literal["uncertainty", "similarity", "random"]
 
 @dataclass(frozen=True, slots=True)
 class SelectSettings:
-    """`m` right and `n` wrong solutions per question and sampling model; `measure`: of a solution's uncertainty."""
+    """`m` right and `n` wrong solutions per question and sampling model. `measure`: of a solution's uncertainty.
+    `embedding`: the sentence-embedding model that similarity is measured with, TF-IDF if empty."""
 
     selection: SelectionName = "uncertainty"
     measure: str = "entropy"
+    embedding: str = ""
     m: int = 2
     n: int = 6
     seed: int = 0
