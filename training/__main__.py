@@ -94,7 +94,7 @@ def mini(
     output: Annotated[Path, typer.Option(help="Directory for everything that is made.")] = Path("runs/mini"),
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
-    """Make the embedded model anew: reasoner, labelled solutions, PRM. Takes hours on two cores."""
+    """Make the embedded model anew: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
     from training.mini.pipeline import MiniSettings, make
 
     with _progress() as progress:

@@ -92,7 +92,7 @@ def test_batches_fit_their_length_and_come_again_from_the_same_seed(tokenizer):
     lengths = (96, 160, 256)
 
     def some(seed):
-        return list(itertools.islice(corpus.batches(tokenizer, seed, 2048, lengths), 20))
+        return list(itertools.islice(corpus.batches(tokenizer, corpus.FIRST, seed, 2048, lengths), 20))
 
     for length, documents in some("a"):
         assert length in lengths

@@ -6,13 +6,13 @@ from training.mini.slips import Author, carries, wrong_result
 from unprm import steps
 from unprm.mini.checker import first_error
 from unprm.mini.domain import calculate
-from unprm.mini.storyteller import generate
+from unprm.mini.storyteller import even, generate
 
 
 def _share_right(carelessness: float) -> float:
     rng = random.Random(3)
     author = Author(rng, carelessness)
-    problems = [generate(rng) for _ in range(400)]
+    problems = [generate(rng, even) for _ in range(400)]
     return sum(first_error(problem, author.solve(problem)) is None for problem in problems) / len(problems)
 
 

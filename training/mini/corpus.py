@@ -3,6 +3,7 @@
 Four kinds of documents: solutions by careless authors, solutions in the layout that the PRM reads (a tag after
 each step, where the verdict on it is learned), sums, and sums in the same layout. Verdicts are in the corpus
 because a small model can't notice an error at the end of a step unless it has learned to compute the step anew.
+Long problems are as frequent as short ones here: they teach more.
 """
 
 import itertools
@@ -16,9 +17,8 @@ from training.mini.slips import Author, wrong_result
 from unprm.formats.unprm import STEP_TAG
 from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import Operation, Problem
-from unprm.mini.storyteller import generate
+from unprm.mini.storyteller import even, generate
 
-CARELESSNESS = 0.8
 REVIEWED_CARELESSNESS = (0.3, 2.5)
 CHUNK = 4096
 """Documents that are made, sorted by length and cut into batches together."""
@@ -41,10 +41,10 @@ class Piece:
     verdict: bool | None = None
 
 
-def solved(rng: random.Random) -> list[Piece]:
+def solved(rng: random.Random, carelessness: float = 0.8) -> list[Piece]:
     """A problem and a careless author's solution, slips included."""
-    problem = generate(rng)
-    steps = Author(rng, CARELESSNESS).solve(problem)
+    problem = generate(rng, even)
+    steps = Author(rng, carelessness).solve(problem)
     pieces = [Piece(problem.text + "\n")]
     for piece in _steps(problem, steps, slips_learned=True):
         pieces += [piece, Piece("\n", learned=True)]
@@ -53,7 +53,7 @@ def solved(rng: random.Random) -> list[Piece]:
 
 def reviewed(rng: random.Random) -> list[Piece]:
     """A problem and a solution with a tag after each step; only the right part of it is learned."""
-    problem = generate(rng)
+    problem = generate(rng, even)
     steps = Author(rng, rng.uniform(*REVIEWED_CARELESSNESS)).solve(problem)
     pieces = [Piece(problem.text + "\n")]
     for piece, verdict in zip(_steps(problem, steps, slips_learned=False), labels(problem, steps), strict=True):
@@ -97,18 +97,25 @@ def reviewed_sums(rng: random.Random) -> list[Piece]:
 
 def _operations(rng: random.Random) -> list[tuple[str, int]]:
     """Expressions such as `"Sum: 12 + 30 ="` with their values."""
-    operations: list[Operation] = [operation for _ in range(2) for operation in generate(rng).operations]
+    operations: list[Operation] = [operation for _ in range(2) for operation in generate(rng, even).operations]
     return [(f"Sum: {o.left.value} {o.symbol} {o.right.value} =", o.value) for o in operations]
 
 
+def solved_with_care(rng: random.Random) -> list[Piece]:
+    """A problem and a more careful author's solution."""
+    return solved(rng, carelessness=0.5)
+
+
 Kind = Callable[[random.Random], list[Piece]]
-MIXTURE: dict[Kind, float] = {solved: 0.44, reviewed: 0.44, sums: 0.04, reviewed_sums: 0.08}
+Mixture = dict[Kind, float]
 """How often each kind of document occurs."""
+FIRST: Mixture = {solved: 0.44, reviewed: 0.44, sums: 0.04, reviewed_sums: 0.08}
+SECOND: Mixture = {solved_with_care: 0.5, reviewed: 0.44, sums: 0.02, reviewed_sums: 0.04}
 
 
-def document(rng: random.Random) -> list[Piece]:
+def document(rng: random.Random, mixture: Mixture = FIRST) -> list[Piece]:
     """One document of a kind drawn with the mixture's frequencies."""
-    return rng.choices(list(MIXTURE), list(MIXTURE.values()))[0](rng)
+    return rng.choices(list(mixture), list(mixture.values()))[0](rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +163,13 @@ def _first_difference(tokenizer: PreTrainedTokenizerFast, ids: list[int], right:
 
 
 def batches(
-    tokenizer: PreTrainedTokenizerFast, seed: str, tokens: int, lengths: Sequence[int]
+    tokenizer: PreTrainedTokenizerFast, mixture: Mixture, seed: str, tokens: int, lengths: Sequence[int]
 ) -> Iterator[tuple[int, list[Document]]]:
     """Endless batches `(length, documents)` of at most `tokens` tokens once padded to that length, one of the
     ascending `lengths`; longer documents are left out."""
     for chunk in itertools.count():
         rng = random.Random(f"{seed}/{chunk}")
-        documents = sorted((encode(tokenizer, document(rng)) for _ in range(CHUNK)), key=lambda d: len(d.ids))
+        documents = sorted((encode(tokenizer, document(rng, mixture)) for _ in range(CHUNK)), key=lambda d: len(d.ids))
         made: list[tuple[int, list[Document]]] = []
         for doc in documents:
             length = next((length for length in lengths if len(doc.ids) <= length), None)

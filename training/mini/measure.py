@@ -9,12 +9,11 @@ import torch
 from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
-from transformers import AutoTokenizer
 
 from training.metrics import first_error_score, interval
 from training.mini.sample import sample
 from unprm import answers, steps, votes
-from unprm.engines.load import load_base, load_engine
+from unprm.engines.load import load_base, load_engine, read_tokenizer
 from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate
@@ -108,7 +107,7 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
 
 
 def _sample(base: Path, asked: Sequence[Problem], progress: Progress) -> list[str]:
-    model, tokenizer = load_base(base, torch.bfloat16), AutoTokenizer.from_pretrained(base)
+    model, tokenizer = load_base(base, torch.bfloat16), read_tokenizer(base)
     task = progress.add_task(f"sampling at temperature {TEMPERATURE}", total=len(asked))
     texts: list[str] = []
     for batch in sample(model, tokenizer, [problem.text for problem in asked], TEMPERATURE, seed=1):

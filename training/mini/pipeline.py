@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from training import records
 from training.checkpoint import replace_file
@@ -26,7 +26,7 @@ from training.records import LabelledSolution
 from training.settings import TrainSettings
 from training.train import Trainer
 from unprm import mini, steps
-from unprm.engines.load import load_base
+from unprm.engines.load import load_base, read_tokenizer
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
 
@@ -38,10 +38,10 @@ class MiniSettings:
     seed: int = 0
     tokenizer_documents: int = 8000
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
-    sampled: tuple[tuple[float, int], ...] = ((0.8, 2400), (1.0, 2400))
-    planted: int = 4800
+    sampled: tuple[tuple[float, int], ...] = ((0.8, 1632), (1.0, 1632))
+    planted: int = 3264
     carelessness: tuple[float, float] = (0.3, 2.5)
-    prm_epochs: int = 3
+    prm_epochs: int = 2
 
 
 def make(output: Path, settings: MiniSettings, progress: Progress) -> Path:
@@ -59,8 +59,7 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerFast:
         rng = random.Random(f"{settings.seed}/tokenizer")
         texts = (piece.text for _ in range(settings.tokenizer_documents) for piece in corpus.document(rng))
         mini_tokenizer.train(texts).save_pretrained(place)
-    loaded: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(place)
-    return loaded
+    return read_tokenizer(place)
 
 
 def _reasoner(output: Path, tokenizer: PreTrainedTokenizerFast, settings: MiniSettings, progress: Progress) -> Path:
@@ -103,7 +102,7 @@ def _sample_into(path: Path, base: Path, temperature: float, count: int, seed: i
     task = progress.add_task(f"sampling at temperature {temperature:g}", total=count, completed=done)
     if done == count:
         return
-    model, tokenizer = load_base(base, torch.bfloat16), AutoTokenizer.from_pretrained(base)
+    model, tokenizer = load_base(base, torch.bfloat16), read_tokenizer(base)
     texts = sample(model, tokenizer, [p.text for p in problems[done:]], temperature, seed + done)
     with path.open("a", encoding="utf-8") as file:
         for batch in texts:

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -35,21 +35,37 @@ left to gather this at the step's tag."""
 
 
 @dataclass(frozen=True, slots=True)
+class Cycle:
+    """One rise and fall of the learning rate: a linear warm-up, then a cosine down to a hundredth of the peak."""
+
+    mixture: corpus.Mixture
+    steps: int
+    peak: float
+    warmup: int
+
+    def rate(self, step: int) -> float:
+        """Learning rate of the cycle's step, from 0."""
+        if step < self.warmup:
+            return self.peak * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+@dataclass(frozen=True, slots=True)
 class PretrainSettings:
     """`tokens` is the size of a batch in tokens, padding included."""
 
-    steps: int = 3300
+    cycles: tuple[Cycle, ...] = (
+        Cycle(corpus.FIRST, steps=3300, peak=4e-3, warmup=100),
+        Cycle(corpus.SECOND, steps=1100, peak=2.5e-3, warmup=50),
+    )
     tokens: int = 10240
-    learning_rate: float = 4e-3
-    warmup: int = 100
     seed: int = 0
 
-    def rate(self, step: int) -> float:
-        """Learning rate of a step: linear warm-up, then a cosine down to a hundredth of the peak."""
-        if step < self.warmup:
-            return self.learning_rate * (step + 1) / self.warmup
-        done = (step - self.warmup) / max(1, self.steps - self.warmup)
-        return self.learning_rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+    @property
+    def steps(self) -> int:
+        """Optimiser steps in all."""
+        return sum(cycle.steps for cycle in self.cycles)
 
 
 def architecture(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
@@ -67,6 +83,19 @@ def architecture(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
     )
+
+
+def _batches(
+    tokenizer: PreTrainedTokenizerFast, settings: PretrainSettings, first: int
+) -> Iterator[tuple[float, int, list[Document]]]:
+    """Learning rate, padded length and documents of each step, from step `first` on."""
+    for number, cycle in enumerate(settings.cycles):
+        if first < cycle.steps:
+            seed = f"{settings.seed}/{number}" if number else f"{settings.seed}"
+            made = corpus.batches(tokenizer, cycle.mixture, seed, settings.tokens, LENGTHS)
+            for step, (length, documents) in enumerate(itertools.islice(made, first, cycle.steps), first):
+                yield cycle.rate(step), length, documents
+        first = max(0, first - cycle.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +193,7 @@ def pretrain(
     body: Callable[..., BaseModelOutputWithPast] = torch.compile(model.model, dynamic=False)
     task = progress.add_task("pretraining", total=settings.steps, completed=first)
     start, recent = time.monotonic(), []
-    made = corpus.batches(tokenizer, f"{settings.seed}", settings.tokens, LENGTHS)
-    for step, (length, documents) in enumerate(itertools.islice(made, first, settings.steps), first):
+    for step, (rate, length, documents) in enumerate(_batches(tokenizer, settings, first), first):
         batch = _collate(documents, length, settings.tokens)
         with torch.autocast("cpu", torch.bfloat16):
             loss = loss_of(body(input_ids=batch.ids, use_cache=False, output_hidden_states=True), batch)
@@ -173,7 +201,7 @@ def pretrain(
         torch.nn.utils.clip_grad_norm_(parameters.values(), 1.0)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = settings.rate(step)
+                group["lr"] = rate
             optimizer.step()
             optimizer.zero_grad()
         recent.append(loss.item())

@@ -10,7 +10,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from unprm import mini
 from unprm.engines.torch_engine import TorchEngine
@@ -107,13 +107,23 @@ def fetch(name: str, revision: str | None) -> Path:
 
 
 def load_tokenizer(base: Path) -> Tokenizer:
-    """The tokenizer of a base model."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ModelInvalid(f"{base}: no usable tokenizer ({error})") from error
-    backend: Tokenizer = tokenizer.backend_tokenizer
+    """The tokenizer of a base model; errors as `read_tokenizer`."""
+    backend: Tokenizer = read_tokenizer(base).backend_tokenizer
     return backend
+
+
+def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
+    """The tokenizer in a directory, just as its `tokenizer.json` says if there is one.
+
+    `AutoTokenizer` would give every model of the Qwen2 architecture Qwen2's own splitting into words, whatever
+    the file says. Raises `ModelInvalid` if there is no usable tokenizer.
+    """
+    try:
+        if (directory / "tokenizer.json").is_file():
+            return PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+        return AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ModelInvalid(f"{directory}: no usable tokenizer ({error})") from error
 
 
 def load_base(base: Path, dtype: torch.dtype) -> PreTrainedModel:

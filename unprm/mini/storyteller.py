@@ -1,6 +1,7 @@
 """Makes up problems of the `unprm-mini` domain."""
 
 import random
+from collections.abc import Callable
 
 from unprm.mini.domain import Ledger, Problem, from_sentences
 from unprm.mini.stories import SETTINGS, Sentence, Setting, render
@@ -9,6 +10,19 @@ MIN_OPERATIONS = 2
 MAX_OPERATIONS = 8
 LARGEST = 9999
 """No quantity of a generated problem is larger."""
+Length = Callable[[random.Random], int]
+"""Draws about how many operations a problem takes."""
+
+
+def even(rng: random.Random) -> int:
+    """Every length is as likely."""
+    return rng.randint(MIN_OPERATIONS, MAX_OPERATIONS)
+
+
+def mostly_short(rng: random.Random) -> int:
+    """Each length is two thirds as likely as the one before it."""
+    lengths = range(MIN_OPERATIONS, MAX_OPERATIONS + 1)
+    return rng.choices(lengths, [(2 / 3) ** length for length in lengths])[0]
 
 
 class _Storyteller:
@@ -32,8 +46,8 @@ class _Storyteller:
         self.ledger.tell(sentence)
         self.sentences.append(sentence)
 
-    def write(self) -> Problem:
-        target = self.rng.randint(MIN_OPERATIONS, MAX_OPERATIONS)
+    def write(self, length: Length) -> Problem:
+        target = length(self.rng)
         self.say("start", a=self.a, n=self.number(10, 999))
         pair = self.rng.random() < 0.6
         if pair:
@@ -103,11 +117,11 @@ class _Storyteller:
             self.sentences.insert(self.rng.randint(1, len(self.sentences)), self.rng.choice(beside))
 
 
-def generate(rng: random.Random) -> Problem:
+def generate(rng: random.Random, length: Length = mostly_short) -> Problem:
     """A new problem with 2 to 8 needed operations on quantities up to `LARGEST`."""
     while True:
         try:
-            problem = _Storyteller(rng).write()
+            problem = _Storyteller(rng).write(length)
         except ValueError:
             continue  # the question turned out to need no operation: tell another story
         sizes = [operation.value for operation in problem.operations]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer
 
+from unprm.engines.load import read_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import plain
 
@@ -39,10 +39,7 @@ class Prompter:
 
         Raises `ModelInvalid` if it has no usable tokenizer, or a chat template that changes the problem.
         """
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
-        except (OSError, ValueError) as error:
-            raise ModelInvalid(f"{directory}: no usable tokenizer ({error})") from error
+        tokenizer = read_tokenizer(directory)
         backend: Tokenizer = tokenizer.backend_tokenizer
         if not tokenizer.chat_template:
             return cls((), (), "\n", plain(backend))

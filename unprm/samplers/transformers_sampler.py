@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel
+from transformers import DynamicCache, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
 from unprm.errors import SamplerFailed
 from unprm.samplers.prompts import Prompter, end_tokens
@@ -109,18 +109,21 @@ class TransformersSampler:
     @torch.inference_mode()
     def _write(self, rows: Sequence[_Row]) -> list[Completion]:
         device = self._network.device
-        prompts = [row.call.prompt for row in rows]
-        longest = max(map(len, prompts))
-        ids = torch.zeros(len(rows), longest, dtype=torch.long)
+        unique = list({row.call.prompt: None for row in rows})
+        longest = max(map(len, unique))
+        ids = torch.zeros(len(unique), longest, dtype=torch.long)
         mask = torch.zeros_like(ids)
-        for number, prompt in enumerate(prompts):
+        for number, prompt in enumerate(unique):
             ids[number, longest - len(prompt) :] = torch.tensor(prompt)
             mask[number, longest - len(prompt) :] = 1
+        ids, mask = ids.to(device), mask.to(device)
+        which = torch.tensor([unique.index(row.call.prompt) for row in rows], device=device)
         choose = _Choose([row.call.seed + row.index for row in rows], self._settings, self._ends, device)
         room = self._network.config.max_position_embeddings - longest
         written = self._network.generate(
-            input_ids=ids.to(device),
-            attention_mask=mask.to(device),
+            input_ids=ids[which],
+            attention_mask=mask[which],
+            past_key_values=self._prefill(ids, mask, which),
             do_sample=False,  # `choose` leaves one token to each row
             max_new_tokens=min(self._settings.max_tokens, room),
             eos_token_id=list(self._ends),
@@ -129,6 +132,18 @@ class TransformersSampler:
         )[:, longest:]
         logprobs = torch.stack(choose.logprobs, dim=1)  # (rows, tokens)
         return [self._completion(*row) for row in zip(written.tolist(), logprobs.tolist(), strict=True)]
+
+    def _prefill(self, ids: torch.Tensor, mask: torch.Tensor, which: torch.Tensor) -> DynamicCache:
+        """Keys and values of the prompts (prompts, length) but for their last token, computed once for each and
+        laid out for the rows that go on from them."""
+        cache = DynamicCache(config=self._network.config)
+        if ids.shape[1] > 1:
+            positions = (mask.cumsum(dim=-1) - 1).clamp(min=0)[:, :-1]
+            self._network.get_decoder()(
+                input_ids=ids[:, :-1], attention_mask=mask[:, :-1], position_ids=positions, past_key_values=cache
+            )
+            cache.batch_select_indices(which)
+        return cache
 
     def _completion(self, ids: list[int], logprobs: list[float]) -> Completion:
         end = next((index for index, token in enumerate(ids) if token in self._ends), None)
