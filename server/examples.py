@@ -60,8 +60,8 @@ def _scores() -> BaseModel:
     request = ScoreRequest.model_validate(_SCORE)
     right, wrong = request.candidates()
     solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
-    measured = [(0.9847, 0.9553), (0.0626, 0.0804)]
-    return score_response(request, solutions, measured, _MODEL, Usage(148, 148, 0))
+    measured = [(0.9955, 0.9829), (0.0002, 0.0002)]
+    return score_response(request, solutions, measured, _MODEL, Usage(122, 122, 0))
 
 
 def _ballot() -> Ballot:
@@ -82,10 +82,10 @@ def _preview() -> BaseModel:
     return PreviewResponse(
         model=_MODEL,
         family="unprm",
-        text="Review: 1 + 1?\n2.ş\\boxed{2}ş",
-        token_ids=[376, 26, 221, 17, 286, 221, 17, 31, 199, 18, 14, 477, 60, 351, 91, 18, 93, 477],
-        tokens=["Review", ":", "Ġ", "1", "Ġ+", "Ġ", "1", "?", "Ċ", "2", ".", "ÅŁ", "\\", "boxed", "{", "2", "}", "ÅŁ"],
-        positions=[11, 17],
+        text="1 + 1?\n2.ş\\boxed{2}ş",
+        token_ids=[17, 288, 259, 31, 199, 18, 14, 270, 60, 337, 91, 18, 93, 270],
+        tokens=["1", "Ġ+", "Ġ1", "?", "Ċ", "2", ".", "ÅŁ", "\\", "boxed", "{", "2", "}", "ÅŁ"],
+        positions=[7, 13],
         steps=["2.", "\\boxed{2}"],
     )
 
@@ -99,7 +99,7 @@ def _model() -> BaseModel:
         revision=None,
         device="cpu",
         dtype="float32",
-        input_format="Review: {problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
+        input_format="{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
         demo=True,
         limits=LimitsOut(
             max_solutions=256,
