@@ -157,14 +157,12 @@ def _run(
     if not items:
         return
     rows = ray.data.from_items([{"item": json.dumps(item)} for item in items], override_num_blocks=len(items))
-    made = rows.map_batches(
+    made = rows.map_batches(  # by default an actor that dies is started again and its tasks are repeated
         actor,
         fn_constructor_args=arguments,
         batch_size=cluster.batch,
         concurrency=cluster.actors,
         num_gpus=cluster.gpus,
-        max_restarts=-1,
-        max_task_retries=-1,
     )
     for row in made.iter_rows():
         yield row["kind"], json.loads(row["record"])
