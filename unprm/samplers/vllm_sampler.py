@@ -21,11 +21,13 @@ class VllmSampler:
     def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
         self._name, self._settings = name, settings
         self._prompter = Prompter.load(directory)
+        cuda = torch.cuda.is_available()
         arguments = AsyncEngineArgs(
             model=str(directory),
             generation_config="vllm",
             enable_prefix_caching=True,
-            enforce_eager=not torch.cuda.is_available(),  # compiling for a CPU takes longer than it saves
+            enforce_eager=not cuda,  # compiling for a CPU takes longer than it saves
+            enable_chunked_prefill=cuda,  # with seeds it fails on a CPU: "CPU Generator does not use offset"
             disable_log_stats=True,
         )
         self._engine = AsyncLLM.from_engine_args(arguments)
