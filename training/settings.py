@@ -154,7 +154,7 @@ PAPER = Preset(
     annotate=AnnotateSettings(),
 )
 MINI = Preset(
-    questions=100,
+    questions=40,
     models=("unprm-mini",),
     sample=SampleSettings(k=16, max_tokens=192),
     select=SelectSettings(),
