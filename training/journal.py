@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,14 +28,13 @@ class Journal:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b", buffering=0)  # what could not be written must not linger in a buffer
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(self._file.close)
             self._lock()
             self._mend()
             self._check(json.loads(json.dumps(config)))
-        except BaseException:
-            self._file.close()
-            raise
-        self.records: dict[str, Record] = {record["id"]: record for record in read(path)}
+            self.records: dict[str, Record] = {record["id"]: record for record in read(path)}
+            on_failure.pop_all()
 
     def append(self, record: Record) -> None:
         """Adds a record; once this returns, no crash takes it away.
