@@ -1,6 +1,7 @@
 """What annotated data cost and how good it is: the paper's tables of cost and of the data set, and, in the domain
 of the embedded model, how often the labels are true."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ from unprm.mini.domain import parse
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of a file of annotated solutions. `tau_*`: for the questions alone. The unique ones count a prefix that
-    several solutions share once, as `--share-prefixes` draws it."""
+    """Of a file of annotated solutions. `samples`, `tokens`: of the rollouts drawn, those of a shared prefix once
+    if they were shared. `tau_*`: for the questions alone."""
 
     solutions: int
     wrong: int
@@ -25,7 +26,6 @@ class Costs:
     verified: int
     samples: int
     tokens: int
-    unique_samples: int
     tau_samples: int
     tau_tokens: int
 
@@ -73,18 +73,19 @@ def costs(annotated: Path) -> Costs:
     """What a run cost."""
     records = load(annotated)
     questions = list(journal.read(annotated.with_suffix(".questions.jsonl")))
-    unique: dict[str, int] = {}
+    shared = json.loads(journal.config_path(annotated).read_text("utf-8"))["share_prefixes"]
+    drawn: dict[object, Record] = {}
     for record in records:
         for tried in record["tried"]:
-            unique[tried["prefix"]] = max(unique.get(tried["prefix"], 0), tried["samples"])
+            prefix = tried["prefix"] if shared else (record["id"], tried["prefix"])
+            drawn[prefix] = max(drawn.get(prefix, tried), tried, key=lambda told: int(told["samples"]))
     return Costs(
         solutions=len(records),
         wrong=sum(not record["correct"] for record in records),
         unresolved=sum("reason" in record for record in records),
         verified=sum(record["verified"] for record in records),
-        samples=sum(record["samples"] for record in records),
-        tokens=sum(record["tokens"] for record in records),
-        unique_samples=sum(unique.values()),
+        samples=sum(tried["samples"] for tried in drawn.values()),
+        tokens=sum(tried["tokens"] for tried in drawn.values()),
         tau_samples=sum(question["samples"] for question in questions),
         tau_tokens=sum(question["tokens"] for question in questions),
     )
@@ -129,9 +130,15 @@ def agreement(records: Sequence[Record]) -> Agreement | None:
         wrong=len(wrong),
         first=_share(own is not None and own == true for own, true in pairs),
         at_or_after=_share(own is not None and true is not None and own >= true for own, true in pairs),
-        steps=_share(judged) if judged else 0.0,
+        steps=_share(judged),
         resolved=_share(own is not None for own in found),
     )
+
+
+def same_outcome(records: Iterable[Record], others: Iterable[Record]) -> float:
+    """Share of the wrong solutions that two runs label alike, or both leave without labels."""
+    first, second = ({r["id"]: r.get("labels") for r in run if not r["correct"]} for run in (records, others))
+    return _share(second.get(name) == labels for name, labels in first.items())
 
 
 def tables(annotated: Sequence[Path]) -> list[Table]:
@@ -158,7 +165,7 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
 
 def _share(outcomes: Iterable[bool]) -> float:
     counted = list(outcomes)
-    return sum(counted) / len(counted)
+    return sum(counted) / len(counted) if counted else 0.0
 
 
 def _mean(values: Sequence[float]) -> float | None:

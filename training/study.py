@@ -22,17 +22,26 @@ from unprm.equivalence import Equivalence
 from unprm.types import Sampler
 from unprm.uncertainty import MEASURES
 
+BASELINE = "adaptive_binary"
+"""The search that the paper measures its savings against."""
+COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
+           *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
+
 
 def variants(settings: AnnotateSettings) -> dict[str, AnnotateSettings]:
-    """The searches that are compared, by name; the rest of the settings is common to all."""
+    """The searches that are compared, by name; the rest of the settings is common to all.
+
+    What follows a `+` in a name is a way of saving rollouts that the search before it does without.
+    """
     made = {f"uncertainty-{measure}": replace(settings, search="uncertainty", measure=measure) for measure in MEASURES}
     made |= {name: replace(settings, search=name) for name in ("adaptive_binary", "sequential", "random")}
     best = "surprisal_max"
     made["bayes"] = replace(settings, search="bayes", measure=best)
     made["bayes-flat"] = replace(made["bayes"], bayes=replace(settings.bayes, strength=0.0))
-    for confidence in (1.0, 0.95):
-        made[f"uncertainty-{best}-early-{confidence:g}"] = replace(made[f"uncertainty-{best}"], early_stop=confidence)
-        made[f"adaptive_binary-early-{confidence:g}"] = replace(made["adaptive_binary"], early_stop=confidence)
+    for name in (f"uncertainty-{best}", BASELINE):
+        for confidence in (1.0, 0.95):
+            made[f"{name}+early-{confidence:g}"] = replace(made[name], early_stop=confidence)
+        made[f"{name}+shared"] = replace(made[name], share_prefixes=True)
     return made
 
 
@@ -69,14 +78,27 @@ async def study(
 
 
 def report(output: Path) -> str:
-    """The study's tables in Markdown, one row per search."""
-    columns = ("search", "verified steps", "samples", "tokens", *stats.Agreement.COLUMNS)
-    rows = [f"| {' | '.join(columns)} |", "|---" + "|--:" * (len(columns) - 1) + "|"]
-    for path in sorted(output.glob("*.jsonl")):
-        if path.stem.endswith((".unresolved", ".questions")):
-            continue
-        cost, agreed = stats.costs(path), stats.agreement(stats.load(path))
-        shares = [f"{100 * share:.1f} %" for share in agreed.shares()] if agreed else []
-        numbers = [f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)]
-        rows.append(f"| {path.stem} | " + " | ".join([*numbers, *(shares or ["–"] * 4)]) + " |")
+    """The study's table in Markdown, one row per search."""
+    runs = {
+        path.stem: path
+        for path in sorted(output.glob("*.jsonl"))
+        if not path.stem.endswith((".unresolved", ".questions"))
+    }
+    records = {name: stats.load(path) for name, path in runs.items()}
+    costs = {name: stats.costs(path) for name, path in runs.items()}
+    rows = [f"| {' | '.join(COLUMNS)} |", "|---" + "|--:" * (len(COLUMNS) - 1) + "|"]
+    for name, cost in costs.items():
+        whole, _, saving = name.partition("+")
+        agreed = stats.agreement(records[name])
+        cells = [
+            *(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)),
+            _percent(1 - cost.samples / costs[BASELINE].samples),
+            *([_percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
+            _percent(stats.same_outcome(records[name], records[whole])) if saving else "",
+        ]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

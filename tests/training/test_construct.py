@@ -208,8 +208,8 @@ def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalen
     shared = _annotate(selected, equivalence, replace(ANNOTATE, share_prefixes=True), together, name="shared")[1]
     assert together.completions < alone.completions
     costs = stats.costs(shared)
-    assert costs.unique_samples + costs.tau_samples == together.completions
-    assert costs.unique_samples < costs.samples
+    assert costs.samples + costs.tau_samples == together.completions
+    assert costs.samples < sum(record["samples"] for record in stats.load(shared))
 
 
 def test_a_model_that_never_solves_the_question_labels_nothing(selected, equivalence, tmp_path):
@@ -336,4 +336,18 @@ def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
     assert sampler.completions < charged
     table = report(output)
     assert table.count("\n") == 2 + len(variants(settings))
-    assert "| random | 0 | 0 | 0 |" in table
+    assert "| random | 0 | 0 | 0 | 100.0 % |" in table
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in table.splitlines()[2:]}
+    assert rows["adaptive_binary"][4] == "0.0 %"
+    assert rows["adaptive_binary"][-1].strip(" |") == ""
+    assert rows["adaptive_binary+early-1"][-1].strip(" |") == "100.0 %"
+
+
+def test_runs_agree_where_both_label_alike_or_not_at_all():
+    def run(*labels):
+        told = [{"id": str(k), "correct": False, **({"labels": own} if own else {})} for k, own in enumerate(labels)]
+        return [*told, {"id": "right", "correct": True, "labels": [True]}]
+
+    first = run([True, False], [False, False], None, None)
+    assert stats.same_outcome(first, first) == 1
+    assert stats.same_outcome(first, run([True, False], [True, False], None, [False])) == 0.5

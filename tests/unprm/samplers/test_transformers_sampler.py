@@ -9,7 +9,8 @@ import torch
 
 from unprm.engines.load import load_base
 from unprm.errors import SamplerFailed
-from unprm.samplers.transformers_sampler import TransformersSampler, _nucleus
+from unprm.samplers.decoding import _nucleus
+from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import SamplingSettings
 
 

@@ -1,0 +1,183 @@
+"""Continuous batching with a transformers model: completions join and leave the batch between two tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from transformers import Cache, CacheLayerMixin, DynamicCache, PreTrainedModel
+
+from unprm.errors import ModelInvalid
+from unprm.types import SamplingSettings
+
+GROWTH = 64
+"""Positions that the store of keys and values grows by."""
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A completion at work: what it goes on from, the seed of its own random generator, and what is written."""
+
+    prompt: tuple[int, ...]
+    seed: int
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    generator: torch.Generator = field(default_factory=torch.Generator)
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[misc]
+    """Keys and values of one layer, each (rows, heads, positions, width). A row's stand from position 0 on; `places`,
+    (rows in use,), shared by all layers, are the positions that the next token's go to."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows, self.places, self.longest = rows, torch.zeros(0, dtype=torch.long), 0
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Makes an empty store for keys and values like these."""
+        self.keys, self.values = (
+            states.new_zeros(self.rows, states.shape[1], 0, states.shape[3]) for states in (key_states, value_states)
+        )
+        self.is_initialized = True
+
+    def put(self, slots: torch.Tensor, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Stores the first keys and values of rows, each (slots, heads, length, width)."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        length = key_states.shape[2]
+        self._make_room(length)
+        self.keys[slots, :, :length], self.values[slots, :, :length] = key_states, value_states
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Stores one token's keys and values for each row in use; returns all of these rows'."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        self._make_room(self.longest)
+        count = len(self.places)
+        rows = torch.arange(count, device=self.places.device)
+        self.keys[rows, :, self.places], self.values[rows, :, self.places] = key_states[:, :, 0], value_states[:, :, 0]
+        return self.keys[:count, :, : self.longest], self.values[:count, :, : self.longest]
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Copies a row to another slot."""
+        if length:
+            self.keys[target, :, :length] = self.keys[source, :, :length]
+            self.values[target, :, :length] = self.values[source, :, :length]
+
+    def _make_room(self, length: int) -> None:
+        missing = length - self.keys.shape[2]
+        if missing > 0:
+            more = (0, 0, 0, -(-missing // GROWTH) * GROWTH)
+            self.keys, self.values = (torch.nn.functional.pad(kept, more) for kept in (self.keys, self.values))
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Length and offset of the keys that `update` returns."""
+        return self.longest, 0
+
+    def get_seq_length(self) -> int:
+        """Positions that the longest row has filled."""
+        return self.longest
+
+    def get_max_length(self) -> int:
+        """No limit of its own."""
+        return -1
+
+
+class DecodingBatch:
+    """At most `size` rows, one more token each per `step`.
+
+    Every row draws with its own generator: what else is in the batch does not matter, but for the last digits of
+    the arithmetic. Raises `ModelInvalid` for a model with other than full causal attention.
+    """
+
+    def __init__(self, network: PreTrainedModel, settings: SamplingSettings, ends: Sequence[int], size: int) -> None:
+        kinds = set(getattr(network.config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"}:
+            raise ModelInvalid(f"only full attention is known here, the model has {sorted(kinds)}: sample with vLLM")
+        self.rows: list[Row] = []
+        self.size = size
+        self._network, self._settings, self._ends = network, settings, frozenset(ends)
+        self._window: int = network.config.max_position_embeddings
+        self._layers = [_Layer(size) for _ in range(network.config.num_hidden_layers)]
+        self._cache = Cache(layers=self._layers)
+
+    @torch.inference_mode()
+    def add(self, rows: Sequence[Row]) -> None:
+        """Takes rows in. Prompts that are equal are computed once, all but their last token, which `step` reads."""
+        slots = torch.arange(len(self.rows), len(self.rows) + len(rows))
+        for row in rows:
+            row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
+        self.rows += rows
+        unique = list({row.prompt: None for row in rows})
+        longest = max(map(len, unique)) - 1
+        if longest:
+            # padding on the right: what comes before it can't see it
+            ids = torch.tensor([[*prompt[:-1], *[0] * (longest + 1 - len(prompt))] for prompt in unique])
+            computed = DynamicCache(config=self._network.config)
+            self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
+            number = {prompt: index for index, prompt in enumerate(unique)}
+            which = torch.tensor([number[row.prompt] for row in rows], device=self._network.device)
+            for layer, made in zip(self._layers, computed.layers, strict=True):
+                layer.put(slots, made.keys[which], made.values[which])
+
+    @torch.inference_mode()
+    def step(self) -> list[Row]:
+        """Writes one token of each row; the rows that are complete leave the batch and are returned."""
+        tokens = [(row.ids or row.prompt)[-1] for row in self.rows]
+        places = torch.tensor([len(row.prompt) + len(row.ids) - 1 for row in self.rows], device=self._network.device)
+        longest = int(places.max()) + 1
+        for layer in self._layers:
+            layer.places, layer.longest = places, longest
+        seen = torch.arange(longest, device=places.device) <= places[:, None]  # (rows, positions)
+        logits = self._network(
+            input_ids=torch.tensor(tokens, device=places.device)[:, None],
+            attention_mask=seen[:, None, None],
+            position_ids=places[:, None],
+            past_key_values=self._cache,
+        ).logits[:, -1]
+        logprobs = torch.log_softmax(logits.float(), dim=-1)  # (rows, vocabulary), before temperature
+        chosen = self._draw(logprobs)
+        told = logprobs.gather(1, chosen[:, None])[:, 0]
+        for row, token, logprob in zip(self.rows, chosen.tolist(), told.tolist(), strict=True):
+            row.ids.append(token)
+            row.logprobs.append(logprob)
+        complete = [row for row in self.rows if self._is_complete(row)]
+        self.remove(complete)
+        return complete
+
+    def ended(self, row: Row) -> bool:
+        """Whether the row's last token ends its text."""
+        return bool(row.ids) and row.ids[-1] in self._ends
+
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Lets rows go; the last one in the batch takes the place of each."""
+        for slot in sorted((self.rows.index(row) for row in rows), reverse=True):
+            last = self.rows.pop()
+            if slot < len(self.rows):
+                self.rows[slot] = last
+                for layer in self._layers:
+                    layer.move(len(self.rows), slot, len(last.prompt) + len(last.ids) - 1)
+
+    def _is_complete(self, row: Row) -> bool:
+        room = self._window - len(row.prompt)
+        return self.ended(row) or len(row.ids) >= min(self._settings.max_tokens, room)
+
+    def _draw(self, logprobs: torch.Tensor) -> torch.Tensor:
+        """A token per row from (rows, vocabulary), by the Gumbel maximum (an exponential race)."""
+        if self._settings.temperature == 0:
+            return logprobs.argmax(dim=-1)
+        scaled = torch.log_softmax(logprobs / self._settings.temperature, dim=-1)
+        if self._settings.top_p < 1:
+            scaled = _nucleus(scaled, self._settings.top_p)
+        noise = torch.empty_like(scaled)
+        for number, row in enumerate(self.rows):
+            noise[number].exponential_(generator=row.generator)
+        return (scaled - noise.log()).argmax(dim=-1)
+
+
+def _nucleus(logprobs: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Leaves out the least likely tokens, as many as the rest reaches `top_p` without."""
+    ranked, order = logprobs.sort(dim=-1, descending=True)
+    before = ranked.exp().cumsum(dim=-1) - ranked.exp()
+    return logprobs.masked_fill((before >= top_p).gather(1, order.argsort(dim=-1)), -torch.inf)
