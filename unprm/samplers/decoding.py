@@ -1,5 +1,6 @@
 """Continuous batching with a transformers model: completions join and leave the batch between two tokens."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,8 @@ from unprm.types import SamplingSettings
 
 GROWTH = 64
 """Positions that the store of keys and values grows by."""
+KEPT = 16384
+"""Tokens of recent prompts whose keys and values are kept: rollouts are asked for in blocks from the same prompt."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,13 +42,13 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         )
         self.is_initialized = True
 
-    def put(self, slots: torch.Tensor, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Stores the first keys and values of rows, each (slots, heads, length, width)."""
+    def put(self, slot: int, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Stores the first keys and values of a row, each (heads, length, width)."""
         if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        length = key_states.shape[2]
+            self.lazy_initialization(key_states[None], value_states[None])
+        length = key_states.shape[1]
         self._make_room(length)
-        self.keys[slots, :, :length], self.values[slots, :, :length] = key_states, value_states
+        self.keys[slot, :, :length], self.values[slot, :, :length] = key_states, value_states
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
@@ -101,25 +104,37 @@ class DecodingBatch:
         self._window: int = network.config.max_position_embeddings
         self._layers = [_Layer(size) for _ in range(network.config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
+        self._prompts: OrderedDict[tuple[int, ...], list[tuple[torch.Tensor, torch.Tensor]]] = OrderedDict()
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
-        """Takes rows in. Prompts that are equal are computed once, all but their last token, which `step` reads."""
-        slots = torch.arange(len(self.rows), len(self.rows) + len(rows))
+        """Takes rows in. Prompts that are equal, or were here lately, are computed once, all but their last token,
+        which `step` reads."""
+        first = len(self.rows)
         for row in rows:
             row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
         self.rows += rows
-        unique = list({row.prompt: None for row in rows})
-        longest = max(map(len, unique)) - 1
-        if longest:
-            # padding on the right: what comes before it can't see it
-            ids = torch.tensor([[*prompt[:-1], *[0] * (longest + 1 - len(prompt))] for prompt in unique])
-            computed = DynamicCache(config=self._network.config)
-            self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
-            number = {prompt: index for index, prompt in enumerate(unique)}
-            which = torch.tensor([number[row.prompt] for row in rows], device=self._network.device)
-            for layer, made in zip(self._layers, computed.layers, strict=True):
-                layer.put(slots, made.keys[which], made.values[which])
+        prompts = {row.prompt: None for row in rows if len(row.prompt) > 1}
+        self._compute([prompt for prompt in prompts if prompt not in self._prompts])
+        for slot, row in enumerate(rows, first):
+            if row.prompt in prompts:
+                self._prompts.move_to_end(row.prompt)
+                for layer, states in zip(self._layers, self._prompts[row.prompt], strict=True):
+                    layer.put(slot, *states)
+        while sum(map(len, self._prompts)) > KEPT:
+            self._prompts.popitem(last=False)
+
+    def _compute(self, prompts: Sequence[tuple[int, ...]]) -> None:
+        if not prompts:
+            return
+        longest = max(map(len, prompts)) - 1
+        # padding on the right: what comes before it can't see it
+        ids = torch.tensor([[*prompt[:-1], *[0] * (longest + 1 - len(prompt))] for prompt in prompts])
+        computed = DynamicCache(config=self._network.config)
+        self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
+        for number, prompt in enumerate(prompts):
+            own = number, slice(None), slice(len(prompt) - 1)
+            self._prompts[prompt] = [(made.keys[own].clone(), made.values[own].clone()) for made in computed.layers]
 
     @torch.inference_mode()
     def step(self) -> list[Row]:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from unprm.engines.load import load_base
-from unprm.errors import SamplerFailed
+from unprm.errors import ModelInvalid, SamplerFailed
+from unprm.samplers import decoding
 from unprm.samplers.decoding import _nucleus
 from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import SamplingSettings
@@ -88,6 +89,42 @@ def test_the_nth_completion_is_the_same_however_calls_are_cut(network, base):
     parts = _ask(_sampler(network, base), (prompt, 2, 50), (prompt, 4, 52))
     assert [c.ids for c in whole] == [c.ids for part in parts for c in part]
     assert len({c.ids for c in whole}) > 1
+
+
+def test_a_prompt_that_was_here_before_gives_the_same(network, base, monkeypatch):
+    monkeypatch.setattr(decoding, "KEPT", 8)
+    calls = [((21, 22, 23), 2, 5), ((30, 31, 32, 33, 34), 2, 6), ((21, 22, 23), 2, 5), ((40,) * 12, 2, 7)]
+    expected = [_ask(_sampler(network, base), call)[0] for call in calls]
+
+    async def one_after_the_other():
+        sampler = _sampler(network, base)
+        return [await sampler.complete(*call, affinity="") for call in (*calls, *calls)]
+
+    assert [[c.ids for c in made] for made in asyncio.run(one_after_the_other())] == [
+        [c.ids for c in made] for made in (*expected, *expected)
+    ]
+
+
+def test_callers_that_leave_make_room(network, base):
+    async def story():
+        sampler = _sampler(network, base, max_tokens=200)
+        gone = [asyncio.create_task(sampler.complete((21 + n, 22), 60, n, "")) for n in range(4)]
+        await asyncio.sleep(0.05)
+        for task in gone:
+            task.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        kept = await sampler.complete((50, 51), 3, 9, "")
+        await sampler.close()
+        return kept
+
+    alone = _ask(_sampler(network, base, max_tokens=200), ((50, 51), 3, 9))[0]
+    assert [c.ids for c in asyncio.run(story())] == [c.ids for c in alone]
+
+
+def test_a_model_with_a_sliding_window_is_refused(network, base, monkeypatch):
+    monkeypatch.setattr(network.config, "layer_types", ["full_attention", "sliding_attention"])
+    with pytest.raises(ModelInvalid, match="sliding_attention"):
+        _sampler(network, base)
 
 
 def test_more_completions_than_a_batch_holds_all_come(network, base):
