@@ -18,7 +18,8 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from unprm.errors import SamplerFailed
-from unprm.samplers.prompts import INSTRUCTION, Prompter
+from unprm.samplers.base import TokenSampler
+from unprm.samplers.prompts import INSTRUCTION
 from unprm.types import Completion, SamplingSettings
 
 ATTEMPTS = 6
@@ -144,35 +145,18 @@ class _ChatCompletions(_Lenient):
 _Chosen = TypeVar("_Chosen", _Choice, _ChatChoice)
 
 
-class OpenAISampler:
+class OpenAISampler(TokenSampler):
     """Token ids in, token ids out, through one server or many. `directory` holds the model's tokenizer."""
 
     def __init__(self, endpoints: Endpoints, model: str, directory: Path, settings: SamplingSettings) -> None:
-        self._endpoints, self._model, self._settings = endpoints, model, settings
-        self._prompter = Prompter.load(directory)
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._model
-
-    def prompt(self, problem: str) -> tuple[int, ...]:
-        """Token ids that ask for a solution."""
-        return self._prompter.encode(problem)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, without special tokens."""
-        return self._prompter.decode(ids)
-
-    async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
-        """`count` solutions of a problem."""
-        return await self.complete(self.prompt(problem), count, seed, affinity=problem)
+        super().__init__(directory, model, settings)
+        self._endpoints = endpoints
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt. Raises `SamplerFailed` as `Endpoints.post` does, and if the server
         does not tell token ids or log-probabilities."""
         body = {
-            "model": self._model,
+            "model": self._name,
             "prompt": list(prompt),
             "n": count,
             "seed": seed,
@@ -196,7 +180,7 @@ class OpenAISampler:
     def _completion(self, choice: _Choice) -> Completion:
         if choice.token_ids is None or choice.logprobs is None:
             raise SamplerFailed(
-                f"the server of {self._model} tells no token ids (return_token_ids) or no log-probabilities; "
+                f"the server of {self._name} tells no token ids (return_token_ids) or no log-probabilities; "
                 "it can be used for candidate solutions with --chat, not for annotation"
             )
         logprobs = tuple(min(0.0, logprob) for logprob in choice.logprobs.token_logprobs)

@@ -9,8 +9,9 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from unprm.errors import SamplerFailed
+from unprm.samplers.base import TokenSampler
 from unprm.samplers.decoding import DecodingBatch, Row
-from unprm.samplers.prompts import Prompter, end_tokens
+from unprm.samplers.prompts import end_tokens
 from unprm.types import Completion, SamplingSettings
 
 BATCH = 128
@@ -28,7 +29,7 @@ class _Call:
     done: asyncio.Future[list[Completion]]
 
 
-class TransformersSampler:
+class TransformersSampler(TokenSampler):
     """Completions that wait are written together, and a new one begins as soon as others have ended.
 
     Every completion has a random generator of its own, from the call's seed and its index: what else is in the
@@ -36,30 +37,12 @@ class TransformersSampler:
     """
 
     def __init__(self, model: PreTrainedModel, directory: Path, name: str, settings: SamplingSettings) -> None:
-        self._name = name
-        self._prompter = Prompter.load(directory)
+        super().__init__(directory, name, settings)
         self._window: int = model.config.max_position_embeddings
         self._batch = DecodingBatch(model, settings, end_tokens(directory), BATCH)
         self._waiting: deque[Row] = deque()
         self._calls: dict[Row, _Call] = {}
         self._work: asyncio.Task[None] | None = None
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._name
-
-    def prompt(self, problem: str) -> tuple[int, ...]:
-        """Token ids that ask for a solution."""
-        return self._prompter.encode(problem)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, without special tokens."""
-        return self._prompter.decode(ids)
-
-    async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
-        """`count` solutions of a problem."""
-        return await self.complete(self.prompt(problem), count, seed, affinity="")
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt. Raises `SamplerFailed` if it leaves no room in the model's window."""

@@ -11,16 +11,15 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from unprm.errors import SamplerFailed
-from unprm.samplers.prompts import Prompter
+from unprm.samplers.base import TokenSampler
 from unprm.types import Completion, SamplingSettings
 
 
-class VllmSampler:
+class VllmSampler(TokenSampler):
     """Every call becomes one request of the engine, which batches them and finds their common prefixes."""
 
     def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
-        self._name, self._settings = name, settings
-        self._prompter = Prompter.load(directory)
+        super().__init__(directory, name, settings)
         cuda = torch.cuda.is_available()
         arguments = AsyncEngineArgs(
             model=str(directory),
@@ -32,23 +31,6 @@ class VllmSampler:
         )
         self._engine = AsyncLLM.from_engine_args(arguments)
         self._numbers = itertools.count()
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._name
-
-    def prompt(self, problem: str) -> tuple[int, ...]:
-        """Token ids that ask for a solution."""
-        return self._prompter.encode(problem)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, without special tokens."""
-        return self._prompter.decode(ids)
-
-    async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
-        """`count` solutions of a problem."""
-        return await self.complete(self.prompt(problem), count, seed, affinity="")
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt. Raises `SamplerFailed` with the engine's reason."""
