@@ -8,6 +8,8 @@ import torch
 from transformers import Cache, CacheLayerMixin, DynamicCache, PreTrainedModel
 
 from unprm.errors import ModelInvalid
+from unprm.samplers import shared_prompts
+from unprm.samplers.shared_prompts import Group, States
 from unprm.types import SamplingSettings
 
 GROWTH = 64
@@ -28,8 +30,8 @@ class Row:
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
-    """Keys and values of one layer, each (rows, heads, positions, width). A row's stand from position 0 on; `places`,
-    (rows in use,), shared by all layers, are the positions that the next token's go to."""
+    """What the rows have written, from their prompts' last token on: keys and values of one layer, each
+    (rows, heads, positions, width). `places`, (rows in use,), are the positions that the next token's go to."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
@@ -42,21 +44,16 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         )
         self.is_initialized = True
 
-    def put(self, slot: int, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Stores the first keys and values of a row, each (heads, length, width)."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states[None], value_states[None])
-        length = key_states.shape[1]
-        self._make_room(length)
-        self.keys[slot, :, :length], self.values[slot, :, :length] = key_states, value_states
-
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Stores one token's keys and values for each row in use; returns all of these rows'."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self._make_room(self.longest)
+        missing = self.longest - self.keys.shape[2]
+        if missing > 0:
+            more = (0, 0, 0, -(-missing // GROWTH) * GROWTH)
+            self.keys, self.values = (torch.nn.functional.pad(kept, more) for kept in (self.keys, self.values))
         count = len(self.places)
         rows = torch.arange(count, device=self.places.device)
         self.keys[rows, :, self.places], self.values[rows, :, self.places] = key_states[:, :, 0], value_states[:, :, 0]
@@ -67,12 +64,6 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         if length:
             self.keys[target, :, :length] = self.keys[source, :, :length]
             self.values[target, :, :length] = self.values[source, :, :length]
-
-    def _make_room(self, length: int) -> None:
-        missing = length - self.keys.shape[2]
-        if missing > 0:
-            more = (0, 0, 0, -(-missing // GROWTH) * GROWTH)
-            self.keys, self.values = (torch.nn.functional.pad(kept, more) for kept in (self.keys, self.values))
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that `update` returns."""
@@ -88,7 +79,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
 
 class DecodingBatch:
-    """At most `size` rows, one more token each per `step`.
+    """At most `size` rows, one more token each per `step`. The network's attention is exchanged for one that reads
+    equal prompts once.
 
     Every row draws with its own generator: what else is in the batch does not matter, but for the last digits of
     the arithmetic. Raises `ModelInvalid` for a model with other than full causal attention.
@@ -98,38 +90,39 @@ class DecodingBatch:
         kinds = set(getattr(network.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ModelInvalid(f"only full attention is known here, the model has {sorted(kinds)}: sample with vLLM")
+        shared_prompts.use(network)
         self.rows: list[Row] = []
         self.size = size
         self._network, self._settings, self._ends = network, settings, frozenset(ends)
         self._window: int = network.config.max_position_embeddings
         self._layers = [_Layer(size) for _ in range(network.config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
-        self._prompts: OrderedDict[tuple[int, ...], list[tuple[torch.Tensor, torch.Tensor]]] = OrderedDict()
+        self._prompts: OrderedDict[tuple[int, ...], States] = OrderedDict()
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
         """Takes rows in. Prompts that are equal, or were here lately, are computed once, all but their last token,
         which `step` reads."""
-        first = len(self.rows)
         for row in rows:
             row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
         self.rows += rows
-        prompts = {row.prompt: None for row in rows if len(row.prompt) > 1}
-        self._compute([prompt for prompt in prompts if prompt not in self._prompts])
-        for slot, row in enumerate(rows, first):
-            if row.prompt in prompts:
-                self._prompts.move_to_end(row.prompt)
-                for layer, states in zip(self._layers, self._prompts[row.prompt], strict=True):
-                    layer.put(slot, *states)
-        while sum(map(len, self._prompts)) > KEPT:
-            self._prompts.popitem(last=False)
+        prompts = {row.prompt: None for row in rows}
+        if new := [prompt for prompt in prompts if prompt not in self._prompts]:
+            self._compute(new)
+        for prompt in prompts:
+            self._prompts.move_to_end(prompt)
+        in_use = {row.prompt for row in self.rows}
+        spare = [prompt for prompt in self._prompts if prompt not in in_use]
+        kept = sum(map(len, self._prompts))
+        for prompt in spare:
+            if kept > KEPT:
+                kept -= len(prompt)
+                del self._prompts[prompt]
 
     def _compute(self, prompts: Sequence[tuple[int, ...]]) -> None:
-        if not prompts:
-            return
-        longest = max(map(len, prompts)) - 1
+        longest = max(map(len, prompts))
         # padding on the right: what comes before it can't see it
-        ids = torch.tensor([[*prompt[:-1], *[0] * (longest + 1 - len(prompt))] for prompt in prompts])
+        ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])
         computed = DynamicCache(config=self._network.config)
         self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
         for number, prompt in enumerate(prompts):
@@ -139,17 +132,20 @@ class DecodingBatch:
     @torch.inference_mode()
     def step(self) -> list[Row]:
         """Writes one token of each row; the rows that are complete leave the batch and are returned."""
-        tokens = [(row.ids or row.prompt)[-1] for row in self.rows]
-        places = torch.tensor([len(row.prompt) + len(row.ids) - 1 for row in self.rows], device=self._network.device)
-        longest = int(places.max()) + 1
+        device = self._network.device
+        tokens = torch.tensor([(row.ids or row.prompt)[-1] for row in self.rows], device=device)
+        written = torch.tensor([len(row.ids) for row in self.rows], device=device)
+        before = torch.tensor([len(row.prompt) - 1 for row in self.rows], device=device)
+        longest = int(written.max()) + 1
         for layer in self._layers:
-            layer.places, layer.longest = places, longest
-        seen = torch.arange(longest, device=places.device) <= places[:, None]  # (rows, positions)
+            layer.places, layer.longest = written, longest
+        seen = torch.arange(longest, device=device) <= written[:, None]  # (rows, positions)
         logits = self._network(
-            input_ids=torch.tensor(tokens, device=places.device)[:, None],
+            input_ids=tokens[:, None],
             attention_mask=seen[:, None, None],
-            position_ids=places[:, None],
+            position_ids=(before + written)[:, None],
             past_key_values=self._cache,
+            groups=self._groups(),
         ).logits[:, -1]
         logprobs = torch.log_softmax(logits.float(), dim=-1)  # (rows, vocabulary), before temperature
         chosen = self._draw(logprobs)
@@ -172,7 +168,16 @@ class DecodingBatch:
             if slot < len(self.rows):
                 self.rows[slot] = last
                 for layer in self._layers:
-                    layer.move(len(self.rows), slot, len(last.prompt) + len(last.ids) - 1)
+                    layer.move(len(self.rows), slot, len(last.ids))
+
+    def _groups(self) -> list[Group]:
+        numbers: dict[tuple[int, ...], list[int]] = {}
+        for number, row in enumerate(self.rows):
+            numbers.setdefault(row.prompt, []).append(number)
+        return [
+            Group(torch.tensor(own, device=self._network.device), self._prompts[prompt])
+            for prompt, own in numbers.items()
+        ]
 
     def _is_complete(self, row: Row) -> bool:
         room = self._window - len(row.prompt)
