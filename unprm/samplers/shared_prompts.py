@@ -76,4 +76,5 @@ def _by_head(states: torch.Tensor) -> torch.Tensor:
 
 def _by_row(states: torch.Tensor, rows: int) -> torch.Tensor:
     """Back from (key heads, rows · queries, n)."""
-    return states.unflatten(1, (rows, -1)).transpose(0, 1)
+    rowwise: torch.Tensor = states.unflatten(1, (rows, -1))
+    return rowwise.transpose(0, 1)
