@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from training import construct
+from training import construct, evaluation
 from unprm.errors import UnprmError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(construct.app)
+app.add_typer(evaluation.app, name="evaluate")
 console = Console(stderr=True)
 
 

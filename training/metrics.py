@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -34,7 +35,21 @@ def first_error_score(predicted: Sequence[int | None], actual: Sequence[int | No
     return FirstErrorScore(sum(erroneous) / len(erroneous), sum(correct) / len(correct))
 
 
-def interval(values: Sequence[float], seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share in [0, 1] with its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """The mean of independent values in [0, 1]."""
+        return cls(sum(values) / len(values), *_interval(values))
+
+
+def _interval(values: Sequence[float], seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
     """95 % bootstrap interval of the mean of independent values."""
     array = np.asarray(values, dtype=float)
     picks = np.random.default_rng(seed).integers(0, len(array), (resamples, len(array)))

@@ -10,7 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from training.metrics import first_error_score, interval
+from training.metrics import Share, first_error_score
 from training.mini.sample import sample
 from unprm import answers, steps, votes
 from unprm.engines.load import load_base, load_engine, read_tokenizer
@@ -21,15 +21,6 @@ from unprm.types import Strategy
 
 TEMPERATURE = 0.8
 CANDIDATES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A share of the problems in [0, 1] with its 95 % bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +88,12 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
         problems=problems,
         solutions=len(scored),
         steps=len(labels),
-        right=_share([sum(s.right for s in group) / CANDIDATES for group in groups]),
+        right=Share.of([sum(s.right for s in group) / CANDIDATES for group in groups]),
         step_auroc=float(roc_auc_score(labels, values)),
         f1=found.f1,
         first_error_found=found.erroneous,
         right_left_alone=found.correct,
-        votes={strategy: _share([_elected(strategy, group) for group in groups]) for strategy in votes.STRATEGIES},
+        votes={strategy: Share.of([_elected(strategy, group) for group in groups]) for strategy in votes.STRATEGIES},
     )
 
 
@@ -139,10 +130,6 @@ def _elected(strategy: Strategy, group: Sequence[_Scored]) -> float:
         return 0.0
     result = votes.decide(strategy, classes, [steps.reward(s.step_scores) for s in group])
     return float(group[result.solution_index].right)
-
-
-def _share(values: Sequence[float]) -> Share:
-    return Share(sum(values) / len(values), *interval(values))
 
 
 def _percent(share: Share) -> str:

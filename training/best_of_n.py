@@ -1,0 +1,217 @@
+"""Best-of-N: how often each vote elects a right answer among N candidate solutions.
+
+The candidates of a question are given once; a vote at N takes seeded draws of N of them without replacement. A
+question's accuracy is the mean over its draws, and the interval is that over questions (paper, section 6).
+"""
+
+import gzip
+import hashlib
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from training import stage
+from training.journal import Journal
+from training.metrics import Share
+from training.scorers import Asked, Scorer
+from unprm import answers, steps, votes
+from unprm.equivalence import Equivalence
+from unprm.errors import RecordInvalid
+from unprm.types import Strategy
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+DRAWS = 16
+"""Draws per question and N; at N = all there is but one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its gold answer and the texts of its candidates; `rewards` if they were given."""
+
+    id: str
+    problem: str
+    gold: str
+    texts: tuple[str, ...]
+    rewards: tuple[float, ...] | None
+
+
+class _Candidate(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    text: str
+
+
+class _Row(BaseModel):
+    """A record of `training sample`, or `{"problem", "answer", "candidates": [{"text", …}]}`."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    id: str | None = Field(None, validation_alias=AliasChoices("id", "idx"))
+    problem: str = Field(min_length=1, validation_alias=AliasChoices("problem", "question"))
+    gold: str = Field(min_length=1, validation_alias=AliasChoices("gold", "answer"))
+    candidates: list[_Candidate] = Field(min_length=1, validation_alias=AliasChoices("candidates", "completions"))
+
+
+def load(path: Path, reward_field: str = "") -> list[Question]:
+    """The questions of a JSONL file, plain or `.gz`. `reward_field`: where each candidate's reward stands.
+
+    Raises `RecordInvalid` with the record that is none, or a candidate without that number.
+    """
+    questions: dict[str, Question] = {}
+    for number, line in enumerate(_lines(path), 1):
+        try:
+            row = _Row.model_validate_json(line)
+            rewards = tuple(_reward(own, reward_field) for own in row.candidates) if reward_field else None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise RecordInvalid(str(path), number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        except ValueError as error:
+            raise RecordInvalid(str(path), number, str(error)) from error
+        name = str(number) if row.id is None else row.id
+        if name in questions:
+            raise RecordInvalid(str(path), number, f"the id {name!r} occurs twice")
+        questions[name] = Question(name, row.problem, row.gold, tuple(own.text for own in row.candidates), rewards)
+    return list(questions.values())
+
+
+def _lines(path: Path) -> Iterator[str]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as lines:
+        yield from lines
+
+
+def _reward(candidate: _Candidate, field: str) -> float:
+    value = (candidate.model_extra or {}).get(field)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError(f"a candidate has no number at {field!r}")
+    return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What votes see of a question's candidates: classes of equal answers (None: no answer), whether each is right,
+    and their rewards."""
+
+    classes: tuple[int | None, ...]
+    correct: tuple[bool, ...]
+    rewards: tuple[float, ...]
+
+
+def judge(
+    questions: Sequence[Question], scorer: Scorer | None, equivalence: Equivalence, output: Path, console: Console
+) -> list[Judged]:
+    """Judges and scores all candidates; kept in `output` as they come, so that a run that was killed goes on.
+
+    Without a scorer the given rewards count. A solution that does not fit the model gets the reward 0.
+    """
+    name = scorer.name if scorer else "given rewards"
+    config = {"stage": "best-of-n", "model": name, "questions": _digest(questions)}
+    with Journal(output / "candidates.jsonl", config) as journal:
+        todo = [question for question in questions if question.id not in journal.records]
+        with stage.Board(console, "judging candidates", len(questions), len(questions) - len(todo)) as board:
+            for question in todo:
+                rewards = _scored(question, scorer) if scorer else question.rewards or ()
+                found = _answers(question, equivalence)
+                journal.append({"id": question.id, **asdict(Judged(*found, tuple(rewards)))})
+                board.advance(candidates=len(question.texts))
+        records = [journal.records[question.id] for question in questions]
+    judged = [Judged(tuple(r["classes"]), tuple(r["correct"]), tuple(r["rewards"])) for r in records]
+    return _as_probabilities(judged)
+
+
+def _scored(question: Question, scorer: Scorer) -> list[float]:
+    asked = {k: Asked(question.problem, parts) for k, text in enumerate(question.texts)
+             if (parts := tuple(steps.split(text)))}  # fmt: skip
+    scores = dict(zip(asked, scorer.score(list(asked.values())), strict=True))
+    found = (scores.get(k) for k in range(len(question.texts)))
+    return [steps.reward(own) if own else 0.0 for own in found]
+
+
+def _answers(question: Question, equivalence: Equivalence) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
+    found = [answers.extract(text) for text in question.texts]
+    told = [answer for answer in found if answer is not None]
+    # the gold answer stands among them, so that right answers are those of its class
+    named = iter(equivalence.classes([question.gold, *told]))
+    gold = next(named)
+    classes = tuple(None if answer is None else next(named) for answer in found)
+    return classes, tuple(name == gold for name in classes)
+
+
+def _as_probabilities(judged: Sequence[Judged]) -> list[Judged]:
+    """Rewards that are no probabilities go through the logistic function, which leaves their order."""
+    if all(0 <= reward <= 1 for own in judged for reward in own.rewards):
+        return list(judged)
+    return [Judged(own.classes, own.correct, tuple(map(_logistic, own.rewards))) for own in judged]
+
+
+def _logistic(value: float) -> float:
+    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """`accuracy[strategy][N]`; `any_right[N]`: that at least one of N candidates is right."""
+
+    questions: int
+    candidates: int
+    accuracy: dict[Strategy, dict[int, Share]]
+    any_right: dict[int, Share]
+
+
+def results(judged: Sequence[Judged], alpha: float = 0.5, seed: int = 0) -> Results:
+    """Takes all votes at all sizes that every question has candidates for."""
+    fewest = min(len(own.classes) for own in judged)
+    sizes = [size for size in SIZES if size <= fewest]
+    draws = {size: [_draws(len(own.classes), size, f"{seed}/{k}") for k, own in enumerate(judged)] for size in sizes}
+
+    def measure(is_right: Callable[[Judged, Sequence[int]], bool]) -> dict[int, Share]:
+        def mean(own: Judged, drawn: Sequence[Sequence[int]]) -> float:
+            return sum(is_right(own, picks) for picks in drawn) / len(drawn)
+
+        return {size: Share.of(list(map(mean, judged, drawn))) for size, drawn in draws.items()}
+
+    accuracy = {name: measure(partial(_elects_right, name, alpha)) for name in votes.STRATEGIES}
+    return Results(len(judged), fewest, accuracy, measure(_any_right))
+
+
+def _draws(total: int, size: int, seed: str) -> list[list[int]]:
+    if size == total:
+        return [list(range(total))]
+    rng = random.Random(f"{seed}/{size}")
+    return [sorted(rng.sample(range(total), size)) for _ in range(DRAWS)]
+
+
+def _elects_right(strategy: Strategy, alpha: float, judged: Judged, picks: Sequence[int]) -> bool:
+    classes = [judged.classes[k] for k in picks]
+    if all(name is None for name in classes):
+        return False
+    elected = votes.decide(strategy, classes, [judged.rewards[k] for k in picks], alpha).solution_index
+    return judged.correct[picks[elected]]
+
+
+def _any_right(judged: Judged, picks: Sequence[int]) -> bool:
+    return any(judged.correct[k] for k in picks)
+
+
+def table(measured: Results) -> Table:
+    """Accuracy in percent against N."""
+    shown = Table(title=f"best of N, {measured.questions} questions: right answers in % (95 % interval)")
+    shown.add_column("vote")
+    for size in measured.any_right:
+        shown.add_column(f"N = {size}", justify="right")
+    for name, row in (*measured.accuracy.items(), ("any right", measured.any_right)):
+        cells = [f"{100 * own.mean:.1f} ({100 * own.low:.0f}–{100 * own.high:.0f})" for own in row.values()]
+        shown.add_row(name, *cells)
+    return shown
+
+
+def _digest(questions: Sequence[Question]) -> str:
+    return hashlib.sha256(json.dumps([asdict(question) for question in questions]).encode()).hexdigest()[:16]

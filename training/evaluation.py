@@ -1,0 +1,97 @@
+"""The commands that tell what a PRM is worth: `python -m training evaluate --help`."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from training.scorers import Scorer
+
+app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
+console = Console(stderr=True)
+
+Model = Annotated[str, typer.Option(help="The PRM: unprm-mini, a directory that `train` made, or a hub name.")]
+Adapter = Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")]
+Server = Annotated[str | None, typer.Option(help="Ask the server at this URL in place of a model here.")]
+Output = Annotated[Path, typer.Option(help="Directory for scores and results; the same command goes on there.")]
+
+
+@app.command()
+def processbench(
+    output: Output,
+    data: Annotated[
+        str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
+    ] = "Qwen/ProcessBench",
+    model: Model = "unprm-mini",
+    adapter: Adapter = None,
+    server: Server = None,
+) -> None:
+    """Find the first wrong step of solutions: ProcessBench's F1, beside what was published."""
+    from training import processbench as bench
+
+    subsets = bench.load(data)
+    with _scorer(model, adapter, server) as scorer:
+        scores = bench.score(subsets, scorer, output, console)
+        name = scorer.name
+    results = bench.results(subsets, scores)
+    _write(output, {"model": name, **{key: asdict(result) for key, result in results.items()}})
+    Console().print(bench.table(results))
+
+
+@app.command()
+def best_of_n(
+    candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
+    output: Output,
+    reward: Annotated[str, typer.Option(help="Field of a candidate that holds its reward: no model is asked.")] = "",
+    model: Model = "unprm-mini",
+    adapter: Adapter = None,
+    server: Server = None,
+    alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+) -> None:
+    """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128."""
+    from training import best_of_n as bench
+    from unprm.equivalence import Equivalence
+
+    questions = bench.load(candidates, reward)
+    with Equivalence() as equivalence:
+        if reward:
+            name = f"field {reward}"
+            judged = bench.judge(questions, None, equivalence, output, console)
+        else:
+            with _scorer(model, adapter, server) as scorer:
+                name = scorer.name
+                judged = bench.judge(questions, scorer, equivalence, output, console)
+    results = bench.results(judged, alpha, seed)
+    _write(output, {"model": name, "alpha": alpha, "seed": seed, **asdict(results)})
+    Console().print(bench.table(results))
+
+
+@contextmanager
+def _scorer(model: str, adapter: str | None, server: str | None) -> "Iterator[Scorer]":
+    import os
+
+    from training.scorers import EngineScorer, ServerScorer
+
+    if server:
+        asked = ServerScorer(server, os.environ.get("UNPRM_API_KEY"))
+        try:
+            yield asked
+        finally:
+            asked.close()
+        return
+    from unprm.engines.load import load_engine
+
+    engine = load_engine(model, adapter=adapter)
+    yield EngineScorer(engine)
+    engine.close()
+
+
+def _write(output: Path, results: dict[str, Any]) -> None:
+    (output / "results.json").write_text(json.dumps(results, indent=2) + "\n", "utf-8")

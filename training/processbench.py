@@ -1,0 +1,232 @@
+"""ProcessBench: does a PRM find the first wrong step, and leave right solutions alone?
+
+A solution's prediction is the first step that scores below the threshold. Of each subset: the share of the wrong
+solutions whose first wrong step was named exactly, that of the right ones in which none was named, and F1, their
+harmonic mean; the average is over the subsets' F1 (Zheng et al., "ProcessBench", 2024).
+"""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from training import stage
+from training.journal import Journal
+from training.metrics import first_error_score
+from training.scorers import Asked, Scorer, Scores
+from unprm import steps
+from unprm.errors import RecordInvalid
+
+SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
+HUB = "Qwen/ProcessBench"
+THRESHOLD = 0.5
+GRID = tuple(k / 100 for k in range(1, 100))
+"""Thresholds that the best is chosen from."""
+RESAMPLES = 2000
+BATCH = 32
+"""Solutions that are scored between two writes to the disk."""
+UNSCORED = -2
+"""The prediction for a solution that could not be scored: equal to no label."""
+PUBLISHED = {
+    "Math-Shepherd-PRM-7B": (47.9, 29.5, 24.8, 23.8, 31.5),
+    "RLHFlow-PRM-Mistral-8B": (50.4, 33.4, 13.8, 15.8, 28.4),
+    "RLHFlow-PRM-Deepseek-8B": (38.8, 33.8, 16.9, 16.9, 26.6),
+    "EurusPRM-Stage2-7B": (47.3, 35.7, 21.2, 20.9, 31.3),
+    "Qwen2.5-Math-7B-RanPRM40K": (35.5, 25.5, 15.7, 17.3, 23.5),
+    "Qwen2.5-Math-7B-SimPRM40K": (51.2, 38.5, 29.5, 27.4, 36.7),
+    "Qwen2.5-Math-7B-UnPRM40K": (53.5, 43.4, 33.6, 30.8, 40.3),
+    "Qwen2.5-Math-7B-EpicPRM40K": (53.1, 44.6, 31.8, 33.6, 40.7),
+    "Qwen2.5-Math-7B-PRM800K": (68.2, 62.6, 50.7, 44.3, 56.5),
+    "Qwen2.5-Math-PRM-7B": (82.4, 77.6, 67.5, 66.3, 73.5),
+}
+"""F1 in percent by subset and on average (paper, table of ProcessBench results)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A solution with the index of its first wrong step, None if all are right."""
+
+    id: str
+    asked: Asked
+    label: int | None
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    id: str = Field(min_length=1)
+    problem: str = Field(min_length=1)
+    steps: list[str] = Field(min_length=1)
+    label: int = Field(ge=-1)
+
+
+def load(source: str) -> dict[str, list[Sample]]:
+    """Samples by subset: of a JSONL file, plain or `.gz`, named after it; of each such file in a directory; or of
+    the hub's data set of that name.
+
+    Raises `RecordInvalid` with the record that is none, or has a label beyond its steps.
+    """
+    place = Path(source)
+    if not place.exists():
+        return {subset: _samples(f"{source} {subset}", _from_hub(source, subset)) for subset in SUBSETS}
+    files = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
+    if not files:
+        raise RecordInvalid(source, 0, "the directory has no .jsonl or .jsonl.gz file")
+    return {path.name.partition(".")[0]: _samples(str(path), _from_file(path)) for path in files}
+
+
+def _from_file(path: Path) -> Iterator[object]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise RecordInvalid(str(path), number, f"no JSON ({error})") from error
+
+
+def _from_hub(name: str, subset: str) -> Iterator[object]:
+    import datasets
+
+    try:
+        yield from datasets.load_dataset(name, split=subset)
+    except (FileNotFoundError, ConnectionError, datasets.exceptions.DatasetNotFoundError) as error:
+        reason = str(error).partition("\n")[0]
+        raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {reason}") from error
+
+
+def _samples(source: str, rows: Iterator[object]) -> list[Sample]:
+    samples = {}
+    for number, row in enumerate(rows, 1):
+        try:
+            valid = _Row.model_validate(row)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise RecordInvalid(source, number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        if valid.label >= len(valid.steps):
+            raise RecordInvalid(source, number, f"label {valid.label}, but the solution has {len(valid.steps)} steps")
+        if valid.id in samples:
+            raise RecordInvalid(source, number, f"the id {valid.id!r} occurs twice")
+        label = None if valid.label < 0 else valid.label
+        samples[valid.id] = Sample(valid.id, Asked(valid.problem, tuple(valid.steps)), label)
+    return list(samples.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one subset at one threshold; shares in [0, 1], F1 with its 95 % bootstrap interval over the samples.
+
+    `too_long`: samples that do not fit the model; they count as not found and not left alone.
+    """
+
+    erroneous: float
+    correct: float
+    f1: float
+    f1_low: float
+    f1_high: float
+    wrong: int
+    right: int
+    too_long: int
+
+
+def figures(samples: Sequence[Sample], scores: Mapping[str, Scores], threshold: float) -> Figures:
+    """Figures of a subset; both right and wrong solutions must occur (`ValueError`)."""
+    predicted = [prediction(scores[sample.id], threshold) for sample in samples]
+    actual = [sample.label for sample in samples]
+    told = first_error_score(predicted, actual)
+    wrong = sum(label is not None for label in actual)
+    low, high = _f1_interval((told.erroneous, wrong), (told.correct, len(actual) - wrong))
+    too_long = sum(scores[sample.id] is None for sample in samples)
+    return Figures(told.erroneous, told.correct, told.f1, low, high, wrong, len(actual) - wrong, too_long)
+
+
+def prediction(scores: Scores, threshold: float) -> int | None:
+    """The first step below the threshold, None if there is none; what can't be scored is never right."""
+    return UNSCORED if scores is None else steps.first_error(scores, threshold)
+
+
+def best_threshold(samples: Sequence[Sample], scores: Mapping[str, Scores]) -> float:
+    """The threshold with the highest F1 on these samples; of equal ones that nearest to 0.5."""
+    return max(GRID, key=lambda threshold: (figures(samples, scores, threshold).f1, -abs(threshold - THRESHOLD)))
+
+
+def _f1_interval(*shares: tuple[float, int]) -> tuple[float, float]:
+    """Of the harmonic mean of two shares, each `(value, count)`: resampling hits and misses is drawing binomials."""
+    rng = np.random.default_rng(0)
+    first, second = (rng.binomial(count, value, RESAMPLES) / count for value, count in shares)
+    total = first + second
+    harmonic = np.divide(2 * first * second, total, out=np.zeros_like(total), where=total > 0)
+    low, high = np.quantile(harmonic, [0.025, 0.975])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Figures of every subset at one threshold, and the mean of their F1."""
+
+    threshold: float
+    subsets: dict[str, Figures]
+    average_f1: float
+
+
+def results(subsets: Mapping[str, Sequence[Sample]], scores: Mapping[str, Mapping[str, Scores]]) -> dict[str, Result]:
+    """The result at the threshold 0.5, and that at the best one of GSM8K if it is among the subsets."""
+    thresholds = {"fixed": THRESHOLD}
+    if "gsm8k" in subsets:
+        thresholds["best on gsm8k"] = best_threshold(subsets["gsm8k"], scores["gsm8k"])
+    made = {}
+    for name, threshold in thresholds.items():
+        own = {key: figures(samples, scores[key], threshold) for key, samples in subsets.items()}
+        made[name] = Result(threshold, own, sum(told.f1 for told in own.values()) / len(own))
+    return made
+
+
+def score(
+    subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
+) -> dict[str, dict[str, Scores]]:
+    """Scores of all samples by subset and id, kept in `output` as they come: a run that was killed goes on."""
+    found = {}
+    for name, samples in subsets.items():
+        config = {"stage": "processbench", "model": scorer.name, "subset": name, "samples": _digest(samples)}
+        with Journal(output / f"{name}.jsonl", config) as journal:
+            todo = [sample for sample in samples if sample.id not in journal.records]
+            with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
+                for start in range(0, len(todo), BATCH):
+                    batch = todo[start : start + BATCH]
+                    for sample, values in zip(batch, scorer.score([own.asked for own in batch]), strict=True):
+                        journal.append({"id": sample.id, "scores": values})
+                        board.advance()
+            records = journal.records.items()
+            found[name] = {key: record["scores"] and tuple(record["scores"]) for key, record in records}
+    return found
+
+
+def table(measured: Mapping[str, Result]) -> Table:
+    """The results beside those that were published, F1 in percent."""
+    names = next(iter(measured.values())).subsets
+    shown = Table(title="ProcessBench: F1 of finding the first wrong step")
+    shown.add_column("model")
+    for name in (*names, "average"):
+        shown.add_column(name, justify="right")
+    for name, result in measured.items():
+        cells = [
+            f"{100 * own.f1:.1f} ({100 * own.f1_low:.1f}–{100 * own.f1_high:.1f})" for own in result.subsets.values()
+        ]
+        shown.add_row(f"this model, threshold {result.threshold:g} ({name})", *cells, f"{100 * result.average_f1:.1f}")
+    shown.add_section()
+    for model, row in PUBLISHED.items():
+        told = dict(zip((*SUBSETS, "average"), row, strict=True))
+        shown.add_row(f"{model} (published)", *(f"{told[name]:.1f}" if name in told else "–" for name in names),
+                      f"{told['average']:.1f}", style="dim")  # fmt: skip
+    return shown
+
+
+def _digest(samples: Sequence[Sample]) -> str:
+    return hashlib.sha256(json.dumps([asdict(sample) for sample in samples]).encode()).hexdigest()[:16]
