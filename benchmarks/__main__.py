@@ -32,5 +32,13 @@ def sampling() -> None:
     Console().print(table(run()))
 
 
+@app.command()
+def training() -> None:
+    """An optimiser step of the PRM trainer, against padding and all logits."""
+    from benchmarks.training import run
+
+    Console().print(table(run()))
+
+
 if __name__ == "__main__":
     app()

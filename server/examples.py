@@ -60,8 +60,8 @@ def _scores() -> BaseModel:
     request = ScoreRequest.model_validate(_SCORE)
     right, wrong = request.candidates()
     solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
-    measured = [(0.9955, 0.9829), (0.0002, 0.0002)]
-    return score_response(request, solutions, measured, _MODEL, Usage(122, 122, 0))
+    measured = [(0.9801, 0.9682), (0.0002, 0.0003)]
+    return score_response(request, solutions, measured, _MODEL, Usage(142, 142, 0))
 
 
 def _ballot() -> Ballot:
@@ -83,8 +83,8 @@ def _preview() -> BaseModel:
         model=_MODEL,
         family="unprm",
         text="1 + 1?\n2.ş\\boxed{2}ş",
-        token_ids=[17, 288, 259, 31, 199, 18, 14, 270, 60, 337, 91, 18, 93, 270],
-        tokens=["1", "Ġ+", "Ġ1", "?", "Ċ", "2", ".", "ÅŁ", "\\", "boxed", "{", "2", "}", "ÅŁ"],
+        token_ids=[17, 276, 221, 17, 317, 18, 14, 265, 60, 328, 91, 18, 93, 265],
+        tokens=["1", "Ġ+", "Ġ", "1", "?Ċ", "2", ".", "ÅŁ", "\\", "boxed", "{", "2", "}", "ÅŁ"],
         positions=[7, 13],
         steps=["2.", "\\boxed{2}"],
     )

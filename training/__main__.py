@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.progress import (
 )
 
 from training import construct, evaluation
+from training.settings import LossName
 from unprm.errors import UnprmError
 
 app = typer.Typer(
@@ -28,9 +29,9 @@ app.add_typer(evaluation.app, name="evaluate")
 console = Console(stderr=True)
 
 
-def _progress() -> Progress:
+def _progress(shown: bool = True) -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    return Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
+    return Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not shown)
 
 
 @app.command()
@@ -38,56 +39,104 @@ def train(
     base: Annotated[str, typer.Option(help="Base model: hub name or directory.")],
     data: Annotated[list[Path], typer.Option(help="Step-labelled JSON lines; repeat for more.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for the adapter, its configuration and its card.")],
+    preset: Annotated[
+        Literal["paper", "default"], typer.Option(help="The authors' settings, or all linear layers and a lower rate.")
+    ] = "paper",
+    validation: Annotated[
+        list[Path] | None, typer.Option(help="Held-out JSON lines, looked at after each epoch.", exists=True)
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="End after so many epochs without a better validation; keep the best.")
+    ] = None,
     base_revision: Annotated[str | None, typer.Option(help="Revision of the base on the hub.")] = None,
     problem_template: Annotated[
-        str, typer.Option(help="How the model reads a problem; {problem} stands for it.")
-    ] = "{problem}\n",
-    name: Annotated[str, typer.Option(help="Name of the model; the output directory's by default.")] = "",
-    epochs: Annotated[int, typer.Option(min=1)] = 3,
-    learning_rate: Annotated[float, typer.Option(min=0.0)] = 5e-4,
-    warmup: Annotated[float, typer.Option(min=0.0, max=1.0, help="Fraction of the steps that warm up.")] = 0.1,
-    batch_size: Annotated[int, typer.Option(min=1, help="Solutions per optimiser step.")] = 256,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens per forward pass, padding included.")] = 16384,
-    lora_rank: Annotated[int, typer.Option(min=1)] = 8,
-    lora_alpha: Annotated[int, typer.Option(min=1)] = 32,
-    lora_dropout: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.1,
-    lora_targets: Annotated[str, typer.Option(help="Layers that get an adapter, by commas.")] = "q_proj,v_proj",
-    bf16: Annotated[bool, typer.Option(help="Compute in bfloat16 where that is safe.")] = False,
-    compile: Annotated[bool, typer.Option(help="Compile the model first; pays for long runs.")] = False,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Optimiser steps between checkpoints.")] = 50,
-    seed: Annotated[int, typer.Option()] = 0,
+        str | None, typer.Option(help="How the model reads a problem; {problem} stands for it.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the model; the output directory's by default.")] = None,
+    loss: Annotated[
+        LossName | None, typer.Option(help="Per step (bce, mse), on the last step alone (orm), or by ranking.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1)] = None,
+    learning_rate: Annotated[float | None, typer.Option(min=0.0)] = None,
+    warmup: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Fraction of the steps that warm up.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Solutions per optimiser step.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens per forward pass, padding included.")] = None,
+    lora_rank: Annotated[int | None, typer.Option(min=1)] = None,
+    lora_alpha: Annotated[int | None, typer.Option(min=1)] = None,
+    lora_dropout: Annotated[float | None, typer.Option(min=0.0, max=0.99)] = None,
+    lora_targets: Annotated[str | None, typer.Option(help="Layers that get an adapter, by commas.")] = None,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that is safe.")] = False,
+    gradient_checkpointing: Annotated[
+        bool, typer.Option("--gradient-checkpointing", help="Less memory for a fifth more time.")
+    ] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the model first; pays for long runs.")] = False,
+    checkpoint_every: Annotated[int | None, typer.Option(min=1, help="Optimiser steps between checkpoints.")] = None,
+    seed: Annotated[int | None, typer.Option()] = None,
 ) -> None:
     """Train a PRM from step-labelled solutions: a LoRA adapter that `python -m server --model OUTPUT` serves.
 
-    Killed runs go on from their last checkpoint when the same command is given again.
+    Killed runs go on from their last checkpoint when the same command is given again. On several GPUs:
+    `torchrun --nproc-per-node 8 -m training train …`.
     """
-    from training.settings import TrainSettings
+    from training.settings import TRAIN_PRESETS, TrainSettings
     from training.train import Trainer
 
-    settings = TrainSettings(
-        base=base,
-        data=tuple(data),
-        output=output,
-        name=name,
-        base_revision=base_revision,
-        problem_template=problem_template,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        warmup=warmup,
-        batch_size=batch_size,
-        batch_tokens=batch_tokens,
-        lora_rank=lora_rank,
-        lora_alpha=lora_alpha,
-        lora_dropout=lora_dropout,
-        lora_targets=tuple(lora_targets.split(",")),
-        bf16=bf16,
-        compile=compile,
-        checkpoint_every=checkpoint_every,
-        seed=seed,
-    )
-    with _progress() as progress:
-        report = Trainer(settings).run(progress)
-    console.print(f"{report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}; wrote {output}")
+    given = {
+        "base_revision": base_revision,
+        "problem_template": problem_template,
+        "name": name,
+        "patience": patience,
+        "loss": loss,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "warmup": warmup,
+        "batch_size": batch_size,
+        "batch_tokens": batch_tokens,
+        "lora_rank": lora_rank,
+        "lora_alpha": lora_alpha,
+        "lora_dropout": lora_dropout,
+        "lora_targets": lora_targets and tuple(lora_targets.split(",")),
+        "bf16": bf16 or None,
+        "gradient_checkpointing": gradient_checkpointing or None,
+        "compile": compile or None,
+        "checkpoint_every": checkpoint_every,
+        "seed": seed,
+    }
+    chosen = TRAIN_PRESETS[preset] | {key: value for key, value in given.items() if value is not None}
+    settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
+    trainer = Trainer(settings)
+    with _progress(shown=trainer.processes.is_first) as progress:
+        report = trainer.run(progress)
+    if trainer.processes.is_first:
+        console.print(f"{report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}; wrote {output}")
+    trainer.processes.leave()
+
+
+@app.command()
+def merge_adapter(
+    model: Annotated[str, typer.Argument(help="The PRM: a directory that `train` made, a hub name, or a base.")],
+    output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.")],
+    adapter: Annotated[str | None, typer.Option(help="The adapter, if the model is a base.")] = None,
+    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Of the merged weights.")] = "bfloat16",
+) -> None:
+    """Merge a PRM's adapter into its base: one checkpoint for engines that take no adapter."""
+    import torch
+
+    from training import publish
+
+    publish.merge_adapter(model, adapter, output, torch.float32 if dtype == "float32" else torch.bfloat16)
+    console.print(f"serve it with: python -m server --model {output}")
+
+
+@app.command()
+def push(
+    directory: Annotated[Path, typer.Argument(help="A PRM that `train` or `merge-adapter` made.", exists=True)],
+    repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
+) -> None:
+    """Upload a PRM to the hub, with the token of the environment; checkpoints of the run stay here."""
+    from training import publish
+
+    console.print(publish.push(directory, repository))
 
 
 @app.command()

@@ -23,7 +23,7 @@ P(`{config.positive}`) against `{config.negative}` at the step tag `{config.step
 | solutions | {report.examples} ({report.dropped_too_long} dropped, longer than the model's window) |
 | data | {data} |
 | optimiser steps | {report.steps} of {settings.batch_size} solutions, {settings.epochs} epochs |
-| loss at the end | {report.loss:.4f} (binary cross-entropy per step, mean of the last tenth of the steps) |
+| loss at the end | {report.loss:.4f} ({settings.loss}, mean of the last tenth of the steps) |
 | LoRA | rank {settings.lora_rank}, alpha {settings.lora_alpha}, dropout {settings.lora_dropout}, on {targets} |
 | learning rate | {settings.learning_rate:g}, {settings.warmup:.0%} warm-up, cosine to zero |
 | seed | {settings.seed} |

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 
@@ -19,11 +20,15 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """`ids` (solutions, length), padded on the right; `rows`, `columns`, `labels` (tags,) name the scored ones."""
+    """One forward pass. `ids` (texts, length): a solution each, padded on the right; or (1, tokens): all of them one
+    behind the other, where `positions` of the same shape begin anew with each. `solutions`, `places`, `labels`
+    (tags,): the solution of each tag, by number in the order of its text, where it stands in `ids` flattened, and
+    its label (1: right)."""
 
     ids: torch.Tensor
-    rows: torch.Tensor
-    columns: torch.Tensor
+    positions: torch.Tensor | None
+    solutions: torch.Tensor
+    places: torch.Tensor
     labels: torch.Tensor
 
 
@@ -35,25 +40,43 @@ def batches(count: int, size: int, epoch: int, seed: int) -> Iterator[list[int]]
         yield order[start : start + size]
 
 
-def micro_batches(examples: Sequence[Example], tokens: int) -> Iterator[MicroBatch]:
-    """Splits an optimiser batch by length into parts of at most `tokens` once padded; a longer example is a
-    part of its own."""
+def micro_batches(examples: Sequence[Example], tokens: int, packing: bool = False) -> Iterator[MicroBatch]:
+    """Splits an optimiser batch by length into parts of at most `tokens`, padding included; a longer example is a
+    part of its own. With `packing` there is no padding: the attention has to keep the solutions apart."""
     group: list[Example] = []
     for example in sorted(examples, key=lambda e: len(e.encoded.ids)):
-        if group and (len(group) + 1) * len(example.encoded.ids) > tokens:
-            yield _stack(group)
+        length = len(example.encoded.ids)
+        size = sum(len(own.encoded.ids) for own in group) + length if packing else (len(group) + 1) * length
+        if group and size > tokens:
+            yield _pack(group) if packing else _pad(group)
             group = []
         group.append(example)
     if group:
-        yield _stack(group)
+        yield _pack(group) if packing else _pad(group)
 
 
-def _stack(group: Sequence[Example]) -> MicroBatch:
+def _pad(group: Sequence[Example]) -> MicroBatch:
     # a causal model can't see padding on the right: any id will do for it
-    ids = torch.zeros(len(group), len(group[-1].encoded.ids), dtype=torch.long)
+    length = len(group[-1].encoded.ids)
+    ids = torch.zeros(len(group), length, dtype=torch.long)
     for row, example in enumerate(group):
         ids[row, : len(example.encoded.ids)] = torch.tensor(example.encoded.ids)
-    rows = [row for row, example in enumerate(group) for _ in example.labels]
-    columns = [position for example in group for position in example.encoded.positions]
+    return _placed(group, ids, None, [row * length for row in range(len(group))])
+
+
+def _pack(group: Sequence[Example]) -> MicroBatch:
+    lengths = [len(example.encoded.ids) for example in group]
+    ids = torch.tensor([[token for example in group for token in example.encoded.ids]])
+    positions = torch.tensor([[place for length in lengths for place in range(length)]])
+    return _placed(group, ids, positions, [0, *accumulate(lengths[:-1])])
+
+
+def _placed(
+    group: Sequence[Example], ids: torch.Tensor, positions: torch.Tensor | None, starts: Sequence[int]
+) -> MicroBatch:
+    solutions = [number for number, example in enumerate(group) for _ in example.labels]
+    places = [
+        start + position for start, example in zip(starts, group, strict=True) for position in example.encoded.positions
+    ]
     labels = [float(label) for example in group for label in example.labels]
-    return MicroBatch(ids, torch.tensor(rows), torch.tensor(columns), torch.tensor(labels))
+    return MicroBatch(ids, positions, torch.tensor(solutions), torch.tensor(places), torch.tensor(labels))

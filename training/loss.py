@@ -1,13 +1,67 @@
-"""The loss of the PRM (paper, section 4.2)."""
+"""The losses of the PRM (paper, section 4.2), on the margins `logit₊ − logit₋` at the step tags.
+
+All of them are sums over solutions or steps, divided by how many the whole optimiser batch has: so the parts of
+micro-batches, and of several devices, add up to the mean.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch.nn import functional
 
+ZETA = 4.0
+"""Margin between right and wrong steps in the ranking loss."""
 
-def step_bce(margins: torch.Tensor, labels: torch.Tensor, total: int) -> torch.Tensor:
-    """Binary cross-entropy on `logit₊ − logit₋` at the tags.
 
-    `margins`, `labels`: (tags,) of one micro-batch, fp32. Divided by `total`, the number of labelled steps in
-    the whole optimiser batch, so that the micro-batches' losses add up to the mean over the batch.
-    """
-    return functional.binary_cross_entropy_with_logits(margins, labels, reduction="sum") / total
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """`parts(margins, labels, rows)`: loss per step or per solution. `margins`, `labels` (1: right), `rows` (which
+    solution of the micro-batch) are (tags,), in the order of the solutions; margins in fp32. `count(labels)`: how
+    many parts a solution with these labels has."""
+
+    parts: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+    count: Callable[[Sequence[bool]], int]
+
+    def __call__(self, margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor, total: int) -> torch.Tensor:
+        """A micro-batch's share of the loss of an optimiser batch with `total` parts."""
+        return self.parts(margins, labels, rows).sum() / total
+
+
+def _bce(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Binary cross-entropy of each step."""
+    return functional.binary_cross_entropy_with_logits(margins, labels, reduction="none")
+
+
+def _mse(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Squared difference of each step's score and label."""
+    return (torch.sigmoid(margins) - labels) ** 2
+
+
+def _orm(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Binary cross-entropy of each solution's last step alone: an outcome reward model."""
+    last = torch.cat([rows[1:] != rows[:-1], rows.new_ones(1, dtype=torch.bool)])
+    return _bce(margins[last], labels[last], rows[last])
+
+
+def _rank(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Each right step is to stand above those before it and, by `ZETA`, above all wrong ones of its solution; the
+    question itself counts as a right step of margin 0 (Li and Li, "Process Reward Model with Q-value Rankings",
+    2024, equation 10)."""
+    parts = []
+    for row in rows.unique_consecutive():
+        own, right = margins[rows == row], labels[rows == row] > 0
+        ranked = torch.cat([own.new_zeros(1), own[right]])
+        above = torch.logcumsumexp(ranked, dim=0)
+        if not right.all():
+            above = torch.logaddexp(above, torch.logsumexp(own[~right] + ZETA, dim=0))
+        parts.append((above - ranked).mean())
+    return torch.stack(parts)
+
+
+def _one(labels: Sequence[bool]) -> int:
+    return 1
+
+
+LOSSES = {"bce": Loss(_bce, len), "mse": Loss(_mse, len), "orm": Loss(_orm, _one), "rank": Loss(_rank, _one)}
+"""By the name of the option."""

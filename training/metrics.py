@@ -5,6 +5,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import roc_auc_score
+
+from unprm import steps
+
+BINS = 15
+"""Of the calibration error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +62,41 @@ def _interval(values: Sequence[float], seed: int = 0, resamples: int = 2000) -> 
     picks = np.random.default_rng(seed).integers(0, len(array), (resamples, len(array)))
     low, high = np.quantile(array[picks].mean(axis=1), [0.025, 0.975])
     return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """How step scores fit their labels; all in [0, 1].
+
+    `auroc`: that a right step scores above a wrong one. `accuracy`: of the verdicts at 0.5. `calibration_error`:
+    expected calibration error over `BINS` equal bins. `f1`: of the first error. None where only right or only wrong
+    ones are there.
+    """
+
+    auroc: float | None
+    accuracy: float
+    calibration_error: float
+    f1: float | None
+
+    @classmethod
+    def of(cls, scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]]) -> Self:
+        """Of solutions' step scores and labels; at least one step."""
+        values = np.array([score for own in scores for score in own])
+        right = np.array([label for own in labels for label in own], dtype=bool)
+        actual = [next((k for k, label in enumerate(own) if not label), None) for own in labels]
+        both = len(set(right.tolist())) == 2
+        first = [steps.first_error(own) for own in scores]
+        kinds = {label is None for label in actual}
+        return cls(
+            auroc=float(roc_auc_score(right, values)) if both else None,
+            accuracy=float(np.mean((values >= 0.5) == right)),
+            calibration_error=_calibration_error(values, right),
+            f1=first_error_score(first, actual).f1 if len(kinds) == 2 else None,
+        )
+
+
+def _calibration_error(scores: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> float:
+    """Mean distance of the scores in a bin from the share of right steps in it, weighted by the bin's size."""
+    bins = np.minimum((scores * BINS).astype(int), BINS - 1)
+    gaps = [abs(scores[bins == b].sum() - right[bins == b].sum()) for b in range(BINS)]
+    return float(sum(gaps) / len(scores))

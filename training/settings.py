@@ -3,11 +3,13 @@
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from training.bayes import BayesSettings
 from unprm.formats.unprm import PROBLEM_TEMPLATE
 from unprm.types import SamplingSettings
+
+LossName = Literal["bce", "mse", "orm", "rank"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,9 @@ class TrainSettings:
     `batch_size` is in solutions per optimiser step, `batch_tokens` in tokens per forward pass, padding
     included. `name`: the model's, the output directory's if empty. `problem_template`: how the model reads a
     problem, in which `{problem}` stands for it. `warmup` is the fraction of all steps in which
-    the learning rate rises.
+    the learning rate rises. `validation`: held-out solutions, looked at after each epoch; with a `patience`
+    training ends when they have not got better for so many epochs, and the best epoch counts. `packing`: solutions
+    one behind the other without padding, None where FlashAttention is there.
     """
 
     base: str
@@ -26,6 +30,9 @@ class TrainSettings:
     name: str = ""
     base_revision: str | None = None
     problem_template: str = PROBLEM_TEMPLATE
+    validation: tuple[Path, ...] = ()
+    patience: int | None = None
+    loss: LossName = "bce"
     epochs: int = 3
     learning_rate: float = 5e-4
     warmup: float = 0.1
@@ -36,6 +43,8 @@ class TrainSettings:
     lora_dropout: float = 0.1
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
     bf16: bool = False
+    packing: bool | None = None
+    gradient_checkpointing: bool = False
     compile: bool = False
     checkpoint_every: int = 50
     seed: int = 0
@@ -46,6 +55,20 @@ class TrainSettings:
         if step < rising:
             return self.learning_rate * (step + 1) / rising
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, total - rising)))
+
+
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+TRAIN_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "default": {
+        "learning_rate": 2e-4,
+        "batch_size": 128,
+        "lora_rank": 16,
+        "lora_dropout": 0.05,
+        "lora_targets": LINEAR,
+    },
+}
+"""What differs from the defaults of `TrainSettings`, which are the paper's."""
 
 
 @dataclass(frozen=True, slots=True)

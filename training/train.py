@@ -1,9 +1,11 @@
 """Trains a PRM: a LoRA adapter on a causal language model, from step-labelled solutions.
 
     python -m training train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-prm
+    torchrun --nproc-per-node 8 -m training train …
 
 A run that was killed goes on from its last checkpoint when the same command is given again, to the same
-result: the order of the data, the dropout and the schedule depend on the seed and the step number alone.
+result: the order of the data, the dropout and the schedule depend on the seed and the step number alone. Several
+processes share each optimiser batch, so their losses are those of one.
 """
 
 import hashlib
@@ -16,12 +18,18 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from rich.progress import Progress
+from safetensors import safe_open
+from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedModel
+from transformers.utils import is_flash_attn_2_available
 
 from training import checkpoint, records
 from training.card import write_card
 from training.collate import Example, MicroBatch, batches, micro_batches
-from training.loss import step_bce
+from training.history import History
+from training.loss import LOSSES
+from training.metrics import Validation
+from training.processes import Processes
 from training.settings import TrainReport, TrainSettings
 from unprm.engines.load import fetch, load_base, load_tokenizer
 from unprm.errors import ModelInvalid
@@ -32,8 +40,9 @@ class Trainer:
     """One training run; `run` does all of it."""
 
     def __init__(self, settings: TrainSettings) -> None:
-        self.settings = settings
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.settings, self.loss = settings, LOSSES[settings.loss]
+        self.processes = Processes.join()
+        self.device = self.processes.device
         base = fetch(settings.base, settings.base_revision)
         tokenizer = load_tokenizer(base)
         self.config = PrmConfig.for_base(
@@ -44,37 +53,51 @@ class Trainer:
             settings.problem_template,
         )
         self.format = UnprmFormat(tokenizer, self.config)
+        self.packing = is_flash_attn_2_available() if settings.packing is None else settings.packing
         model = load_base(base, torch.bfloat16 if self.device.type == "cuda" else torch.float32)
-        self.examples, self.dropped = self._read(model.config.max_position_embeddings)
+        if is_flash_attn_2_available():
+            model.set_attn_implementation("flash_attention_2")
+        window = model.config.max_position_embeddings
+        self.examples, self.dropped = self._read(settings.data, window)
+        self.held_out = self._read(settings.validation, window)[0] if settings.validation else []
         self.model = self._with_adapter(model).to(self.device)
         self._prepare_forward()
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0)
-        self.total = settings.epochs * -(-len(self.examples) // settings.batch_size)
-        self.state = settings.output / "checkpoint.safetensors"
-        self.log = settings.output / "train.jsonl"
+        self.per_epoch = -(-len(self.examples) // settings.batch_size)
+        self.total = settings.epochs * self.per_epoch
+        self.history = History()
         self.fingerprint = self._fingerprint()
 
     def run(self, progress: Progress) -> TrainReport:
         """Trains, or goes on from the last checkpoint; writes the adapter, its configuration and its card."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
-        first, losses = self._resume()
+        first = self._resume()
         task = progress.add_task("training", total=self.total, completed=first)
-        for step, batch in self._batches(first):
-            losses.append(self._step(step, batch))
-            progress.update(task, advance=1, description=f"training, loss {losses[-1]:.4f}")
-            if (step + 1) % self.settings.checkpoint_every == 0 or step + 1 == self.total:
-                self._save(step + 1, losses)
-        recent = losses[-max(1, self.total // 10) :]
-        report = TrainReport(len(self.examples), self.dropped, self.total, sum(recent) / len(recent))
-        self._finish(report)
+        with SummaryWriter(str(self.settings.output / "tensorboard"), purge_step=first) as board:
+            for step, batch in self._batches(first):
+                if self.history.is_over(self.settings.patience):
+                    break
+                loss = self.step(step, batch)
+                self.history.losses.append(loss)
+                board.add_scalar("loss", loss, step + 1)
+                progress.update(task, advance=1, description=f"training, loss {loss:.4f}")
+                if (step + 1) % self.per_epoch == 0:
+                    self._validate(board)
+                if (step + 1) % self.settings.checkpoint_every == 0 or (step + 1) % self.per_epoch == 0:
+                    self._save()
+        steps = len(self.history.losses)
+        report = TrainReport(len(self.examples), self.dropped, steps, self.history.recent_loss())
+        if self.processes.is_first:
+            self._finish(report)
+        self.processes.wait()
         return report
 
-    def _read(self, window: int) -> tuple[list[Example], int]:
-        solutions = [solution for path in self.settings.data for solution in records.read(path)]
+    def _read(self, paths: Sequence[Path], window: int) -> tuple[list[Example], int]:
+        solutions = [solution for path in paths for solution in records.read(path)]
         encoded = [(self.format.encode(s.problem, s.steps), s.labels) for s in solutions]
         examples = [Example(e, labels) for e, labels in encoded if len(e.ids) <= window]
         if not examples:
-            names = ", ".join(map(str, self.settings.data))
+            names = ", ".join(map(str, paths))
             raise ModelInvalid(f"nothing to train on: {len(solutions)} solutions in {names}, none fits {window} tokens")
         return examples, len(solutions) - len(examples)
 
@@ -89,6 +112,9 @@ class Trainer:
             task_type="CAUSAL_LM",
         )
         tuned: PeftModel = get_peft_model(model, lora)
+        if s.gradient_checkpointing:
+            tuned.enable_input_require_grads()
+            tuned.gradient_checkpointing_enable({"use_reentrant": False})
         return tuned.train()
 
     def _prepare_forward(self) -> None:
@@ -108,27 +134,66 @@ class Trainer:
                     yield step, [self.examples[index] for index in indices]
                 step += 1
 
-    def _step(self, step: int, batch: Sequence[Example]) -> float:
-        """One optimiser step; the mean loss per labelled step of the batch."""
-        torch.manual_seed(self.settings.seed * 1_000_003 + step)  # the dropout of this step
-        tags = sum(len(example.labels) for example in batch)
-        loss = 0.0
-        for micro in micro_batches(batch, self.settings.batch_tokens):
-            part = step_bce(self._margins(micro), micro.labels.to(self.device), tags)
-            part.backward()
-            loss += part.item()
-        torch.nn.utils.clip_grad_norm_(self._trained().values(), 1.0)
+    def step(self, step: int, batch: Sequence[Example]) -> float:
+        """Optimiser step number `step`, from 0, on a batch; returns its mean loss."""
+        total = sum(self.loss.count(example.labels) for example in batch)
+        loss = torch.zeros(1, device=self.device)
+        for number, micro in enumerate(self._micro_batches(batch)):
+            if number % self.processes.count == self.processes.rank:
+                # the dropout of these solutions, whoever computes them
+                torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
+                labels, solutions = micro.labels.to(self.device), micro.solutions.to(self.device)
+                part = self.loss(self._margins(micro), labels, solutions, total)
+                part.backward()
+                loss += part.detach()
+        trained = self._trained().values()
+        for parameter in trained:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        self.processes.add_up([loss, *(parameter.grad for parameter in trained if parameter.grad is not None)])
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(step, self.total)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return loss
+        return loss.item()
+
+    def _validate(self, board: SummaryWriter) -> None:
+        """Looks at the held-out solutions, and keeps the adapter if it is the best so far."""
+        if not self.held_out:
+            return
+        scores, labels = self._scored(self.held_out)
+        told = self.history.validations
+        told.append(Validation.of(scores, labels))
+        for name, value in asdict(told[-1]).items():
+            if value is not None:
+                board.add_scalar(f"validation/{name}", value, len(self.history.losses))
+        if self.history.best() == len(told) - 1 and self.processes.is_first:
+            checkpoint.replace_file(self._trained(), self._place("best.safetensors"), {})
+
+    @torch.no_grad()
+    def _scored(self, examples: Sequence[Example]) -> tuple[list[list[float]], list[list[bool]]]:
+        self.model.eval()
+        scores, labels = [], []
+        for micro in self._micro_batches(examples):
+            values = torch.sigmoid(self._margins(micro)).cpu()
+            for number in micro.solutions.unique():
+                scores.append(values[micro.solutions == number].tolist())
+                labels.append((micro.labels[micro.solutions == number] > 0).tolist())
+        self.model.train()
+        return scores, labels
+
+    def _micro_batches(self, examples: Sequence[Example]) -> Iterator[MicroBatch]:
+        return micro_batches(examples, self.settings.batch_tokens, self.packing)
 
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
         """`logit₊ − logit₋` at the tags, (tags,) in fp32: read at the tag itself, nothing is shifted."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bf16):
-            hidden = self.decoder(input_ids=micro.ids.to(self.device), use_cache=False).last_hidden_state
-        tags: torch.Tensor = hidden[micro.rows.to(self.device), micro.columns.to(self.device)]  # (tags, hidden)
+            positions = None if micro.positions is None else micro.positions.to(self.device)
+            ids = micro.ids.to(self.device)
+            # solutions that stand one behind the other are kept apart by their positions, if there is no cache
+            hidden = self.decoder(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state
+        tags: torch.Tensor = hidden.flatten(0, 1)[micro.places.to(self.device)]  # (tags, hidden)
         margins: torch.Tensor = tags.float() @ self.direction
         return margins
 
@@ -140,24 +205,33 @@ class Trainer:
             digest.update(repr((example.encoded.ids, example.labels)).encode())
         return digest.hexdigest()
 
-    def _resume(self) -> tuple[int, list[float]]:
-        if not self.state.exists():
-            return 0, []
-        kept = checkpoint.load(self.state, self._trained(), [self.optimizer])
-        if kept["fingerprint"] != self.fingerprint:
-            raise ModelInvalid(
-                f"{self.state} belongs to a run with other settings or data; choose another output directory"
-            )
-        return int(kept["step"]), list(kept["losses"])
+    def _place(self, name: str) -> Path:
+        return self.settings.output / name
 
-    def _save(self, step: int, losses: list[float]) -> None:
-        progress = {"step": step, "losses": losses, "fingerprint": self.fingerprint}
-        checkpoint.save(self.state, self._trained(), [self.optimizer], progress)
-        lines = (json.dumps({"step": n, "loss": loss}) + "\n" for n, loss in enumerate(losses, 1))
-        self.log.write_text("".join(lines), "utf-8")
+    def _resume(self) -> int:
+        """Goes back to the last checkpoint; returns the step that comes next."""
+        state = self._place("checkpoint.safetensors")
+        if not state.exists():
+            return 0
+        kept = checkpoint.load(state, self._trained(), [self.optimizer])
+        if kept["fingerprint"] != self.fingerprint:
+            raise ModelInvalid(f"{state} belongs to a run with other settings or data; choose another output directory")
+        self.history = History.of(kept["history"])
+        return len(self.history.losses)
+
+    def _save(self) -> None:
+        if self.processes.is_first:
+            told = {"history": self.history.as_dict(), "fingerprint": self.fingerprint}
+            checkpoint.save(self._place("checkpoint.safetensors"), self._trained(), [self.optimizer], told)
+            self.history.write(self.settings.output)
+        self.processes.wait()
 
     def _finish(self, report: TrainReport) -> None:
         output = self.settings.output
+        if self.settings.patience and self.history.validations:
+            with safe_open(self._place("best.safetensors"), framework="pt") as best:
+                for name, parameter in self._trained().items():
+                    parameter.data.copy_(best.get_tensor(name))
         self.model.peft_config["default"].base_model_name_or_path = self.config.base
         self.model.save_pretrained(str(output), save_embedding_layers=False)
         self.config.write(output)

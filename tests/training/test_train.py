@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import math
 import random
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -15,7 +17,8 @@ from safetensors.torch import load_file
 
 from training import records
 from training.collate import Example, batches, micro_batches
-from training.loss import step_bce
+from training.loss import LOSSES
+from training.metrics import Validation
 from training.records import LabelledSolution
 from training.settings import TrainSettings
 from training.train import Trainer
@@ -77,22 +80,64 @@ def test_training_reads_the_label_at_the_tag(base, data, tmp_path):
 
 def test_the_loss_is_the_mean_over_the_whole_optimiser_batch():
     margins, labels = torch.tensor([0.3, -1.0, 2.0]), torch.tensor([1.0, 0.0, 0.0])
-    parts = step_bce(margins[:1], labels[:1], 3) + step_bce(margins[1:], labels[1:], 3)
+    bce, rows = LOSSES["bce"], torch.tensor([0, 0, 1])
+    parts = bce(margins[:1], labels[:1], rows[:1], 3) + bce(margins[1:], labels[1:], rows[1:], 3)
     by_hand = -(torch.sigmoid(margins[0]).log() + (1 - torch.sigmoid(margins[1:])).log().sum()) / 3
     assert parts == pytest.approx(by_hand.item())
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 60])
-def test_micro_batches_change_nothing(base, data, tmp_path, batch_tokens):
-    def gradient(tokens):
-        trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0, batch_tokens=tokens))
+MARGINS, LABELS, ROWS = [0.5, -0.2, 1.0, 0.3, -2.0], [1.0, 1.0, 0.0, 1.0, 1.0], [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_by_hand(name):
+    def sigmoid(x):
+        return 1 / (1 + math.exp(-x))
+
+    e, z = math.exp, math.exp(1.0 + 4.0)
+    ranked = [
+        (math.log((1 + z) / 1), math.log((1 + e(0.5) + z) / e(0.5)), math.log((1 + e(0.5) + e(-0.2) + z) / e(-0.2))),
+        (0.0, math.log((1 + e(0.3)) / e(0.3)), math.log((1 + e(0.3) + e(-2.0)) / e(-2.0))),
+    ]
+    by_hand = {
+        "bce": [-math.log(sigmoid(m if y else -m)) for m, y in zip(MARGINS, LABELS, strict=True)],
+        "mse": [(sigmoid(m) - y) ** 2 for m, y in zip(MARGINS, LABELS, strict=True)],
+        "orm": [-math.log(sigmoid(-1.0)), -math.log(sigmoid(-2.0))],
+        "rank": [sum(own) / len(own) for own in ranked],
+    }[name]
+    tensors = torch.tensor(MARGINS), torch.tensor(LABELS), torch.tensor(ROWS)
+    assert LOSSES[name].parts(*tensors).tolist() == pytest.approx(by_hand, rel=1e-5)
+    assert LOSSES[name].count((True, True, False)) + LOSSES[name].count((True, True)) == len(by_hand)
+
+
+@pytest.mark.parametrize("loss", ["mse", "orm", "rank"])
+def test_every_loss_learns(base, data, tmp_path, loss):
+    report = Trainer(_settings(base, data, tmp_path / "prm", loss=loss, epochs=6)).run(QUIET)
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "prm" / "train.jsonl").read_text().splitlines()]
+    assert report.loss < 0.6 * sum(losses[:3]) / 3
+    assert f"({loss}, mean" in (tmp_path / "prm" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("batch_tokens", "packing"), [(1, False), (60, False), (60, True), (10_000, True)])
+def test_neither_micro_batches_nor_packing_change_anything(base, data, tmp_path, batch_tokens, packing):
+    def gradient(tokens, packing=False):
+        trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0, batch_tokens=tokens, packing=packing))
         batch = trainer.examples[:12]
         tags = sum(len(example.labels) for example in batch)
-        for micro in micro_batches(batch, tokens):
-            step_bce(trainer._margins(micro), micro.labels, tags).backward()
+        for micro in micro_batches(batch, tokens, packing):
+            trainer.loss(trainer._margins(micro), micro.labels, micro.solutions, tags).backward()
         return torch.cat([p.grad.flatten() for p in trainer._trained().values()])
 
-    assert torch.allclose(gradient(batch_tokens), gradient(10_000), atol=1e-5)
+    assert torch.allclose(gradient(batch_tokens, packing), gradient(10_000), atol=1e-5)
+
+
+def test_packs_have_no_padding_and_keep_their_budget():
+    rng = random.Random(2)
+    examples = [Example(Encoded((1,) * n, (n - 1,)), (True,)) for n in (rng.randint(2, 50) for _ in range(40))]
+    made = list(micro_batches(examples, 120, packing=True))
+    assert sum(m.ids.numel() for m in made) == sum(len(e.encoded.ids) for e in examples)
+    assert all(m.ids.numel() <= 120 for m in made)
+    assert all((m.positions.flatten()[m.places] > 0).all() for m in made)
 
 
 def test_micro_batches_keep_the_token_budget_and_every_label():
@@ -102,8 +147,65 @@ def test_micro_batches_keep_the_token_budget_and_every_label():
     ]
     made = list(micro_batches(examples, 120))
     assert all(m.ids.numel() <= 120 for m in made)
-    found = sorted((int(m.columns[k]) + 1, bool(m.labels[k])) for m in made for k in range(len(m.labels)))
+    found = sorted(
+        (int(m.places[k]) % m.ids.shape[1] + 1, bool(m.labels[k])) for m in made for k in range(len(m.labels))
+    )
     assert found == sorted((len(e.encoded.ids), e.labels[0]) for e in examples)
+
+
+def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(base, data, tmp_path):
+    held_out = tmp_path / "held-out.jsonl"
+    records.write(held_out, list(_solutions(40, seed=5)))
+    output = tmp_path / "prm"
+    # a rate that soon destroys what was learned
+    settings = _settings(base, data, output, validation=(held_out,), patience=1, epochs=12, learning_rate=0.3)
+    report = Trainer(settings).run(QUIET)
+    told = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
+    assert report.steps == 6 * len(told) < 72
+    best = max(range(len(told)), key=lambda epoch: told[epoch]["auroc"])
+    assert best == len(told) - 2
+    engine = load_engine(str(output), device="cpu")
+    solutions = list(_solutions(40, seed=5))
+    scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions])
+    again = asdict(Validation.of(scores, [s.labels for s in solutions]))
+    assert again == pytest.approx({name: told[best][name] for name in again}, abs=1e-3)
+    assert list((output / "tensorboard").glob("events*"))
+
+
+def test_validation_by_hand():
+    scores, labels = [[0.9, 0.2], [0.8, 0.7], [0.6]], [[True, False], [True, True], [False]]
+    told = Validation.of(scores, labels)
+    # 5 of the 6 pairs of a right and a wrong step are in order, 4 of 5 verdicts fit, one of two errors is found
+    assert told.auroc == 1.0
+    assert told.accuracy == 4 / 5
+    assert told.f1 == pytest.approx(2 * 0.5 * 1 / 1.5)
+    assert told.calibration_error == pytest.approx((0.1 + 0.2 + 0.2 + 0.3 + 0.6) / 5)
+    one_sided = Validation.of([[0.9]], [[True]])
+    assert (one_sided.auroc, one_sided.f1, one_sided.accuracy) == (None, None, 1)
+
+
+def test_gradient_checkpointing_changes_nothing(base, data, tmp_path):
+    def losses(name, **changes):
+        Trainer(_settings(base, data, tmp_path / name, epochs=1, **changes)).run(QUIET)
+        return [json.loads(line)["loss"] for line in (tmp_path / name / "train.jsonl").read_text().splitlines()]
+
+    assert losses("plain") == pytest.approx(losses("checkpointed", gradient_checkpointing=True), abs=1e-5)
+
+
+def test_two_processes_lose_what_one_does(base, data, tmp_path):
+    def losses(output, *launcher):
+        options = ["--epochs=2", "--batch-size=16", "--batch-tokens=100", "--learning-rate=0.01", "--bf16"]
+        command = [*launcher, "train", f"--base={base}", f"--data={data}", f"--output={output}", *options]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("wrote") == 1
+        return [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
+
+    one = losses(tmp_path / "one", sys.executable, "-m", "training")
+    run = "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "training"
+    two = losses(tmp_path / "two", sys.executable, "-m", *run)
+    assert len(one) == 12
+    assert two == pytest.approx(one, abs=2e-3)
 
 
 def test_an_epoch_sees_everything_once_in_an_order_of_its_own():

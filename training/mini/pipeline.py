@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
 from training import records
 from training.checkpoint import replace_file
@@ -38,9 +38,9 @@ class MiniSettings:
     seed: int = 0
     tokenizer_documents: int = 8000
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
-    sampled: tuple[tuple[float, int], ...] = ((0.8, 1632), (1.0, 1632))
-    planted: int = 3264
-    carelessness: tuple[float, float] = (0.3, 2.5)
+    sampled: tuple[tuple[float, int], ...] = ((0.8, 4608), (1.2, 3072))
+    planted: int = 4080
+    carelessness: tuple[float, float] = (0.5, 2.0)
     prm_epochs: int = 2
 
 
@@ -53,7 +53,7 @@ def make(output: Path, settings: MiniSettings, progress: Progress) -> Path:
     return _prm(output, base, data, settings, progress)
 
 
-def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerFast:
+def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerBase:
     place = output / "tokenizer"
     if not place.exists():
         rng = random.Random(f"{settings.seed}/tokenizer")
@@ -62,7 +62,7 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerFast:
     return read_tokenizer(place)
 
 
-def _reasoner(output: Path, tokenizer: PreTrainedTokenizerFast, settings: MiniSettings, progress: Progress) -> Path:
+def _reasoner(output: Path, tokenizer: PreTrainedTokenizerBase, settings: MiniSettings, progress: Progress) -> Path:
     base = output / "base"
     if not base.exists():
         model = pretrain(tokenizer, replace(settings.pretrain, seed=settings.seed), output, progress)

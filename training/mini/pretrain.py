@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 from rich.progress import Progress
 from torch.nn import functional
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from training import checkpoint
-from training.loss import step_bce
+from training.loss import LOSSES
 from training.mini import corpus
 from training.mini.corpus import Document
 from unprm.formats.unprm import NEGATIVE, POSITIVE
@@ -56,8 +56,8 @@ class PretrainSettings:
     """`tokens` is the size of a batch in tokens, padding included."""
 
     cycles: tuple[Cycle, ...] = (
-        Cycle(corpus.FIRST, steps=3300, peak=4e-3, warmup=100),
-        Cycle(corpus.SECOND, steps=1100, peak=2.5e-3, warmup=50),
+        Cycle(corpus.RIGHT, steps=3300, peak=4e-3, warmup=100),
+        Cycle(corpus.CARELESS, steps=700, peak=2e-3, warmup=30),
     )
     tokens: int = 10240
     seed: int = 0
@@ -68,7 +68,7 @@ class PretrainSettings:
         return sum(cycle.steps for cycle in self.cycles)
 
 
-def architecture(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
+def architecture(tokenizer: PreTrainedTokenizerBase) -> Qwen2Config:
     """Qwen2 with 8 layers of width 256: 5.4M parameters, 10.8 MB in bf16."""
     return Qwen2Config(
         vocab_size=len(tokenizer),
@@ -86,13 +86,12 @@ def architecture(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
 
 
 def _batches(
-    tokenizer: PreTrainedTokenizerFast, settings: PretrainSettings, first: int
+    tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, first: int
 ) -> Iterator[tuple[float, int, list[Document]]]:
     """Learning rate, padded length and documents of each step, from step `first` on."""
     for number, cycle in enumerate(settings.cycles):
         if first < cycle.steps:
-            seed = f"{settings.seed}/{number}" if number else f"{settings.seed}"
-            made = corpus.batches(tokenizer, cycle.mixture, seed, settings.tokens, LENGTHS)
+            made = corpus.batches(tokenizer, cycle.mixture, f"{settings.seed}/{number}", settings.tokens, LENGTHS)
             for step, (length, documents) in enumerate(itertools.islice(made, first, cycle.steps), first):
                 yield cycle.rate(step), length, documents
         first = max(0, first - cycle.steps)
@@ -133,7 +132,7 @@ class _Loss:
     """The loss of a batch: next tokens at the early exit and at the last layer, the review of each token, and
     the PRM's own loss at the tags. `judge`, a row of its own, is used for the review alone and not kept."""
 
-    def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
         self.model = model
         self.judge = torch.nn.Parameter(torch.zeros(model.config.hidden_size))
         self.positive, self.negative = (
@@ -164,7 +163,7 @@ class _Loss:
     def _verdicts(self, last: torch.Tensor, batch: _Batch) -> torch.Tensor:
         rows = self.model.lm_head.weight
         margins = last[batch.tag].float() @ (rows[self.positive] - rows[self.negative])
-        return step_bce(margins, batch.right[batch.tag], max(1, len(margins)))
+        return LOSSES["bce"](margins, batch.right[batch.tag], batch.tag.nonzero()[:, 0], max(1, len(margins)))
 
 
 def _optimizers(parameters: Mapping[str, torch.nn.Parameter]) -> list[torch.optim.Optimizer]:
@@ -177,7 +176,7 @@ def _optimizers(parameters: Mapping[str, torch.nn.Parameter]) -> list[torch.opti
 
 
 def pretrain(
-    tokenizer: PreTrainedTokenizerFast, settings: PretrainSettings, directory: Path, progress: Progress
+    tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, directory: Path, progress: Progress
 ) -> Qwen2ForCausalLM:
     """Trains the reasoner, or goes on from the state in `directory`; returns it in fp32.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LONGEST = 192
 """Tokens of a sampled solution at the most; the longest right ones take about 150."""
@@ -12,7 +12,7 @@ LONGEST = 192
 @torch.inference_mode()
 def sample(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerBase,
     problems: Sequence[str],
     temperature: float,
     seed: int,

@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 
 from unprm.mini.domain import Operation, Problem, Quantity, calculate
 
-ARITHMETIC = {"+": 0.01, "-": 0.015, "*": 0.02, "/": 0.03}
+ARITHMETIC = {"+": 0.08, "-": 0.08, "*": 0.1, "/": 0.1}
 """Probability of a wrong result, plus `PER_CARRY` for each carry or borrow."""
-PER_CARRY = 0.025
-INVERTED_COMPARISON = 0.12
+PER_CARRY = 0.03
 READING = {
-    "misread": 0.015,
-    "distracted": 0.04,
-    "stale": 0.02,
-    "confused": 0.02,
+    "misread": 0.02,
+    "distracted": 0.02,
+    "stale": 0.015,
+    "confused": 0.015,
     "inverted": 0.01,
-    "skipped": 0.015,
+    "skipped": 0.01,
 }
 """Probability of each slip in reading the story, where the story allows it."""
 
@@ -90,8 +89,6 @@ class Author:
                 if slip == "skipped" and index + 1 < len(problem.operations):
                     self._believed[index] = left
                     return
-        if operation.inverse and self._slips(INVERTED_COMPARISON):
-            symbol = _OPPOSITE[symbol]
         value = calculate(symbol, left, right or 1)
         if self._slips(ARITHMETIC[symbol] + PER_CARRY * self._effort(symbol, left, right)):
             value = wrong_result(self.rng, symbol, left, right or 1)

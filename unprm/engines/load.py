@@ -25,13 +25,13 @@ _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 @dataclass(frozen=True, slots=True)
 class PrmFiles:
-    """Where the parts of a PRM lie, everything local."""
+    """Where the parts of a PRM lie, everything local; no adapter if it is merged into the base."""
 
     base: Path
     base_name: str
     base_revision: str | None
-    adapter: Path
-    adapter_name: str
+    adapter: Path | None
+    adapter_name: str | None
     config: PrmConfig
 
 
@@ -58,7 +58,7 @@ def load_engine(
     number = _pick_dtype(dtype, place)
     tokenizer = load_tokenizer(files.base)
     format = UnprmFormat(tokenizer, files.config)
-    merged = _merged(files, number).to(place)
+    merged = load_merged(files, number).to(place)
     description = ModelDescription(
         name=files.config.name,
         family=format.family,
@@ -82,6 +82,8 @@ def locate(model: str, adapter: str | None, revision: str | None, adapter_revisi
     if adapter is None:
         place = fetch(model, revision)
         config = PrmConfig.read(place)
+        if config.base == ".":
+            return PrmFiles(place, model, revision, None, None, config)
         base = str(place / config.base) if config.base.startswith(".") else config.base
         return PrmFiles(fetch(base, config.base_revision), config.base, config.base_revision, place, model, config)
     place = fetch(adapter, adapter_revision)
@@ -139,8 +141,12 @@ def load_base(base: Path, dtype: torch.dtype) -> PreTrainedModel:
     return model.eval()
 
 
-def _merged(files: PrmFiles, dtype: torch.dtype) -> PreTrainedModel:
-    if not (files.adapter / "adapter_model.safetensors").is_file():
+def load_merged(files: PrmFiles, dtype: torch.dtype) -> PreTrainedModel:
+    """The base with its adapter merged in, in evaluation mode, on the CPU; raises `ModelInvalid` if they don't fit."""
+    if files.adapter is None:
+        return load_base(files.base, dtype)
+    weights = files.adapter / "adapter_model.safetensors"
+    if not weights.is_file():
         raise ModelInvalid(f"{files.adapter} has no adapter_model.safetensors")
     base = load_base(files.base, dtype)
     try:
@@ -151,15 +157,15 @@ def _merged(files: PrmFiles, dtype: torch.dtype) -> PreTrainedModel:
         raise ModelInvalid(
             f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {reason}"
         ) from error
-    _check_names(tuned, files)
+    _check_names(tuned, weights, files)
     merged: PreTrainedModel = tuned.merge_and_unload()
     return merged
 
 
-def _check_names(tuned: PeftModel, files: PrmFiles) -> None:
+def _check_names(tuned: PeftModel, weights: Path, files: PrmFiles) -> None:
     """Every tensor of the adapter has its place in the base, and every place its tensor: PEFT would leave what
     is too many aside, and what is missing at its random start."""
-    with safe_open(files.adapter / "adapter_model.safetensors", framework="pt") as file:
+    with safe_open(weights, framework="pt") as file:
         odd = set(file.keys()) ^ set(get_peft_model_state_dict(tuned, save_embedding_layers=False))
     if odd:
         raise ModelInvalid(

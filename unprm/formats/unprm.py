@@ -25,7 +25,8 @@ PROBLEM_TEMPLATE = "{problem}\n"
 class PrmConfig(BaseModel):
     """What stands beside an adapter in `prm_config.json`; everybody who reads the model reads it from there.
 
-    `base`: hub name, or a path that is taken relative to the adapter's directory if it begins with a dot.
+    `base`: hub name, or a path that is taken relative to the adapter's directory if it begins with a dot; `.`
+    itself is a checkpoint that the adapter is merged into.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

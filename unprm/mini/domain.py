@@ -20,16 +20,12 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`left symbol right = value`; `symbol` is one of `+ - * /`, division is exact.
-
-    `inverse` marks a comparison told from the other side ("A has 3 more than B" when B is asked for).
-    """
+    """`left symbol right = value`; `symbol` is one of `+ - * /`, division is exact."""
 
     symbol: str
     left: Quantity
     right: Quantity
     value: int
-    inverse: bool = False
 
     def __str__(self) -> str:
         return f"{self.left.value} {self.symbol} {self.right.value} = {self.value}"
@@ -81,12 +77,12 @@ class Ledger:
     holdings: dict[str, Quantity] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
 
-    def operate(self, symbol: str, left: Quantity, right: Quantity, inverse: bool = False) -> Quantity:
+    def operate(self, symbol: str, left: Quantity, right: Quantity) -> Quantity:
         """Notes an operation and returns its result; raises `ValueError` for an inexact division."""
         if symbol == "/" and (right.value == 0 or left.value % right.value):
             raise ValueError(f"{left.value} / {right.value} is not an integer")
         value = calculate(symbol, left.value, right.value)
-        self.operations.append(Operation(symbol, left, right, value, inverse))
+        self.operations.append(Operation(symbol, left, right, value))
         return Quantity(value, len(self.operations) - 1)
 
     def update(self, holder: str, symbol: str, right: Quantity) -> None:
@@ -129,7 +125,7 @@ class Ledger:
         if told.a in self.holdings:
             self.holdings[told.b] = self.operate(direct, self.holdings[told.a], n)
         else:
-            self.holdings[told.a] = self.operate(inverse, self.holdings[told.b], n, inverse=True)
+            self.holdings[told.a] = self.operate(inverse, self.holdings[told.b], n)
 
 
 def parse(text: str) -> Problem:
@@ -172,4 +168,4 @@ def _needed(operations: list[Operation], last: int) -> tuple[Operation, ...]:
         return quantity if quantity.source is None else Quantity(quantity.value, place[quantity.source])
 
     chosen = (operations[old] for old in sorted(needed))
-    return tuple(Operation(o.symbol, move(o.left), move(o.right), o.value, o.inverse) for o in chosen)
+    return tuple(Operation(o.symbol, move(o.left), move(o.right), o.value) for o in chosen)

@@ -1,35 +1,49 @@
 """Makes up problems of the `unprm-mini` domain."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from unprm.mini.domain import Ledger, Problem, from_sentences
 from unprm.mini.stories import SETTINGS, Sentence, Setting, render
 
 MIN_OPERATIONS = 2
 MAX_OPERATIONS = 8
-LARGEST = 9999
+LARGEST = 999
 """No quantity of a generated problem is larger."""
-Length = Callable[[random.Random], int]
-"""Draws about how many operations a problem takes."""
 
 
-def even(rng: random.Random) -> int:
+def _even(rng: random.Random) -> int:
     """Every length is as likely."""
     return rng.randint(MIN_OPERATIONS, MAX_OPERATIONS)
 
 
-def mostly_short(rng: random.Random) -> int:
+def _mostly_short(rng: random.Random) -> int:
     """Each length is two thirds as likely as the one before it."""
     lengths = range(MIN_OPERATIONS, MAX_OPERATIONS + 1)
     return rng.choices(lengths, [(2 / 3) ** length for length in lengths])[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What problems are like. `length` draws about how many operations one takes; `pair` is how often somebody else
+    has some too, `outright` how often that is told outright, once being as often as each kind of comparison."""
+
+    length: Callable[[random.Random], int]
+    pair: float
+    outright: int
+
+
+EVERYDAY = Style(_mostly_short, pair=0.25, outright=5)
+DEMANDING = Style(_even, pair=0.5, outright=1)
+"""Long and entangled problems are as frequent as others: there is more to learn from them."""
+
+
 class _Storyteller:
     """Makes up one story; every choice comes from `rng`."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, style: Style) -> None:
+        self.rng, self.style = rng, style
         self.setting: Setting = rng.choice(SETTINGS)
         self.a, self.b, self.c = rng.sample(self.setting.holders, 3)
         self.item, self.other_item = rng.sample(self.setting.items, 2)
@@ -46,14 +60,14 @@ class _Storyteller:
         self.ledger.tell(sentence)
         self.sentences.append(sentence)
 
-    def write(self, length: Length) -> Problem:
-        target = length(self.rng)
-        self.say("start", a=self.a, n=self.number(10, 999))
-        pair = self.rng.random() < 0.6
+    def write(self) -> Problem:
+        target = self.style.length(self.rng)
+        pair = self.rng.random() < self.style.pair
+        self.say("start", a=self.a, n=self.number(10, 300))
+        self._events([self.a], self.rng.randint(0, target - 2) if pair else target)
         if pair:
             self._introduce()
-        while len(self.ledger.operations) < target - pair:
-            self._event(self.rng.choice([self.a, self.b]) if pair and self.rng.random() < 0.4 else self.a)
+            self._events([self.b, self.b, self.a], target - 1)
         question = self._question()
         self._digress()
         sentences = [*self.sentences, question]
@@ -63,10 +77,10 @@ class _Storyteller:
     def _introduce(self) -> None:
         """Says how many the second holder has: outright, or by comparison from either side."""
         have = self.ledger.holdings[self.a].value
-        kind = self.rng.choice(["start", "more", "fewer", "times_as_many"])
-        first, second = self.rng.sample([self.a, self.b], 2)
+        kind = self.rng.choice(["start"] * self.style.outright + ["more", "fewer", "times_as_many"])
+        first, second = (self.b, self.a) if self.rng.random() < 0.3 else (self.a, self.b)
         if kind == "start":
-            self.say("start", a=self.b, n=self.number(10, 999))
+            self.say("start", a=self.b, n=self.number(10, 300))
         elif kind == "times_as_many":
             divisors = [d for d in range(2, 10) if have % d == 0]
             inverse = first == self.b and divisors
@@ -74,6 +88,11 @@ class _Storyteller:
             self.say(kind, a=self.b if inverse else self.a, b=self.a if inverse else self.b, n=n)
         else:
             self.say(kind, a=first, b=second, n=self.number(2, max(2, have - 2)))
+
+    def _events(self, holders: Sequence[str], operations: int) -> None:
+        """Lets things happen to the holders until the story has so many operations."""
+        while len(self.ledger.operations) < operations:
+            self._event(self.rng.choice(holders))
 
     def _event(self, holder: str) -> None:
         """One change of what `holder` has; nothing happens if the number drawn would not fit."""
@@ -83,7 +102,7 @@ class _Storyteller:
         n = m = 0
         match kind:
             case "gain":
-                n = self.number(2, 999)
+                n = self.number(2, 300)
             case "loss" | "give":
                 n = self.number(2, max(2, have - 2))
             case "multiply":
@@ -91,9 +110,17 @@ class _Storyteller:
             case "divide":
                 n = rng.choice([d for d in range(2, 10) if have % d == 0] or [0])
             case _:
-                n, m = rng.randint(2, 15), rng.randint(3, 60)
-        result = {"loss": have - n, "give": have - n, "multiply": have * n, "loss_groups": have - n * m}
-        if not n or not 2 <= result.get(kind, 2) <= LARGEST or (kind == "divide" and have // n < 2):
+                n, m = rng.randint(2, 9), rng.randint(3, 60)
+        result = {
+            "gain": have + n,
+            "loss": have - n,
+            "give": have - n,
+            "multiply": have * n,
+            "divide": have // (n or 1),
+            "gain_groups": have + n * m,
+            "loss_groups": have - n * m,
+        }[kind]
+        if not n or not 2 <= result <= LARGEST:
             return
         if kind == "give" and other not in self.ledger.holdings:
             return
@@ -103,25 +130,27 @@ class _Storyteller:
         have = self.ledger.holdings
         if self.b in have:
             kinds = ["ask", "ask_total"] + ["ask_difference"] * (have[self.a].value > have[self.b].value)
-            return Sentence(self.rng.choice(kinds), a=self.a, b=self.b, item=self.item)
+            kind = self.rng.choice(kinds)
+            asked, other = self.rng.sample([self.a, self.b], 2) if kind == "ask" else (self.a, self.b)
+            return Sentence(kind, a=asked, b=other, item=self.item)
         return Sentence("ask", a=self.a, item=self.item)
 
     def _digress(self) -> None:
         """Inserts sentences that the answer does not need."""
-        while self.rng.random() < 0.4:
+        while self.rng.random() < 0.3:
             item = self.rng.choice([self.item, self.other_item])
             beside = [
-                Sentence("start", a=self.c, item=item, n=self.number(10, 999)),
+                Sentence("start", a=self.c, item=item, n=self.number(10, 300)),
                 Sentence("aside", a=self.rng.choice([self.a, self.c]), n=self.number(2, 99)),
             ]
             self.sentences.insert(self.rng.randint(1, len(self.sentences)), self.rng.choice(beside))
 
 
-def generate(rng: random.Random, length: Length = mostly_short) -> Problem:
+def generate(rng: random.Random, style: Style = EVERYDAY) -> Problem:
     """A new problem with 2 to 8 needed operations on quantities up to `LARGEST`."""
     while True:
         try:
-            problem = _Storyteller(rng).write(length)
+            problem = _Storyteller(rng, style).write()
         except ValueError:
             continue  # the question turned out to need no operation: tell another story
         sizes = [operation.value for operation in problem.operations]

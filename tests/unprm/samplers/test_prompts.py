@@ -1,12 +1,17 @@
 """What sampling models are asked: their own template, and the problem's text as plain text in it."""
 
 import json
+import random
+import shutil
 
 import pytest
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from unprm import mini
 from unprm.engines.load import read_tokenizer
 from unprm.errors import ModelInvalid
+from unprm.mini.storyteller import generate
 from unprm.samplers.prompts import INSTRUCTION, Prompter, end_tokens
 
 TEMPLATES = {
@@ -78,8 +83,26 @@ def test_end_tokens_are_the_generation_configuration_s_first(tmp_path):
         end_tokens(tmp_path)
 
 
-def test_the_tokenizer_is_the_one_in_the_file_whatever_the_architecture(base):
+def test_the_tokenizer_is_the_one_in_the_file_whatever_the_architecture(base, tmp_path):
     # a Qwen2 model whose tokenizer keeps the space before a digit, which Qwen2's own does not
-    assert AutoTokenizer.from_pretrained(base).tokenize("1 + 2") == ["1", "Ġ+", "Ġ", "2"]
-    ids = Prompter.load(base).encode("1 + 2")
-    assert [read_tokenizer(base).convert_ids_to_tokens(token) for token in ids] == ["1", "Ġ+", "Ġ2", "Ċ"]
+    model = shutil.copytree(base, tmp_path / "model")
+    words = Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(Regex(r" ?\p{N}| ?[^\s\p{N}]+|\s+"), "isolated")
+    words.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    words.train_from_iterator(["1 + 2"] * 9, trainers.BpeTrainer(initial_alphabet=alphabet, show_progress=False))
+    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(model)
+    assert AutoTokenizer.from_pretrained(model).tokenize("1 + 2") == ["1", "Ġ+", "Ġ", "2"]
+    ids = Prompter.load(model).encode("1 + 2")
+    assert [read_tokenizer(model).convert_ids_to_tokens(token) for token in ids] == ["1", "Ġ+", "Ġ2", "Ċ"]
+
+
+def test_whoever_loads_the_embedded_model_reads_its_text_alike():
+    ours, others = read_tokenizer(mini.BASE), AutoTokenizer.from_pretrained(mini.BASE)
+    rng = random.Random(5)
+    for _ in range(50):
+        problem = generate(rng)
+        text = problem.text + "\n" + "\n".join(problem.solution())
+        prompt = Prompter.load(mini.BASE).encode(problem.text)
+        assert others.encode(text) == ours.encode(text)
+        assert others.encode(text)[: len(prompt)] == list(prompt)

@@ -1,0 +1,93 @@
+"""An optimiser step of the PRM trainer, against a plain one: padded in the order of the data, logits of the whole
+vocabulary. A random Qwen2 of 0.1 billion parameters with Qwen2.5's 151,936 tokens, LoRA, the same solutions."""
+
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from benchmarks.timing import Comparison, compare
+from training import records
+from training.collate import Example
+from training.mini.slips import Author
+from training.records import LabelledSolution
+from training.settings import LINEAR, TrainSettings
+from training.train import Trainer
+from unprm import mini
+from unprm.engines.load import read_tokenizer
+from unprm.mini.checker import labels
+from unprm.mini.storyteller import DEMANDING, generate
+
+SOLUTIONS, PLAIN_BATCH = 32, 8
+
+
+def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
+    """The step of a plain trainer, with the same model and optimizer."""
+    tags = sum(len(example.labels) for example in batch)
+    for start in range(0, len(batch), PLAIN_BATCH):
+        part = batch[start : start + PLAIN_BATCH]
+        length = max(len(example.encoded.ids) for example in part)
+        ids = torch.zeros(len(part), length, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, example in enumerate(part):
+            ids[row, : len(example.encoded.ids)] = torch.tensor(example.encoded.ids)
+            mask[row, : len(example.encoded.ids)] = 1
+        with torch.autocast(trainer.device.type, torch.bfloat16):
+            logits = trainer.model(input_ids=ids.to(trainer.device), attention_mask=mask.to(trainer.device)).logits
+        logits = logits.float()
+        loss = torch.zeros((), device=trainer.device)
+        for row, example in enumerate(part):
+            own = logits[row, list(example.encoded.positions)]
+            margins = own[:, trainer.config.positive_id] - own[:, trainer.config.negative_id]
+            wanted = torch.tensor(example.labels, dtype=torch.float, device=trainer.device)
+            loss = loss + functional.binary_cross_entropy_with_logits(margins, wanted, reduction="sum") / tags
+        loss.backward()
+    trainer.optimizer.step()
+    trainer.optimizer.zero_grad()
+
+
+def run() -> list[Comparison]:
+    """One optimiser step of 32 solutions."""
+    with tempfile.TemporaryDirectory() as place:
+        trainer = _trainer(Path(place))
+    batch = trainer.examples
+    tokens = sum(len(example.encoded.ids) for example in batch)
+    return [
+        compare(
+            f"a step of {len(batch)} solutions, {tokens} tokens, bf16",
+            lambda: trainer.step(0, batch),
+            "padded, all logits",
+            lambda: plain_step(trainer, batch),
+            rounds=3,
+        )
+    ]
+
+
+def _trainer(place: Path) -> Trainer:
+    tokenizer = read_tokenizer(mini.BASE)
+    shape = Qwen2Config(
+        vocab_size=151_936,
+        hidden_size=512,
+        intermediate_size=1376,
+        num_hidden_layers=8,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    Qwen2ForCausalLM(shape).save_pretrained(place / "base")
+    tokenizer.save_pretrained(place / "base")
+    rng = random.Random(0)
+    problems = [generate(rng, DEMANDING) for _ in range(SOLUTIONS)]
+    written = [(problem, Author(rng, 1.0).solve(problem)) for problem in problems]
+    solutions = [LabelledSolution(p.text, tuple(own), tuple(labels(p, own))) for p, own in written]
+    records.write(place / "data.jsonl", solutions)
+    settings = TrainSettings(
+        base=str(place / "base"), data=(place / "data.jsonl",), output=place / "prm", lora_targets=LINEAR, bf16=True
+    )
+    return Trainer(settings)

@@ -1,0 +1,51 @@
+"""What a training run has seen so far: losses and validations, kept in its checkpoint and told in its logs."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from training.metrics import Validation
+
+
+@dataclass(slots=True)
+class History:
+    """`losses`: of each optimiser step; `validations`: of each epoch, if there are held-out solutions."""
+
+    losses: list[float] = field(default_factory=list)
+    validations: list[Validation] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Self:
+        """The history that `as_dict` told."""
+        return cls(list(told["losses"]), [Validation(**own) for own in told["validations"]])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The history as JSON values."""
+        return asdict(self)
+
+    def best(self) -> int:
+        """Index of the best epoch so far, by AUROC, by accuracy where there is none; the first of equal ones."""
+        ranks = [own.accuracy if own.auroc is None else own.auroc for own in self.validations]
+        return ranks.index(max(ranks))
+
+    def is_over(self, patience: int | None) -> bool:
+        """Whether the last `patience` epochs were no better than the one before them; never without a patience."""
+        return bool(patience and self.validations and len(self.validations) - 1 - self.best() >= patience)
+
+    def recent_loss(self) -> float:
+        """Mean over the last tenth of the steps."""
+        recent = self.losses[-max(1, len(self.losses) // 10) :]
+        return sum(recent) / len(recent)
+
+    def write(self, directory: Path) -> None:
+        """Writes `train.jsonl`, a line per step, and `validation.jsonl`, a line per epoch."""
+        steps = ({"step": number, "loss": loss} for number, loss in enumerate(self.losses, 1))
+        epochs = ({"epoch": number, **asdict(own)} for number, own in enumerate(self.validations, 1))
+        _write(directory / "train.jsonl", steps)
+        _write(directory / "validation.jsonl", epochs)
+
+
+def _write(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")

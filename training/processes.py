@@ -1,0 +1,52 @@
+"""Several processes as one trainer: started by `torchrun`, each computes its share of every optimiser batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import distributed
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """This process, the `rank`-th of `count`, and the device it computes on."""
+
+    rank: int
+    count: int
+    device: torch.device
+
+    @classmethod
+    def join(cls) -> Self:
+        """Joins the others if `torchrun` started this one; alone otherwise."""
+        cuda = torch.cuda.is_available()
+        if not distributed.is_torchelastic_launched():
+            return cls(0, 1, torch.device("cuda" if cuda else "cpu"))
+        if not distributed.is_initialized():
+            distributed.init_process_group("nccl" if cuda else "gloo")
+        device = torch.device("cuda", distributed.get_node_local_rank()) if cuda else torch.device("cpu")
+        return cls(distributed.get_rank(), distributed.get_world_size(), device)
+
+    def leave(self) -> None:
+        """Parts from the others."""
+        if self.count > 1:
+            distributed.destroy_process_group()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes and shows."""
+        return self.rank == 0
+
+    def add_up(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Replaces each tensor by its sum over all processes."""
+        if self.count == 1:
+            return
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        distributed.all_reduce(flat)
+        for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(total.view_as(tensor))
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.count > 1:
+            distributed.barrier()

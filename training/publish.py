@@ -1,0 +1,36 @@
+"""From a trained adapter to what others load: one merged checkpoint, or a model on the hub."""
+
+from pathlib import Path
+
+import torch
+from huggingface_hub import HfApi
+
+from unprm.engines.load import load_merged, locate, read_tokenizer
+from unprm.errors import OutputMismatch
+
+PUBLISHED = ["README.md", "*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+APART = ["checkpoint.safetensors", "best.safetensors"]
+"""Left by the training run, no part of the model."""
+
+
+def merge_adapter(model: str, adapter: str | None, output: Path, dtype: torch.dtype) -> None:
+    """Writes base and adapter as one checkpoint that `python -m server --model OUTPUT` loads.
+
+    Arguments and errors as `load_engine`'s; raises `OutputMismatch` if something stands at `output`.
+    """
+    if output.exists() and any(output.iterdir()):
+        raise OutputMismatch(f"{output} is not empty")
+    files = locate(model, adapter, None, None)
+    merged = load_merged(files, dtype)
+    merged.save_pretrained(output)
+    read_tokenizer(files.base).save_pretrained(output)
+    files.config.model_copy(update={"base": ".", "base_revision": None}).write(output)
+
+
+def push(directory: Path, repository: str) -> str:
+    """Uploads a PRM's directory to the hub, with the token of the environment; returns its address."""
+    locate(str(directory), None, None, None)  # a directory that is no PRM is refused before anything is sent
+    api = HfApi()
+    address = api.create_repo(repository, exist_ok=True)
+    api.upload_folder(folder_path=str(directory), repo_id=repository, allow_patterns=PUBLISHED, ignore_patterns=APART)
+    return str(address)
