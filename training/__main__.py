@@ -67,7 +67,7 @@ def train(
     lora_targets: Annotated[str | None, typer.Option(help="Layers that get an adapter, by commas.")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that is safe.")] = False,
     gradient_checkpointing: Annotated[
-        bool, typer.Option("--gradient-checkpointing", help="Less memory for a fifth more time.")
+        bool, typer.Option("--gradient-checkpointing", help="Compute activations twice, to save memory.")
     ] = False,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model first; pays for long runs.")] = False,
     checkpoint_every: Annotated[int | None, typer.Option(min=1, help="Optimiser steps between checkpoints.")] = None,

@@ -4,21 +4,20 @@ The candidates of a question are given once; a vote at N takes seeded draws of N
 question's accuracy is the mean over its draws, and the interval is that over questions (paper, section 6).
 """
 
-import gzip
 import hashlib
 import json
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 
-from training import stage
+from training import sources, stage
 from training.journal import Journal
 from training.metrics import Share
 from training.scorers import Asked, Scorer
@@ -63,29 +62,22 @@ class _Row(BaseModel):
 def load(path: Path, reward_field: str = "") -> list[Question]:
     """The questions of a JSONL file, plain or `.gz`. `reward_field`: where each candidate's reward stands.
 
-    Raises `RecordInvalid` with the record that is none, or a candidate without that number.
+    Raises `RecordInvalid` with the record that is none, or a candidate without that number; and for an empty file.
     """
     questions: dict[str, Question] = {}
-    for number, line in enumerate(_lines(path), 1):
+    for number, told in sources.from_file(path):
         try:
-            row = _Row.model_validate_json(line)
+            row = _Row.model_validate(told)
             rewards = tuple(_reward(own, reward_field) for own in row.candidates) if reward_field else None
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            raise RecordInvalid(str(path), number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         except ValueError as error:
-            raise RecordInvalid(str(path), number, str(error)) from error
+            raise RecordInvalid(str(path), number, sources.reason(error)) from error
         name = str(number) if row.id is None else row.id
         if name in questions:
             raise RecordInvalid(str(path), number, f"the id {name!r} occurs twice")
         questions[name] = Question(name, row.problem, row.gold, tuple(own.text for own in row.candidates), rewards)
+    if not questions:
+        raise RecordInvalid(str(path), 0, "there is no question in it")
     return list(questions.values())
-
-
-def _lines(path: Path) -> Iterator[str]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
-        yield from lines
 
 
 def _reward(candidate: _Candidate, field: str) -> float:

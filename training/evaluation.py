@@ -1,6 +1,7 @@
 """The commands that tell what a PRM is worth: `python -m training evaluate --help`."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -75,8 +76,6 @@ def best_of_n(
 
 @contextmanager
 def _scorer(model: str, adapter: str | None, server: str | None) -> "Iterator[Scorer]":
-    import os
-
     from training.scorers import EngineScorer, ServerScorer
 
     if server:
@@ -89,8 +88,10 @@ def _scorer(model: str, adapter: str | None, server: str | None) -> "Iterator[Sc
     from unprm.engines.load import load_engine
 
     engine = load_engine(model, adapter=adapter)
-    yield EngineScorer(engine)
-    engine.close()
+    try:
+        yield EngineScorer(engine)
+    finally:
+        engine.close()
 
 
 def _write(output: Path, results: dict[str, Any]) -> None:

@@ -40,11 +40,12 @@ class History:
         return sum(recent) / len(recent)
 
     def write(self, directory: Path) -> None:
-        """Writes `train.jsonl`, a line per step, and `validation.jsonl`, a line per epoch."""
+        """Writes `train.jsonl`, a line per step, and `validation.jsonl`, a line per validated epoch."""
         steps = ({"step": number, "loss": loss} for number, loss in enumerate(self.losses, 1))
         epochs = ({"epoch": number, **asdict(own)} for number, own in enumerate(self.validations, 1))
         _write(directory / "train.jsonl", steps)
-        _write(directory / "validation.jsonl", epochs)
+        if self.validations:
+            _write(directory / "validation.jsonl", epochs)
 
 
 def _write(path: Path, lines: Iterable[dict[str, Any]]) -> None:

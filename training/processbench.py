@@ -5,7 +5,6 @@ solutions whose first wrong step was named exactly, that of the right ones in wh
 harmonic mean; the average is over the subsets' F1 (Zheng et al., "ProcessBench", 2024).
 """
 
-import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from training import stage
+from training import sources, stage
 from training.journal import Journal
 from training.metrics import first_error_score
 from training.scorers import Asked, Scorer, Scores
@@ -25,7 +24,6 @@ from unprm import steps
 from unprm.errors import RecordInvalid
 
 SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
-HUB = "Qwen/ProcessBench"
 THRESHOLD = 0.5
 GRID = tuple(k / 100 for k in range(1, 100))
 """Thresholds that the best is chosen from."""
@@ -71,51 +69,34 @@ def load(source: str) -> dict[str, list[Sample]]:
     """Samples by subset: of a JSONL file, plain or `.gz`, named after it; of each such file in a directory; or of
     the hub's data set of that name.
 
-    Raises `RecordInvalid` with the record that is none, or has a label beyond its steps.
+    Raises `RecordInvalid` with the record that is none, or has a label beyond its steps; and if all solutions of a
+    subset are wrong, or all right.
     """
     place = Path(source)
     if not place.exists():
-        return {subset: _samples(f"{source} {subset}", _from_hub(source, subset)) for subset in SUBSETS}
+        return {subset: _samples(f"{source} {subset}", sources.from_hub(source, subset)) for subset in SUBSETS}
     files = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
     if not files:
         raise RecordInvalid(source, 0, "the directory has no .jsonl or .jsonl.gz file")
-    return {path.name.partition(".")[0]: _samples(str(path), _from_file(path)) for path in files}
+    return {path.name.partition(".")[0]: _samples(str(path), sources.from_file(path)) for path in files}
 
 
-def _from_file(path: Path) -> Iterator[object]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise RecordInvalid(str(path), number, f"no JSON ({error})") from error
-
-
-def _from_hub(name: str, subset: str) -> Iterator[object]:
-    import datasets
-
-    try:
-        yield from datasets.load_dataset(name, split=subset)
-    except (FileNotFoundError, ConnectionError, datasets.exceptions.DatasetNotFoundError) as error:
-        reason = str(error).partition("\n")[0]
-        raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {reason}") from error
-
-
-def _samples(source: str, rows: Iterator[object]) -> list[Sample]:
+def _samples(source: str, rows: Iterator[tuple[int, object]]) -> list[Sample]:
     samples = {}
-    for number, row in enumerate(rows, 1):
+    for number, row in rows:
         try:
             valid = _Row.model_validate(row)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            raise RecordInvalid(source, number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+            raise RecordInvalid(source, number, sources.reason(error)) from error
         if valid.label >= len(valid.steps):
             raise RecordInvalid(source, number, f"label {valid.label}, but the solution has {len(valid.steps)} steps")
         if valid.id in samples:
             raise RecordInvalid(source, number, f"the id {valid.id!r} occurs twice")
         label = None if valid.label < 0 else valid.label
         samples[valid.id] = Sample(valid.id, Asked(valid.problem, tuple(valid.steps)), label)
+    kinds = {sample.label is None for sample in samples.values()}
+    if len(kinds) < 2:
+        raise RecordInvalid(source, 0, "F1 takes wrong solutions and right ones (label -1): both kinds are needed")
     return list(samples.values())
 
 

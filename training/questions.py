@@ -1,14 +1,13 @@
 """Questions with answers: from JSON lines, from the hub, or made up in the domain of the embedded model."""
 
 import hashlib
-import json
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from training import sources
 from unprm import answers
 from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
@@ -43,9 +42,9 @@ def load(source: str, split: str = "train", limit: int | None = None, seed: int 
 
     Raises `RecordInvalid` with the record that has no problem or no answer, or whose id is taken.
     """
-    rows = _from_file(Path(source)) if Path(source).is_file() else _from_hub(source, split)
+    rows = sources.from_file(Path(source)) if Path(source).is_file() else sources.from_hub(source, split)
     questions: dict[str, Question] = {}
-    for number, row in enumerate(rows, 1):
+    for number, row in rows:
         question = _question(row, source, number)
         if question.id in questions:
             raise RecordInvalid(source, number, f"the id {question.id!r} occurs twice")
@@ -63,26 +62,6 @@ def make_mini(count: int, seed: int) -> list[Question]:
     return [Question(f"mini-{seed}-{index}", p.text, str(p.answer)) for index, p in enumerate(problems)]
 
 
-def _from_file(path: Path) -> Iterator[object]:
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise RecordInvalid(str(path), number, f"no JSON ({error})") from error
-
-
-def _from_hub(name: str, split: str) -> Iterator[object]:
-    import datasets
-
-    try:
-        yield from datasets.load_dataset(name, split=split)
-    except (FileNotFoundError, ConnectionError, datasets.exceptions.DatasetNotFoundError) as error:
-        reason = str(error).partition("\n")[0]
-        raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {reason}") from error
-
-
 def _question(row: object, source: str, number: int) -> Question:
     if not isinstance(row, dict):
         raise RecordInvalid(source, number, "a question is an object with `problem` and `answer`")
@@ -93,7 +72,6 @@ def _question(row: object, source: str, number: int) -> Question:
     try:
         valid = _Record.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise RecordInvalid(source, number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise RecordInvalid(source, number, sources.reason(error)) from error
     digest = hashlib.sha256(f"{valid.problem}\0{valid.answer}".encode()).hexdigest()[:16]
     return Question(digest if valid.id is None else str(valid.id), valid.problem, valid.answer)

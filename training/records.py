@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from training import sources
 from unprm.errors import RecordInvalid
 
 
@@ -45,13 +46,11 @@ def read(path: Path) -> Iterator[LabelledSolution]:
 
     Raises `RecordInvalid` with the file, the line and what is wrong with it.
     """
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    yield parse(json.loads(line))
-                except ValueError as error:
-                    raise RecordInvalid(str(path), number, _reason(error)) from error
+    for number, told in sources.from_file(path):
+        try:
+            yield parse(told)
+        except ValueError as error:
+            raise RecordInvalid(str(path), number, sources.reason(error)) from error
 
 
 def parse(record: Any) -> LabelledSolution:
@@ -69,10 +68,3 @@ def write(path: Path, solutions: Sequence[LabelledSolution]) -> None:
     """Writes the file anew, one record a line."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(solution), ensure_ascii=False) + "\n" for solution in solutions)
-
-
-def _reason(error: ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'record'}: {first['msg']}"

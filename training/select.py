@@ -109,7 +109,7 @@ def least_similar(vectors: Vectors, count: int) -> list[int]:
 
 
 class Selector:
-    """Judges and selects; `dropped` counts malformed solutions by reason."""
+    """Judges and selects; `dropped` counts malformed solutions and repetitions by reason."""
 
     def __init__(self, equivalence: Equivalence, decode: Decode, settings: SelectSettings) -> None:
         self.equivalence, self.decode, self.settings = equivalence, decode, settings
@@ -142,9 +142,13 @@ class Selector:
     def select(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Records of the chosen solutions of a sampled question."""
         judged = list(self.judge(record))
+        distinct: dict[str, Judged] = {}
+        for solution in judged:
+            if distinct.setdefault(solution.text, solution) is not solution:  # would be annotated twice for nothing
+                self.dropped["same text as another"] += 1
         seed = seed_of(self.settings.seed, record["model"], record["id"])
         means = {measure: _mean_step(judged, measure) for measure in MEASURES}
-        for solution in choose(judged, self.settings, self.embed, seed):
+        for solution in choose(list(distinct.values()), self.settings, self.embed, seed):
             yield {
                 "id": f"{record['id']}/{record['model']}/{solution.index}",
                 "question": record["id"],

@@ -92,7 +92,7 @@ def report(output: Path) -> str:
         agreed = stats.agreement(records[name])
         cells = [
             *(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)),
-            _percent(1 - cost.samples / costs[BASELINE].samples),
+            _percent(1 - cost.samples / costs[BASELINE].samples) if costs[BASELINE].samples else "–",
             *([_percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
             _percent(stats.same_outcome(records[name], records[whole])) if saving else "",
         ]

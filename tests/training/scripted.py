@@ -59,7 +59,7 @@ def _complete(problem: Problem, text: str, rng: random.Random) -> Completion:
     for index, step in enumerate(problem.solution()[len(done) :], len(done)):
         shift = shift or (17 if wrong or slip == index else 0)
         lines.append(_shifted(step, shift))
-    rest = "\n".join(lines)
+    rest = "\n".join(lines) + "\n" * rng.randint(1, 30)  # few texts are equal
     ids = tuple(map(ord, "\n" + rest if written and not written.endswith("\n") else rest))
     hesitation = 2.0 if shift else 0.5
     return Completion(rest, ids, tuple(-hesitation * rng.random() for _ in ids), finished=True)

@@ -112,3 +112,8 @@ def test_no_answer_at_all_is_wrong():
 def test_bad_records_are_refused_by_line(tmp_path, row, complaint):
     with pytest.raises(RecordInvalid, match=f"(?s)2.*{complaint}"):
         bench.load(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    with pytest.raises(RecordInvalid, match="no question"):
+        bench.load(_file(tmp_path / "c.jsonl", []))

@@ -135,5 +135,8 @@ def test_bad_records_are_refused_by_line(tmp_path, change, complaint):
     with pytest.raises(RecordInvalid, match=f"(?s)2.*{complaint}"):
         bench.load(str(tmp_path))
     (tmp_path / "twice.jsonl").write_text(2 * (json.dumps(rows[0]) + "\n"), "utf-8")
+    (tmp_path / "wrong.jsonl").write_text(json.dumps(rows[0] | {"label": 0}) + "\n", "utf-8")
+    with pytest.raises(RecordInvalid, match="both kinds"):
+        bench.load(str(tmp_path / "wrong.jsonl"))
     with pytest.raises(RecordInvalid, match="twice"):
         bench.load(str(tmp_path / "twice.jsonl"))

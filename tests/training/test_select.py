@@ -70,6 +70,19 @@ def test_solutions_without_token_ids_can_be_selected():
     assert chosen["mean_step_uncertainty"]["entropy"] is None
 
 
+def test_a_text_is_selected_once():
+    def said(answer):
+        text = f"Step 1: {answer}.\n\\boxed{{{answer}}}"
+        return {"text": text, "ids": [], "logprobs": [-0.5, -0.1], "finished": True}
+
+    completions = [said(3), said(2), said(3), said(4)]
+    record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": completions}
+    with Equivalence() as equivalence:
+        selector = Selector(equivalence, lambda ids: "", SelectSettings())
+        assert [chosen["index"] for chosen in selector.select(record)] == [1, 0, 3]
+    assert selector.dropped == {"same text as another": 1}
+
+
 def test_similarity_by_a_sentence_embedding_model(tmp_path):
     import torch
     from sentence_transformers import SentenceTransformer

@@ -2,8 +2,9 @@
 
 Four kinds of documents: solutions, solutions by careless authors in the layout that the PRM reads (a tag after
 each step, where the verdict on it is learned), sums, and sums in the same layout. Slips are learned only when sums
-and stories have been: noise in the results keeps a small model from learning to calculate. Verdicts are in the corpus
-because a small model can't notice an error at the end of a step unless it has learned to compute the step anew.
+and stories have been: with slips in the text from the start, a first try learned to calculate much later. Verdicts are
+in the corpus because a small model can't notice an error at the end of a step unless it has learned to compute the
+step anew.
 """
 
 import itertools

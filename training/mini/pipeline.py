@@ -23,7 +23,7 @@ from training.mini.pretrain import PretrainSettings, pretrain
 from training.mini.sample import sample
 from training.mini.slips import Author
 from training.records import LabelledSolution
-from training.settings import TrainSettings
+from training.settings import LINEAR, TrainSettings
 from training.train import Trainer
 from unprm import mini, steps
 from unprm.engines.load import load_base, read_tokenizer
@@ -129,7 +129,7 @@ def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, pro
         lora_rank=12,
         lora_alpha=24,
         lora_dropout=0.0,
-        lora_targets=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        lora_targets=LINEAR,
         bf16=True,
         compile=True,
         seed=settings.seed,

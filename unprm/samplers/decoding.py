@@ -161,6 +161,7 @@ class DecodingBatch:
         """Whether the row's last token ends its text."""
         return bool(row.ids) and row.ids[-1] in self._ends
 
+    @torch.inference_mode()
     def remove(self, rows: Sequence[Row]) -> None:
         """Lets rows go; the last one in the batch takes the place of each."""
         for slot in sorted((self.rows.index(row) for row in rows), reverse=True):

@@ -62,7 +62,8 @@ class TransformersSampler(TokenSampler):
                 self._calls.pop(row, None)
 
     async def close(self) -> None:
-        """Waits for the token at work; what is not complete is given up."""
+        """Waits for the token at work; whoever waits for what is not complete gets `SamplerFailed`."""
+        self._give_up(list(self._calls), SamplerFailed(f"{self.model} was closed before the completion was written"))
         self._calls.clear()
         if self._work is not None:
             await self._work
@@ -73,8 +74,9 @@ class TransformersSampler(TokenSampler):
             try:
                 complete = await asyncio.to_thread(self._write, self._admitted(), self._abandoned())
             except Exception as error:  # every caller in the batch hears of it, and those who wait go on
-                failure = SamplerFailed(f"{self.model} failed on a batch of {len(self._batch.rows)}: {error!r}")
-                self._fail(failure)
+                rows = list(self._batch.rows)
+                self._give_up(rows, SamplerFailed(f"{self.model} failed on a batch of {len(rows)}: {error!r}"))
+                self._batch.remove(rows)
                 continue
             for row in complete:
                 self._finish(row)
@@ -104,11 +106,10 @@ class TransformersSampler(TokenSampler):
             if not call.missing and not call.done.done():
                 call.done.set_result([self._completion(row) for row in call.rows])
 
-    def _fail(self, failure: SamplerFailed) -> None:
-        for row in self._batch.rows:
+    def _give_up(self, rows: Sequence[Row], failure: SamplerFailed) -> None:
+        for row in rows:
             if (call := self._calls.get(row)) and not call.done.done():
                 call.done.set_exception(failure)
-        self._batch.remove(list(self._batch.rows))
 
     def _completion(self, row: Row) -> Completion:
         # five digits are more than the arithmetic repeats on another machine

@@ -6,7 +6,7 @@ import pytest
 
 from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import calculate, parse
-from unprm.mini.storyteller import LARGEST, MAX_OPERATIONS, MIN_OPERATIONS, generate
+from unprm.mini.storyteller import DEMANDING, EVERYDAY, LARGEST, MAX_OPERATIONS, MIN_OPERATIONS, generate
 
 MIA = "Mia has 20 coins. Tom has 4 more coins than Mia. Mia buys 3 bags with 5 coins in each bag. Ben has 7 cards. "
 TOTAL = MIA + "How many coins do Mia and Tom have together?"
@@ -22,6 +22,18 @@ def test_generated_problems_read_back_as_they_were_made():
             left, right = operation.left.value, operation.right.value
             assert operation.value == calculate(operation.symbol, left, right) <= LARGEST
         assert first_error(problem, problem.solution()) is None
+
+
+def test_demanding_problems_are_longer_and_more_entangled():
+    def told(style):
+        rng = random.Random(4)
+        problems = [generate(rng, style) for _ in range(400)]
+        compared = sum(any(w in p.text for w in ("fewer", " more", "times as many")) for p in problems)
+        return sum(len(p.operations) for p in problems) / 400, compared
+
+    (short, plain), (long, entangled) = told(EVERYDAY), told(DEMANDING)
+    assert 3 < short < 4.3 < long < 5.5
+    assert plain < entangled
 
 
 def test_a_problem_by_hand():

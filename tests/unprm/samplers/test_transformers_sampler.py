@@ -121,6 +121,47 @@ def test_callers_that_leave_make_room(network, base):
     assert [c.ids for c in asyncio.run(story())] == [c.ids for c in alone]
 
 
+def test_those_who_stay_are_not_disturbed_by_those_who_leave(network, base):
+    async def story():
+        sampler = _sampler(network, base, max_tokens=120)
+        gone = asyncio.create_task(sampler.complete((21, 22), 20, 1, ""))
+        staying = asyncio.create_task(sampler.complete((50, 51), 5, 9, ""))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        kept = await staying
+        await sampler.close()
+        return kept
+
+    alone = _ask(_sampler(network, base, max_tokens=120), ((50, 51), 5, 9))[0]
+    assert [c.ids for c in asyncio.run(story())] == [c.ids for c in alone]
+
+
+def test_closing_answers_whoever_waits(network, base):
+    async def story():
+        sampler = _sampler(network, base, max_tokens=200)
+        asked = [asyncio.create_task(sampler.complete((21 + n, 22), 60, n, "")) for n in range(4)]
+        await asyncio.sleep(0.05)
+        await sampler.close()
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), timeout=20)
+
+    assert all(isinstance(answer, SamplerFailed) for answer in asyncio.run(story()))
+
+
+def test_a_prompt_is_computed_once_for_all_its_completions(network, base):
+    async def story():
+        sampler, computed = _sampler(network, base, max_tokens=3), []
+        handle = network.get_decoder().register_forward_pre_hook(
+            lambda module, args, kwargs: computed.append(kwargs["input_ids"].shape), with_kwargs=True
+        )
+        for seed in (0, 8, 16):
+            await sampler.complete((21, 22, 23, 24), 8, seed, "")
+        handle.remove()
+        await sampler.close()
+        return [shape for shape in computed if shape[1] > 1]
+
+    assert asyncio.run(story()) == [(1, 4)]
+
+
 def test_a_model_with_a_sliding_window_is_refused(network, base, monkeypatch):
     monkeypatch.setattr(network.config, "layer_types", ["full_attention", "sliding_attention"])
     with pytest.raises(ModelInvalid, match="sliding_attention"):
