@@ -9,11 +9,9 @@ from transformers import Cache, CacheLayerMixin, DynamicCache, PreTrainedModel
 
 from unprm.errors import ModelInvalid
 from unprm.samplers import shared_prompts
-from unprm.samplers.shared_prompts import Group, States
+from unprm.samplers.shared_prompts import GROWTH, Prompts, States
 from unprm.types import SamplingSettings
 
-GROWTH = 64
-"""Positions that the store of keys and values grows by."""
 KEPT = 16384
 """Tokens of recent prompts whose keys and values are kept: rollouts are asked for in blocks from the same prompt."""
 
@@ -97,7 +95,8 @@ class DecodingBatch:
         self._window: int = network.config.max_position_embeddings
         self._layers = [_Layer(size) for _ in range(network.config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
-        self._prompts: OrderedDict[tuple[int, ...], States] = OrderedDict()
+        self._prompts = Prompts(network.device)
+        self._recent: OrderedDict[tuple[int, ...], States] = OrderedDict()
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
@@ -107,17 +106,16 @@ class DecodingBatch:
             row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
         self.rows += rows
         prompts = {row.prompt: None for row in rows}
-        if new := [prompt for prompt in prompts if prompt not in self._prompts]:
+        if new := [prompt for prompt in prompts if prompt not in self._recent]:
             self._compute(new)
         for prompt in prompts:
-            self._prompts.move_to_end(prompt)
-        in_use = {row.prompt for row in self.rows}
-        spare = [prompt for prompt in self._prompts if prompt not in in_use]
-        kept = sum(map(len, self._prompts))
-        for prompt in spare:
-            if kept > KEPT:
-                kept -= len(prompt)
-                del self._prompts[prompt]
+            self._recent.move_to_end(prompt)
+            if prompt not in self._prompts:
+                self._prompts.add(prompt, self._recent[prompt])
+        kept = sum(map(len, self._recent))
+        while kept > KEPT:
+            oldest, _ = self._recent.popitem(last=False)
+            kept -= len(oldest)
 
     def _compute(self, prompts: Sequence[tuple[int, ...]]) -> None:
         longest = max(map(len, prompts))
@@ -127,7 +125,7 @@ class DecodingBatch:
         self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
         for number, prompt in enumerate(prompts):
             own = number, slice(None), slice(len(prompt) - 1)
-            self._prompts[prompt] = [(made.keys[own].clone(), made.values[own].clone()) for made in computed.layers]
+            self._recent[prompt] = [(made.keys[own].clone(), made.values[own].clone()) for made in computed.layers]
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
@@ -145,7 +143,7 @@ class DecodingBatch:
             attention_mask=seen[:, None, None],
             position_ids=(before + written)[:, None],
             past_key_values=self._cache,
-            groups=self._groups(),
+            shared=self._prompts.shared([row.prompt for row in self.rows]),
         ).logits[:, -1]
         logprobs = torch.log_softmax(logits.float(), dim=-1)  # (rows, vocabulary), before temperature
         chosen = self._draw(logprobs)
@@ -170,15 +168,8 @@ class DecodingBatch:
                 self.rows[slot] = last
                 for layer in self._layers:
                     layer.move(len(self.rows), slot, len(last.ids))
-
-    def _groups(self) -> list[Group]:
-        numbers: dict[tuple[int, ...], list[int]] = {}
-        for number, row in enumerate(self.rows):
-            numbers.setdefault(row.prompt, []).append(number)
-        return [
-            Group(torch.tensor(own, device=self._network.device), self._prompts[prompt])
-            for prompt, own in numbers.items()
-        ]
+        if rows:
+            self._prompts.keep({row.prompt for row in self.rows})
 
     def _is_complete(self, row: Row) -> bool:
         room = self._window - len(row.prompt)

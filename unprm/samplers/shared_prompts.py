@@ -11,20 +11,95 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "unprm_shared_prompts"
+GROWTH = 64
+"""Positions that a store of keys and values grows by."""
 States = list[tuple[torch.Tensor, torch.Tensor]]
-"""Keys and values of a prompt for each layer, each (heads, length, width)."""
+"""Keys and values of a text for each layer, each (heads, length, width); of several texts (texts, heads, length,
+width)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Rows of a batch, (rows,), and the prompt that they go on from."""
+class Shared:
+    """Which prompt each row goes on from.
 
-    rows: torch.Tensor
+    `states`: of the prompts. `seen`: (rows, 1, 1, length), true for the positions that a row's prompt has.
+    `members`: (prompts, most), the rows of each prompt, any row where there are no more; row r is member
+    `place[r]` of prompt `prompt[r]`, each (rows,).
+    """
+
     states: States
+    seen: torch.Tensor
+    members: torch.Tensor
+    prompt: torch.Tensor
+    place: torch.Tensor
+
+
+class Prompts:
+    """Prompts in slots: what they are, and their keys and values, one store per layer."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._slots: list[tuple[int, ...]] = []
+        self._stores: States = []
+
+    def __contains__(self, prompt: object) -> bool:
+        return prompt in self._slots
+
+    def add(self, prompt: tuple[int, ...], states: States) -> None:
+        """Puts a prompt in a slot; `states` are of all its tokens but the last."""
+        slot, length = len(self._slots), states[0][0].shape[1]
+        self._slots.append(prompt)
+        self._make_room(states, slot + 1, length)
+        for store, own in zip(self._stores, states, strict=True):
+            for kept, new in zip(store, own, strict=True):
+                kept[slot, :, :length] = new
+
+    def keep(self, prompts: set[tuple[int, ...]]) -> None:
+        """Lets all others go; the last one takes the place of each."""
+        for slot in reversed(range(len(self._slots))):
+            if self._slots[slot] not in prompts:
+                last = self._slots.pop()
+                if slot < len(self._slots):
+                    self._slots[slot] = last
+                    for kept in (kept for store in self._stores for kept in store):
+                        kept[slot, :, : len(last)] = kept[len(self._slots), :, : len(last)]
+
+    def shared(self, prompts: Sequence[tuple[int, ...]]) -> Shared:
+        """What the attention is told, from the prompt of each row."""
+        slots = {prompt: slot for slot, prompt in enumerate(self._slots)}
+        members: list[list[int]] = [[] for _ in self._slots]
+        places = []
+        for row, prompt in enumerate(prompts):
+            own = members[slots[prompt]]
+            places.append(len(own))
+            own.append(row)
+        most = max(map(len, members))
+        longest = max(map(len, self._slots)) - 1
+        lengths = self._tensor([len(prompt) - 1 for prompt in prompts])
+        return Shared(
+            states=[tuple(kept[: len(members), :, :longest] for kept in store) for store in self._stores],  # type: ignore[misc]
+            seen=(torch.arange(longest, device=self._device) < lengths[:, None])[:, None, None],
+            members=self._tensor([own + [0] * (most - len(own)) for own in members]),
+            prompt=self._tensor([slots[prompt] for prompt in prompts]),
+            place=self._tensor(places),
+        )
+
+    def _make_room(self, states: States, slots: int, length: int) -> None:
+        if not self._stores:
+            self._stores = [tuple(s.new_zeros(0, s.shape[0], 0, s.shape[2]) for s in own) for own in states]  # type: ignore[misc]
+        have, _, room, _ = self._stores[0][0].shape
+        more = 0 if slots <= have else max(slots, 2 * have) - have
+        longer = 0 if length <= room else -(-(length - room) // GROWTH) * GROWTH
+        if more or longer:
+            pad = (0, 0, 0, longer, 0, 0, 0, more)
+            self._stores = [tuple(torch.nn.functional.pad(s, pad) for s in own) for own in self._stores]  # type: ignore[misc]
+
+    def _tensor(self, numbers: Sequence[Any]) -> torch.Tensor:
+        return torch.tensor(numbers, device=self._device)
 
 
 def use(network: PreTrainedModel) -> None:
-    """Lets a model take `groups` in its forward pass; without them it computes as before."""
+    """Lets a model take `shared` in its forward pass; without it, it computes as before."""
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     network.set_attn_implementation(NAME)
@@ -37,44 +112,36 @@ def attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float,
-    groups: Sequence[Group] | None = None,
+    shared: Shared | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """One token's attention for each row; without `groups`, the plain attention of whole texts.
+    """One token's attention for each row; without `shared`, the plain attention of whole texts.
 
     `query`: (rows, heads, 1, width); `key`, `value`: (rows, key heads, length, width), of what the rows have
     written; `attention_mask`: (rows, 1, 1, length), true where a row has. Returns (rows, 1, heads, width).
     """
-    if groups is None:
+    if shared is None:
         outcome: tuple[torch.Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
         return outcome
     assert attention_mask is not None
-    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    keys, values = shared.states[int(module.layer_idx)]  # type: ignore[arg-type]
     asked = query.view(len(query), key.shape[1], -1, query.shape[3]) * scaling  # (rows, key heads, queries, width)
     own = (asked @ key.transpose(2, 3)).masked_fill(~attention_mask, -torch.inf)
-    longest = max(group.states[layer][0].shape[1] for group in groups)
-    scores = torch.full((*own.shape[:3], longest), -torch.inf, dtype=own.dtype, device=own.device)
-    for group in groups:
-        keys, _ = group.states[layer]
-        found = _by_head(asked[group.rows]) @ keys.transpose(1, 2)
-        scores[group.rows, ..., : keys.shape[1]] = _by_row(found, len(group.rows))
-    weights = torch.cat([scores, own], dim=-1).softmax(dim=-1)
-    mixed = weights[..., longest:] @ value
-    for group in groups:
-        _, values = group.states[layer]
-        found = _by_head(weights[group.rows, ..., : values.shape[1]]) @ values
-        mixed[group.rows] += _by_row(found, len(group.rows))
+    before = _by_row(_by_prompt(asked, shared) @ keys.transpose(2, 3), shared).masked_fill(~shared.seen, -torch.inf)
+    weights = torch.cat([before, own], dim=-1).softmax(dim=-1)
+    longest = before.shape[-1]
+    mixed = weights[..., longest:] @ value + _by_row(_by_prompt(weights[..., :longest], shared) @ values, shared)
     return mixed.view(len(query), 1, -1, query.shape[3]), None
 
 
-def _by_head(states: torch.Tensor) -> torch.Tensor:
-    """From (rows, key heads, queries, n) to (key heads, rows · queries, n)."""
-    return states.transpose(0, 1).flatten(1, 2)
+def _by_prompt(states: torch.Tensor, shared: Shared) -> torch.Tensor:
+    """From (rows, key heads, queries, n) to (prompts, key heads, members · queries, n)."""
+    return states[shared.members].transpose(1, 2).flatten(2, 3)
 
 
-def _by_row(states: torch.Tensor, rows: int) -> torch.Tensor:
-    """Back from (key heads, rows · queries, n)."""
-    rowwise: torch.Tensor = states.unflatten(1, (rows, -1))
-    return rowwise.transpose(0, 1)
+def _by_row(states: torch.Tensor, shared: Shared) -> torch.Tensor:
+    """Back from (prompts, key heads, members · queries, n)."""
+    memberwise: torch.Tensor = states.unflatten(2, (shared.members.shape[1], -1))
+    return memberwise[shared.prompt, :, shared.place]

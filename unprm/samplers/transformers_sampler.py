@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +44,8 @@ class TransformersSampler(TokenSampler):
         self._waiting: deque[Row] = deque()
         self._calls: dict[Row, _Call] = {}
         self._work: asyncio.Task[None] | None = None
+        # always the same thread: each one that computes has idle helpers of its own, which cost half the speed
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt. Raises `SamplerFailed` if it leaves no room in the model's window."""
@@ -67,12 +70,14 @@ class TransformersSampler(TokenSampler):
         self._calls.clear()
         if self._work is not None:
             await self._work
+        self._thread.shutdown()
 
     async def _write_all(self) -> None:
+        compute = asyncio.get_running_loop().run_in_executor
         await asyncio.sleep(0)  # lets every call that is ready come in
         while self._waiting or self._batch.rows:
             try:
-                complete = await asyncio.to_thread(self._write, self._admitted(), self._abandoned())
+                complete = await compute(self._thread, self._write, self._admitted(), self._abandoned())
             except Exception as error:  # every caller in the batch hears of it, and those who wait go on
                 rows = list(self._batch.rows)
                 self._give_up(rows, SamplerFailed(f"{self.model} failed on a batch of {len(rows)}: {error!r}"))
