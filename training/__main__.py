@@ -6,16 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
-from training import construct, evaluation
+from training import construct, evaluation, stage
 from training.settings import LossName
 from unprm.errors import UnprmError
 
@@ -27,11 +19,6 @@ app = typer.Typer(
 app.add_typer(construct.app)
 app.add_typer(evaluation.app, name="evaluate")
 console = Console(stderr=True)
-
-
-def _progress(shown: bool = True) -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    return Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not shown)
 
 
 @app.command()
@@ -52,6 +39,9 @@ def train(
     problem_template: Annotated[
         str | None, typer.Option(help="How the model reads a problem; {problem} stands for it.")
     ] = None,
+    step_tag: Annotated[str | None, typer.Option(help="What each step ends with: one token of the base.")] = None,
+    positive: Annotated[str | None, typer.Option(help="The verdict on a right step: one token of the base.")] = None,
+    negative: Annotated[str | None, typer.Option(help="The verdict on a wrong step: one token of the base.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model; the output directory's by default.")] = None,
     loss: Annotated[
         LossName | None, typer.Option(help="Per step (bce, mse), on the last step alone (orm), or by ranking.")
@@ -84,6 +74,9 @@ def train(
     given = {
         "base_revision": base_revision,
         "problem_template": problem_template,
+        "step_tag": step_tag,
+        "positive": positive,
+        "negative": negative,
         "name": name,
         "patience": patience,
         "loss": loss,
@@ -105,7 +98,7 @@ def train(
     chosen = TRAIN_PRESETS[preset] | {key: value for key, value in given.items() if value is not None}
     settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
     trainer = Trainer(settings)
-    with _progress(shown=trainer.processes.is_first) as progress:
+    with stage.progress(console, shown=trainer.processes.is_first) as progress:
         report = trainer.run(progress)
     if trainer.processes.is_first:
         console.print(f"{report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}; wrote {output}")
@@ -129,6 +122,37 @@ def merge_adapter(
 
 
 @app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(help="Where `evaluate` and `annotate` wrote.", exists=True)],
+) -> None:
+    """Draw what was measured: one HTML file with tables and figures.
+
+    Below the directory it looks for processbench/NAME and best-of-n/NAME, which `evaluate --output` wrote (several
+    runs below one name are its training seeds), and annotated/NAME.jsonl, which `annotate` wrote.
+    """
+    from training.report.page import write
+
+    console.print(f"wrote {write(directory)}")
+
+
+@app.command()
+def lab(
+    output: Annotated[Path, typer.Option("--out", help="Directory for everything that is made.")],
+    preset: Annotated[
+        Literal["quick", "full"], typer.Option(help="quick: some minutes on two cores; full: an hour or two.")
+    ] = "quick",
+) -> None:
+    """Run the paper's study in miniature: data sets, PRMs, benchmarks, votes, and a report of what came out.
+
+    The same command goes on where an earlier one was stopped.
+    """
+    from training.lab.run import run
+    from training.lab.settings import PRESETS
+
+    console.print(f"wrote {run(PRESETS[preset], output, console)}")
+
+
+@app.command()
 def push(
     directory: Annotated[Path, typer.Argument(help="A PRM that `train` or `merge-adapter` made.", exists=True)],
     repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
@@ -147,7 +171,7 @@ def mini(
     """Make the embedded model anew: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
     from training.mini.pipeline import MiniSettings, make
 
-    with _progress() as progress:
+    with stage.progress(console) as progress:
         adapter = make(output, MiniSettings(seed=seed), progress)
     console.print(f"serve it with: python -m server --model {adapter}")
 
@@ -163,7 +187,7 @@ def measure_mini(
     from training.mini.measure import measure
     from unprm.engines.load import locate
 
-    with _progress() as progress:
+    with stage.progress(console) as progress:
         measured = measure(locate(model, None, None, None).base, model, problems, seed, progress)
     Console().print(measured.table())
     if figures:

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 
-from training import sources, stage
+from training import journal, sources, stage
 from training.journal import Journal
 from training.metrics import Share
 from training.scorers import Asked, Scorer
@@ -29,6 +29,7 @@ from unprm.types import Strategy
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 DRAWS = 16
 """Draws per question and N; at N = all there is but one."""
+GIVEN = "given rewards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,10 @@ class Judged:
     rewards: tuple[float, ...]
 
 
+IsRight = Callable[[Judged, Sequence[int]], bool]
+"""Whether a way of deciding among these candidates (indices) is right."""
+
+
 def judge(
     questions: Sequence[Question], scorer: Scorer | None, equivalence: Equivalence, output: Path, console: Console
 ) -> list[Judged]:
@@ -104,17 +109,22 @@ def judge(
 
     Without a scorer the given rewards count. A solution that does not fit the model gets the reward 0.
     """
-    name = scorer.name if scorer else "given rewards"
+    name = scorer.name if scorer else GIVEN
     config = {"stage": "best-of-n", "model": name, "questions": _digest(questions)}
-    with Journal(output / "candidates.jsonl", config) as journal:
-        todo = [question for question in questions if question.id not in journal.records]
+    with Journal(output / "candidates.jsonl", config) as done:
+        todo = [question for question in questions if question.id not in done.records]
         with stage.Board(console, "judging candidates", len(questions), len(questions) - len(todo)) as board:
             for question in todo:
                 rewards = _scored(question, scorer) if scorer else question.rewards or ()
                 found = _answers(question, equivalence)
-                journal.append({"id": question.id, **asdict(Judged(*found, tuple(rewards)))})
+                done.append({"id": question.id, **asdict(Judged(*found, tuple(rewards)))})
                 board.advance(candidates=len(question.texts))
-        records = [journal.records[question.id] for question in questions]
+    return kept(output)
+
+
+def kept(output: Path) -> list[Judged]:
+    """What `judge` left in a directory, in the order of the questions."""
+    records = journal.read(output / "candidates.jsonl")
     judged = [Judged(tuple(r["classes"]), tuple(r["correct"]), tuple(r["rewards"])) for r in records]
     return _as_probabilities(judged)
 
@@ -158,20 +168,41 @@ class Results:
     any_right: dict[int, Share]
 
 
+def evaluate(
+    questions: Sequence[Question],
+    scorer: Scorer | None,
+    equivalence: Equivalence,
+    output: Path,
+    console: Console,
+    alpha: float = 0.5,
+    seed: int = 0,
+) -> Results:
+    """Judges, scores, votes, and writes `output/results.json`; arguments as those of `judge` and `results`."""
+    measured = results(judge(questions, scorer, equivalence, output, console), alpha, seed)
+    told = {"model": scorer.name if scorer else GIVEN, "alpha": alpha, "seed": seed, **asdict(measured)}
+    (output / "results.json").write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    return measured
+
+
 def results(judged: Sequence[Judged], alpha: float = 0.5, seed: int = 0) -> Results:
     """Takes all votes at all sizes that every question has candidates for."""
     fewest = min(len(own.classes) for own in judged)
     sizes = [size for size in SIZES if size <= fewest]
-    draws = {size: [_draws(len(own.classes), size, f"{seed}/{k}") for k, own in enumerate(judged)] for size in sizes}
 
-    def measure(is_right: Callable[[Judged, Sequence[int]], bool]) -> dict[int, Share]:
-        def mean(own: Judged, drawn: Sequence[Sequence[int]]) -> float:
-            return sum(is_right(own, picks) for picks in drawn) / len(drawn)
+    def measure(is_right: IsRight) -> dict[int, Share]:
+        return {size: Share.of(accuracies(judged, size, is_right, seed)) for size in sizes}
 
-        return {size: Share.of(list(map(mean, judged, drawn))) for size, drawn in draws.items()}
-
-    accuracy = {name: measure(partial(_elects_right, name, alpha)) for name in votes.STRATEGIES}
+    accuracy = {name: measure(partial(elects_right, name, alpha)) for name in votes.STRATEGIES}
     return Results(len(judged), fewest, accuracy, measure(_any_right))
+
+
+def accuracies(judged: Sequence[Judged], size: int, is_right: IsRight, seed: int = 0) -> list[float]:
+    """Of each question: how often draws of `size` of its candidates are decided rightly."""
+    shares = []
+    for number, own in enumerate(judged):
+        drawn = _draws(len(own.classes), size, f"{seed}/{number}")
+        shares.append(sum(is_right(own, picks) for picks in drawn) / len(drawn))
+    return shares
 
 
 def _draws(total: int, size: int, seed: str) -> list[list[int]]:
@@ -181,7 +212,8 @@ def _draws(total: int, size: int, seed: str) -> list[list[int]]:
     return [sorted(rng.sample(range(total), size)) for _ in range(DRAWS)]
 
 
-def _elects_right(strategy: Strategy, alpha: float, judged: Judged, picks: Sequence[int]) -> bool:
+def elects_right(strategy: Strategy, alpha: float, judged: Judged, picks: Sequence[int]) -> bool:
+    """Whether a vote among these candidates (indices) elects a right answer."""
     classes = [judged.classes[k] for k in picks]
     if all(name is None for name in classes):
         return False

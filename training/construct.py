@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unprm.types import Sampler, SamplingSettings
 
 Settings = TypeVar("Settings")
-PresetName = Literal["paper", "mini"]
+PresetName = Literal["paper", "mini", "recommended"]
 Kind = Literal["transformers", "vllm", "openai", "chat"]
 
 app = typer.Typer()
@@ -226,9 +226,10 @@ def study(
     from unprm.equivalence import Equivalence
 
     settings = PRESETS[preset].annotate
+    searches = stage.variants(settings)
     made = _source(sampler, model, url).load(settings.drawing)
     with Equivalence() as equivalence:
-        _run(lambda: stage.study(selected, made, equivalence, output, settings, concurrency, console), made.close)
+        _run(lambda: stage.study(selected, made, equivalence, output, searches, concurrency, console), made.close)
     table = stage.report(output)
     (output / "study.md").write_text(table, "utf-8")
     Console().print(table, markup=False)

@@ -1,12 +1,10 @@
 """The commands that tell what a PRM is worth: `python -m training evaluate --help`."""
 
-import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -38,10 +36,7 @@ def processbench(
 
     subsets = bench.load(data)
     with _scorer(model, adapter, server) as scorer:
-        scores = bench.score(subsets, scorer, output, console)
-        name = scorer.name
-    results = bench.results(subsets, scores)
-    _write(output, {"model": name, **{key: asdict(result) for key, result in results.items()}})
+        results = bench.evaluate(subsets, scorer, output, console)
     Console().print(bench.table(results))
 
 
@@ -61,16 +56,9 @@ def best_of_n(
     from unprm.equivalence import Equivalence
 
     questions = bench.load(candidates, reward)
-    with Equivalence() as equivalence:
-        if reward:
-            name = f"field {reward}"
-            judged = bench.judge(questions, None, equivalence, output, console)
-        else:
-            with _scorer(model, adapter, server) as scorer:
-                name = scorer.name
-                judged = bench.judge(questions, scorer, equivalence, output, console)
-    results = bench.results(judged, alpha, seed)
-    _write(output, {"model": name, "alpha": alpha, "seed": seed, **asdict(results)})
+    with Equivalence() as equivalence, ExitStack() as stack:
+        scorer = None if reward else stack.enter_context(_scorer(model, adapter, server))
+        results = bench.evaluate(questions, scorer, equivalence, output, console, alpha, seed)
     Console().print(bench.table(results))
 
 
@@ -92,7 +80,3 @@ def _scorer(model: str, adapter: str | None, server: str | None) -> "Iterator[Sc
         yield EngineScorer(engine)
     finally:
         engine.close()
-
-
-def _write(output: Path, results: dict[str, Any]) -> None:
-    (output / "results.json").write_text(json.dumps(results, indent=2) + "\n", "utf-8")

@@ -44,7 +44,7 @@ def first_error_score(predicted: Sequence[int | None], actual: Sequence[int | No
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share in [0, 1] with its 95 % bootstrap interval."""
+    """A mean of shares in [0, 1], or of differences between such, with its 95 % bootstrap interval."""
 
     mean: float
     low: float
@@ -52,7 +52,7 @@ class Share:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """The mean of independent values in [0, 1]."""
+        """The mean of independent values."""
         return cls(sum(values) / len(values), *_interval(values))
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from training import sources, stage
+from training import journal, sources, stage
 from training.journal import Journal
 from training.metrics import first_error_score
 from training.scorers import Asked, Scorer, Scores
@@ -157,11 +157,20 @@ class Result:
     average_f1: float
 
 
+def evaluate(
+    subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
+) -> dict[str, Result]:
+    """Scores, and writes `output/results.json`; arguments as those of `score`."""
+    measured = results(subsets, score(subsets, scorer, output, console))
+    told = {"model": scorer.name, **{key: asdict(result) for key, result in measured.items()}}
+    (output / "results.json").write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    return measured
+
+
 def results(subsets: Mapping[str, Sequence[Sample]], scores: Mapping[str, Mapping[str, Scores]]) -> dict[str, Result]:
-    """The result at the threshold 0.5, and that at the best one of GSM8K if it is among the subsets."""
-    thresholds = {"fixed": THRESHOLD}
-    if "gsm8k" in subsets:
-        thresholds["best on gsm8k"] = best_threshold(subsets["gsm8k"], scores["gsm8k"])
+    """The result at the threshold 0.5, and that at the best one of the first subset (GSM8K of the real ones)."""
+    first = next(iter(subsets))
+    thresholds = {"fixed": THRESHOLD, f"best on {first}": best_threshold(subsets[first], scores[first])}
     made = {}
     for name, threshold in thresholds.items():
         own = {key: figures(samples, scores[key], threshold) for key, samples in subsets.items()}
@@ -176,17 +185,22 @@ def score(
     found = {}
     for name, samples in subsets.items():
         config = {"stage": "processbench", "model": scorer.name, "subset": name, "samples": _digest(samples)}
-        with Journal(output / f"{name}.jsonl", config) as journal:
-            todo = [sample for sample in samples if sample.id not in journal.records]
+        with Journal(output / f"{name}.jsonl", config) as done:
+            todo = [sample for sample in samples if sample.id not in done.records]
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
                 for start in range(0, len(todo), BATCH):
                     batch = todo[start : start + BATCH]
                     for sample, values in zip(batch, scorer.score([own.asked for own in batch]), strict=True):
-                        journal.append({"id": sample.id, "scores": values})
+                        done.append({"id": sample.id, "scores": values})
                         board.advance()
-            records = journal.records.items()
-            found[name] = {key: record["scores"] and tuple(record["scores"]) for key, record in records}
+        found[name] = kept(output, name)
     return found
+
+
+def kept(output: Path, subset: str) -> dict[str, Scores]:
+    """The scores by sample that `score` left in a directory."""
+    records = journal.read(output / f"{subset}.jsonl")
+    return {record["id"]: record["scores"] and tuple(record["scores"]) for record in records}
 
 
 def table(measured: Mapping[str, Result]) -> Table:

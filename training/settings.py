@@ -1,12 +1,12 @@
 """What the stages are told, and what they tell."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from training.bayes import BayesSettings
-from unprm.formats.unprm import PROBLEM_TEMPLATE
+from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
 from unprm.types import SamplingSettings
 
 LossName = Literal["bce", "mse", "orm", "rank"]
@@ -18,7 +18,8 @@ class TrainSettings:
 
     `batch_size` is in solutions per optimiser step, `batch_tokens` in tokens per forward pass, padding
     included. `name`: the model's, the output directory's if empty. `problem_template`: how the model reads a
-    problem, in which `{problem}` stands for it. `warmup` is the fraction of all steps in which
+    problem, in which `{problem}` stands for it. `step_tag`, `positive`, `negative`: what each step ends with and
+    the verdicts on it, one token each of the base. `warmup` is the fraction of all steps in which
     the learning rate rises. `validation`: held-out solutions, looked at after each epoch; with a `patience`
     training ends when they have not got better for so many epochs, and the best epoch counts. `packing`: solutions
     one behind the other without padding, None where FlashAttention is there.
@@ -30,6 +31,9 @@ class TrainSettings:
     name: str = ""
     base_revision: str | None = None
     problem_template: str = PROBLEM_TEMPLATE
+    step_tag: str = STEP_TAG
+    positive: str = POSITIVE
+    negative: str = NEGATIVE
     validation: tuple[Path, ...] = ()
     patience: int | None = None
     loss: LossName = "bce"
@@ -183,4 +187,6 @@ MINI = Preset(
     select=SelectSettings(),
     annotate=AnnotateSettings(max_tokens=192),
 )
-PRESETS = {"paper": PAPER, "mini": MINI}
+RECOMMENDED = replace(PAPER, annotate=AnnotateSettings(search="bayes", measure="surprisal_max"))
+"""What the comparison of all searches in docs/data.md speaks for; everything else as in the paper."""
+PRESETS = {"paper": PAPER, "mini": MINI, "recommended": RECOMMENDED}

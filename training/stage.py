@@ -17,6 +17,12 @@ PLAIN_LINE_EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
 
+def progress(console: Console, shown: bool = True) -> Progress:
+    """Bars for work that knows how many steps it takes."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not shown)
+
+
 class Board:
     """Live progress on a terminal, a line now and then elsewhere. `counts` are shown as totals and per second."""
 

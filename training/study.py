@@ -6,6 +6,7 @@ Rollouts of a prefix are drawn once and used by every search that tries it; each
 have taken alone. One file of annotated solutions per search, and the tables in `study.md`.
 """
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -50,16 +51,17 @@ async def study(
     sampler: Sampler,
     equivalence: Equivalence,
     output: Path,
-    settings: AnnotateSettings,
+    searches: Mapping[str, AnnotateSettings],
     concurrency: int,
     console: Console,
 ) -> dict[str, str]:
-    """Annotates a file of selected solutions by every variant; returns the questions that failed, with reasons."""
+    """Annotates a file of selected solutions by every search, into `output/NAME.jsonl`; returns the questions that
+    failed, with reasons."""
     solutions = list(journal.read(selected))
     check(solutions, selected, sampler.model)
     with ExitStack() as stack:
         runs: list[tuple[Journals, Annotator]] = []
-        for name, variant in variants(settings).items():
+        for name, variant in searches.items():
             journals = stack.enter_context(Journals(output / f"{name}.jsonl", variant, sampler.model, selected))
             runs.append((journals, Annotator(sampler, equivalence, variant, journals.known(), journals.write)))
         done = sum(journals.is_done(solution) for journals, _ in runs for solution in solutions)

@@ -51,6 +51,9 @@ class Trainer:
             _portable(settings.base, settings.output),
             settings.base_revision,
             settings.problem_template,
+            settings.step_tag,
+            settings.positive,
+            settings.negative,
         )
         self.format = UnprmFormat(tokenizer, self.config)
         self.packing = is_flash_attn_2_available() if settings.packing is None else settings.packing

@@ -327,7 +327,7 @@ def test_the_named_search_is_the_one_that_runs():
 def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
     sampler, settings = ScriptedSampler(), AnnotateSettings()
     output = selected / "study"
-    work = study(selected / "selected.jsonl", sampler, equivalence, output, settings, 4, _console())
+    work = study(selected / "selected.jsonl", sampler, equivalence, output, variants(settings), 4, _console())
     assert asyncio.run(work) == {}
     charged = 0
     for name, variant in variants(settings).items():

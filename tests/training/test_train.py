@@ -67,6 +67,19 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
     assert str(tmp_path) not in card + (output / "adapter_config.json").read_text()
 
 
+def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
+    chosen = {"step_tag": "#", "positive": "1", "negative": "0"}
+    output = tmp_path / "prm"
+    Trainer(_settings(base, data, output, epochs=8, **chosen)).run(QUIET)
+    engine = load_engine(str(output), device="cpu")
+    solution = next(_solutions(1, seed=9))
+    encoded = engine.format.encode(solution.problem, solution.steps)
+    assert engine.format.text(encoded).count("#") == len(solution.steps)
+    assert [score > 0.5 for score in engine.score([encoded])[0]] == list(solution.labels)
+    with pytest.raises(ModelInvalid, match=r"'no good' is .* tokens"):
+        Trainer(_settings(base, data, output, negative="no good"))
+
+
 def test_training_reads_the_label_at_the_tag(base, data, tmp_path):
     trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0))
     item = trainer.format.encode("Problem: 1?", ["12", "34 - 5"])

@@ -51,17 +51,23 @@ class PrmConfig(BaseModel):
         base: str,
         base_revision: str | None = None,
         problem_template: str = PROBLEM_TEMPLATE,
+        step_tag: str = STEP_TAG,
+        positive: str = POSITIVE,
+        negative: str = NEGATIVE,
     ) -> Self:
-        """The configuration for a new adapter; raises `ModelInvalid` unless tag, + and - are one token each."""
-        tag, positive, negative = (_single_id(tokenizer, text) for text in (STEP_TAG, POSITIVE, NEGATIVE))
+        """The configuration for a new adapter; raises `ModelInvalid` unless tag and verdicts are one token each."""
+        tag_id, positive_id, negative_id = (_single_id(tokenizer, text) for text in (step_tag, positive, negative))
         return cls(
             name=name,
             base=base,
             base_revision=base_revision,
             problem_template=problem_template,
-            step_tag_id=tag,
-            positive_id=positive,
-            negative_id=negative,
+            step_tag=step_tag,
+            positive=positive,
+            negative=negative,
+            step_tag_id=tag_id,
+            positive_id=positive_id,
+            negative_id=negative_id,
         )
 
     @classmethod

@@ -1,0 +1,150 @@
+"""The lab: its benchmark, its measures and votes by hand, and a whole small run that is stopped and goes on."""
+
+import json
+import random
+
+import pytest
+from rich.console import Console
+
+from training import journal, processbench
+from training.best_of_n import Judged
+from training.lab import benchmark, construct, elections, labels, models, run
+from training.lab.settings import LabSettings, data_sets
+from training.mini.slips import Author
+from training.questions import make_mini
+from unprm.errors import OutputMismatch
+from unprm.mini.checker import first_error
+from unprm.mini.domain import parse
+
+TINY = LabSettings(questions=5, evaluated=40, candidates=6, per_level=8, seeds=1)
+
+
+def _authored(place, questions, per_question):
+    """Candidates by careless authors, as `sample` writes them."""
+    rng = random.Random(3)
+    records = []
+    for question in questions:
+        problem = parse(question.problem)
+        texts = ["\n".join(Author(rng, 1.0).solve(problem)) for _ in range(per_question)]
+        told = [{"text": text, "ids": [], "logprobs": [], "finished": True} for text in texts]
+        records.append({"id": question.id, "problem": question.problem, "answer": question.answer, "completions": told})
+    journal.write(benchmark.candidates_file(place), {}, records)
+
+
+def test_the_benchmark_is_balanced_and_says_what_the_checker_says(tmp_path):
+    questions = make_mini(60, 5)
+    _authored(tmp_path, questions, 12)
+    subsets = processbench.load(str(benchmark.benchmark(TINY, tmp_path)))
+    assert list(subsets) == list(benchmark.LEVELS)
+    shortest = []
+    for samples in subsets.values():
+        wrong = [sample for sample in samples if sample.label is not None]
+        assert len(wrong) == TINY.per_level
+        assert 0 < len(samples) - len(wrong) <= TINY.per_level
+        for sample in samples:
+            assert first_error(parse(sample.asked.problem), list(sample.asked.steps)) == sample.label
+        texts = [(sample.asked.problem, sample.asked.steps) for sample in samples]
+        assert len(set(texts)) == len(texts)
+        problems = [problem for problem, _ in texts]
+        assert max(map(problems.count, problems)) <= 2 * benchmark.PER_QUESTION
+        shortest.append(min(len(parse(problem).operations) for problem in problems))
+    assert shortest == [2, 3, 4, 6]
+
+
+def test_f1_of_prms_is_compared_on_the_same_solutions():
+    import numpy as np
+
+    good = labels.Hits(np.array([[1, 1, 1, 0], [1, 1, 1, 1]]), np.array([[1, 1, 1], [1, 1, 1]]))
+    bad = labels.Hits(np.array([[0, 1, 0, 0], [0, 1, 0, 0]]), np.array([[1, 0, 1], [1, 1, 1]]))
+    assert good.f1() == pytest.approx(2 * 0.875 / 1.875)
+    assert good.by_seed() == [pytest.approx(1.5 / 1.75), 1.0]
+    assert labels.f1_difference(good, good) == labels.Share(0.0, 0.0, 0.0)
+    difference = labels.f1_difference(good, bad)
+    assert difference.mean == pytest.approx(good.f1() - bad.f1())
+    assert 0 < difference.low < difference.mean < difference.high
+
+
+def test_measures_point_where_the_uncertainty_rises(tmp_path):
+    problem = next(q for q in make_mini(50, 1) if len(parse(q.problem).operations) == 3)
+    steps = parse(problem.problem).solution()
+    wrong = [step.replace("= ", "= 9") for step in steps]
+    solution = {
+        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.answer, "model": "m",
+        "steps": [steps[0], wrong[1], wrong[2]], "ends": [2, 6, 8], "correct": False,
+        "logprobs": [-0.1, -0.1, -0.1, -3.0, -0.1, -0.1, -0.2, -0.1],
+        "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
+    }  # fmt: skip
+    journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
+    told = {own.measure: own for own in labels.measures(tmp_path)}
+    assert told["surprisal_max"].hit == 1
+    assert told["surprisal_max"].rank == 0
+    assert told["surprisal_max"].chance == pytest.approx(1 / 3)
+    # the entropy of four tokens, one of which is unlikely, rises less than that of two against a mean of 0.1
+    assert told["entropy"].hit == 0
+    assert told["entropy"].rank == 0.5
+
+
+ANSWERS = (0, 0, 0, 1, 1, 2)
+JUDGED = Judged(ANSWERS, tuple(name == 1 for name in ANSWERS), (0.4, 0.4, 0.4, 0.9, 0.8, 0.95))
+
+
+@pytest.mark.parametrize(
+    ("prior", "right"),
+    [(0.0, True), (2.0, True), (10.0, False)],  # log-odds −0.41 three times, 2.2 and 1.4, 2.9; +10 each: the majority
+)
+def test_log_odds_add_up(prior, right):
+    assert elections.log_odds(prior)(JUDGED, range(6)) is right
+
+
+def test_without_an_answer_nobody_is_elected():
+    nobody = Judged((None, None), (False, False), (0.5, 0.9))
+    for rule in (elections.log_odds(1.0), *elections.VOTES.values()):
+        assert not rule(nobody, range(2))
+    assert elections.ties([[nobody]], 2) == {"tied": 0, "frequency": 0, "mean reward": 0, "first appearance": 0}
+
+
+def test_ties_of_two_classes_end_as_the_tie_break_says():
+    # frequency and reward disagree: WRF gives 0.5 to both
+    tied = Judged((0, 1, 1, 0, 1), (False, True, True, False, True), (0.9, 0.2, 0.3, 0.8, 0.2))
+    assert elections.ties([[tied]], 4)["tied"] > 0
+    told = elections.ties([[Judged((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))]], 4)
+    assert told == {"tied": 1, "frequency": 1, "mean reward": 0, "first appearance": 0}
+
+
+def test_the_prior_is_chosen_on_other_questions_than_it_is_tried_on():
+    def question(rewards):
+        return Judged((0, 0, 0, 1), (False, False, False, True), rewards)
+
+    hard = question((0.4, 0.4, 0.4, 0.9))
+    easy = Judged((0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
+    prior, chosen_on, tried_on = elections.fit([[hard, easy, hard, easy]])
+    assert (chosen_on, tried_on) == ([[hard, hard]], [[easy, easy]])
+    assert elections.accuracies(chosen_on, 4, elections.log_odds(prior)) == [1, 1]
+
+
+def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
+    kept = {name: data_sets(TINY)[name] for name in ("UnPRM", "Exact")}
+    for module in (construct, models, run.findings):
+        monkeypatch.setattr(module, "data_sets", lambda settings: kept)
+    console = Console(quiet=True)
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(models, "evaluate", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run.run(TINY, tmp_path, console)
+    weights = tmp_path / "models" / "UnPRM" / "seed-0" / "adapter_model.safetensors"
+    before = weights.stat().st_mtime_ns
+    report = run.run(TINY, tmp_path, console)
+    assert weights.stat().st_mtime_ns == before
+    stages = [json.loads(line)["id"] for line in (tmp_path / "stages.jsonl").read_text().splitlines()]
+    assert stages == ["data sets", "candidates", "training", "evaluation", "findings"]
+    findings = json.loads((tmp_path / "findings.json").read_text("utf-8"))
+    assert all(finding["answer"] and finding["rows"] for finding in findings)
+    assert {row[0] for row in findings[0]["rows"]} == set(kept)
+    text = report.read_text("utf-8")
+    assert all(finding["question"] in text for finding in findings)
+    with pytest.raises(OutputMismatch, match="seeds was 1, is 2"):
+        run.run(LabSettings(questions=5, evaluated=40, candidates=6, per_level=8, seeds=2), tmp_path, console)

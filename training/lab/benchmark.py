@@ -1,0 +1,71 @@
+"""What the lab's PRMs are evaluated on: sampled solutions of new questions, and a ProcessBench made of them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from training import journal
+from training.lab.construct import CONCURRENCY
+from training.lab.settings import LabSettings
+from training.questions import make_mini
+from training.sample import sample
+from unprm import steps
+from unprm.mini.checker import first_error
+from unprm.mini.domain import parse
+from unprm.types import Sampler
+
+LEVELS = {"level-1": "2 sums", "level-2": "3 sums", "level-3": "4 or 5 sums", "level-4": "6 to 8 sums"}
+"""The benchmark's subsets, by the number of sums that a problem takes."""
+PER_QUESTION = 4
+"""Wrong solutions of a question at the most, and right ones: no question weighs much."""
+
+
+def candidates_file(output: Path) -> Path:
+    """Where the solutions that PRMs are evaluated on stand."""
+    return output / "candidates.jsonl"
+
+
+async def candidates(settings: LabSettings, sampler: Sampler, output: Path, console: Console) -> dict[str, str]:
+    """Samples solutions of new questions; returns the questions that failed, with reasons."""
+    questions = make_mini(settings.evaluated, settings.seed + 10**6)
+    drawing = replace(settings.sample, k=settings.candidates)
+    return await sample(questions, sampler, candidates_file(output), drawing, CONCURRENCY, console)
+
+
+def benchmark(settings: LabSettings, output: Path) -> Path:
+    """Makes the benchmark of first errors, a file per level in ProcessBench's layout, of the sampled solutions with
+    the exact checker's labels; returns its directory."""
+    place = output / "benchmark"
+    place.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, list[dict[str, object]]] = {level: [] for level in LEVELS}
+    taken: Counter[tuple[str, bool]] = Counter()
+    for record in sorted(journal.read(candidates_file(output)), key=lambda told: str(told["id"])):
+        problem = parse(record["problem"])
+        level = _level(len(problem.operations))
+        for name, parts in _distinct(record):
+            wrong = first_error(problem, parts)
+            kind = wrong is not None
+            if taken[level, kind] < settings.per_level and taken[record["id"], kind] < PER_QUESTION:
+                taken.update([(level, kind), (record["id"], kind)])
+                label = -1 if wrong is None else wrong
+                rows[level].append({"id": name, "problem": record["problem"], "steps": parts, "label": label})
+    for level, own in rows.items():
+        (place / f"{level}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own), "utf-8")
+    return place
+
+
+def _level(sums: int) -> str:
+    number = 1 if sums <= 2 else 2 if sums == 3 else 3 if sums <= 5 else 4
+    return f"level-{number}"
+
+
+def _distinct(record: journal.Record) -> Iterator[tuple[str, list[str]]]:
+    """Names and steps of a question's solutions, of equal texts the first."""
+    texts = dict.fromkeys(told["text"] for told in record["completions"] if told["finished"])
+    for number, text in enumerate(texts):
+        if parts := steps.split(text):
+            yield f"{record['id']}/{number}", parts

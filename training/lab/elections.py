@@ -1,0 +1,111 @@
+"""Votes taken again and again on judged candidates: differences, α, tie-breaks, and a vote that is not the paper's."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from training import best_of_n
+from training.best_of_n import IsRight, Judged, elects_right
+from unprm import votes
+
+Seeds = Sequence[Sequence[Judged]]
+"""The judged candidates of every question, once per training seed of the PRM."""
+VOTES: dict[str, IsRight] = {name: partial(elects_right, name, 0.5) for name in votes.STRATEGIES}
+ALPHAS = tuple(k / 10 for k in range(11))
+PRIORS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+TIE_BREAKS = ("frequency", "mean reward", "first appearance")
+CLIP = 1e-4
+"""Rewards count as no nearer to 0 or 1: one candidate must not outweigh all others."""
+
+
+def sizes(judged: Seeds) -> list[int]:
+    """The N that every question has candidates for."""
+    fewest = min(len(own.classes) for own in judged[0])
+    return [size for size in best_of_n.SIZES if size <= fewest]
+
+
+def accuracies(judged: Seeds, size: int, rule: IsRight) -> list[float]:
+    """Of each question, the share of draws of `size` candidates that end right, on average over the seeds."""
+    by_seed = [best_of_n.accuracies(own, size, rule) for own in judged]
+    return [sum(told) / len(told) for told in zip(*by_seed, strict=True)]
+
+
+def wrf(alpha: float) -> IsRight:
+    """The WRF vote with this weight of the reward."""
+    return partial(elects_right, "wrf", alpha)
+
+
+def bands(judged: Sequence[Judged]) -> dict[str, list[int]]:
+    """Numbers of the questions by the share of their candidates that are right."""
+    shares = [sum(own.correct) / len(own.correct) for own in judged]
+    edges = ((0, 0.1), (0.1, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01))
+    return {
+        f"{low:.0%}–{min(high, 1):.0%}": [k for k, share in enumerate(shares) if low <= share < high]
+        for low, high in edges
+    }
+
+
+def ties(judged: Seeds, size: int) -> dict[str, float]:
+    """The share of WRF votes that are tied (`tied`), and that of votes which end right, by tie-break."""
+
+    def right(name: str) -> float:
+        return float(np.mean(accuracies(judged, size, partial(_broken, name))))
+
+    return {"tied": float(np.mean(accuracies(judged, size, _is_tied))), **{name: right(name) for name in TIE_BREAKS}}
+
+
+def log_odds(prior: float) -> IsRight:
+    """Elects the class with the highest sum, over its candidates, of `prior` plus the log-odds of the reward.
+
+    It is the likeliest class if candidates are right or wrong independently of each other, rewards are calibrated,
+    and `prior` tells how much likelier an answer gets by being found once more.
+    """
+    return partial(_log_odds, prior)
+
+
+def fit(judged: Seeds) -> tuple[float, Seeds, Seeds]:
+    """The prior that is best on every second question, those questions, and the others."""
+    halves = [[list(own[start::2]) for own in judged] for start in (0, 1)]
+    chosen_on, tried_on = halves
+    tried = [size for size in sizes(chosen_on) if size >= 4]
+    best = max(PRIORS, key=lambda prior: sum(sum(accuracies(chosen_on, size, log_odds(prior))) for size in tried))
+    return best, chosen_on, tried_on
+
+
+def _drawn(judged: Judged, picks: Sequence[int]) -> tuple[list[int | None], list[float]]:
+    return [judged.classes[k] for k in picks], [judged.rewards[k] for k in picks]
+
+
+def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> bool:
+    sums: dict[int, float] = {}
+    right: dict[int, bool] = {}
+    for k in picks:
+        name = judged.classes[k]
+        if name is not None:
+            reward = min(max(judged.rewards[k], CLIP), 1 - CLIP)
+            sums[name] = sums.get(name, 0.0) + prior + math.log(reward / (1 - reward))
+            right[name] = judged.correct[k]
+    return bool(sums) and right[max(sums, key=lambda name: sums[name])]
+
+
+def _is_tied(judged: Judged, picks: Sequence[int]) -> bool:
+    classes, rewards = _drawn(judged, picks)
+    return any(name is not None for name in classes) and bool(votes.decide("wrf", classes, rewards).tied)
+
+
+def _broken(tie_break: str, judged: Judged, picks: Sequence[int]) -> bool:
+    """Whether WRF ends right if ties are broken this way first."""
+    classes, rewards = _drawn(judged, picks)
+    if all(name is None for name in classes):
+        return False
+    result = votes.decide("wrf", classes, rewards)
+    tied = [result.candidates[k] for k in result.tied] or [result.candidates[0]]
+    keys = {
+        "frequency": lambda own: (own.count, own.mean_reward or 0.0, -own.members[0]),
+        "mean reward": lambda own: (own.mean_reward or 0.0, own.count, -own.members[0]),
+        "first appearance": lambda own: -own.members[0],
+    }
+    winner = max(tied, key=keys[tie_break])
+    return judged.correct[picks[winner.members[0]]]

@@ -1,0 +1,60 @@
+"""Runs the lab, stage by stage; each goes on where an earlier run of it was stopped."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from training import stage
+from training.journal import Journal
+from training.lab import benchmark, construct, findings, models
+from training.lab.settings import LabSettings
+from training.report.page import write
+from unprm import mini
+from unprm.errors import SamplerFailed
+from unprm.samplers.load import SamplerSource
+from unprm.types import Sampler
+
+Sampling = Callable[[LabSettings, Sampler, Path, Console], Awaitable[dict[str, str]]]
+"""A stage that samples; it returns the questions that failed, with reasons."""
+
+
+def run(settings: LabSettings, output: Path, console: Console) -> Path:
+    """Does what is left to do in `output` and returns the report's path.
+
+    Raises `OutputMismatch` if `output` holds a lab with other settings.
+    """
+    stages: dict[str, Callable[[], object]] = {
+        "data sets": lambda: _sampled(construct.construct, settings, output, console),
+        "candidates": lambda: _sampled(benchmark.candidates, settings, output, console),
+        "training": lambda: models.train(settings, output, console),
+        "evaluation": lambda: models.evaluate(settings, benchmark.benchmark(settings, output), output, console),
+        "findings": lambda: findings.write(settings, output),
+    }
+    with Journal(output / "stages.jsonl", {"stage": "lab", **asdict(settings)}) as log:
+        for name, work in stages.items():
+            if name in log.records:
+                continue
+            start = time.monotonic()
+            console.rule(name)
+            work()
+            log.append({"id": name, "seconds": round(time.monotonic() - start)})
+    return write(output)
+
+
+def _sampled(work: Sampling, settings: LabSettings, output: Path, console: Console) -> None:
+    """Raises `SamplerFailed` if a question could not be sampled: later stages need all of them."""
+
+    async def whole() -> dict[str, str]:
+        sampler = SamplerSource("transformers", mini.NAME).load(settings.sample.drawing)
+        try:
+            return await work(settings, sampler, output, console)
+        finally:
+            await sampler.close()
+
+    failures = asyncio.run(whole())
+    if stage.tell(console, failures):
+        raise SamplerFailed(f"{len(failures)} questions could not be sampled; the same command tries them again")

@@ -1,0 +1,1 @@
+"""One page with the figures and tables of what annotation and evaluation wrote."""

@@ -1,0 +1,111 @@
+"""What a page is made of, and the words that say a finding."""
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import rich.table
+
+from training.metrics import Share
+
+_NUMBER = re.compile(r"[−+-]?\d[\d.,–]*( %)?( \(.*\))?|–|")
+"""Also a percentage, and one with its interval in brackets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure as PNG. `title` says its finding, `alt` what is drawn, `caption` how to read it, with n."""
+
+    name: str
+    title: str
+    alt: str
+    caption: str
+    png: bytes
+
+    @property
+    def source(self) -> str:
+        """The picture as a data URI."""
+        return "data:image/png;base64," + base64.b64encode(self.png).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows as long as `columns`. `quoted`: rows at the end that others have measured."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    quoted: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def of(cls, table: rich.table.Table) -> Self:
+        """A table that was made for a terminal."""
+        columns = [[str(cell) for cell in column.cells] for column in table.columns]
+        return cls(str(table.title), tuple(str(c.header) for c in table.columns), tuple(zip(*columns, strict=True)))
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Of each column whether it holds numbers alone."""
+        rows = (*self.rows, *self.quoted)
+        return tuple(all(_NUMBER.fullmatch(row[k]) for row in rows) for k in range(len(self.columns)))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page. `notes`: a line for each thing that is not there."""
+
+    name: str
+    title: str
+    notes: tuple[str, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+def percent(share: float) -> str:
+    """A share in [0, 1] in words: `86.7 %`."""
+    return f"{100 * share:.1f} %"
+
+
+def with_interval(share: Share) -> str:
+    """A share and its interval in percent: `86.7 (84.1–89.0)`."""
+    return f"{100 * share.mean:.1f} ({100 * share.low:.1f}–{100 * share.high:.1f})"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence: `a, b and c`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def lead(shares: Mapping[str, Share]) -> str:
+    """Says which of at least one way elects right answers most often, and whether others are within reach."""
+    first, *others = sorted(shares, key=lambda name: -shares[name].mean)
+    best = shares[first]
+    equal = [name for name in others if shares[name].mean == best.mean]
+    near = [name for name in others[len(equal) :] if shares[name].high >= best.low]
+    verb, own = ("elect", "their intervals overlap") if equal else ("elects", "its interval overlaps")
+    told = f"{listed([first, *equal])} {verb} a right answer most often: {percent(best.mean)}"
+    if not near:
+        return told
+    return f"{told}; {own} that of {near[0]}" + (f" and {len(near) - 1} more" if len(near) > 1 else "")
+
+
+def counted(counts: Mapping[str, int], noun: str) -> str:
+    """The number of things by name, once if all have the same: `n = 500 questions`."""
+    if len(set(counts.values())) == 1:
+        return f"n = {next(iter(counts.values())):,} {noun}"
+    return f"n = {', '.join(f'{count:,} ({name})' for name, count in counts.items())} {noun}"
+
+
+def seeds(counts: Mapping[str, int]) -> str:
+    """What an interval and a whisker mean, given the number of training seeds by PRM."""
+    if max(counts.values()) == 1:
+        return "intervals are 95 % bootstrap intervals, of one training seed each"
+    same = len(set(counts.values())) == 1
+    told = f"{max(counts.values())} each" if same else ", ".join(f"{n} of {name}" for name, n in counts.items())
+    return (
+        f"means over training seeds ({told}); intervals are the seeds' 95 % bootstrap intervals averaged end by end, "
+        "and thin whiskers go from the lowest seed to the highest"
+    )

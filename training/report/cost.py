@@ -1,0 +1,74 @@
+"""Annotation: what the searches draw, beside the one that the paper measures its savings against."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from training import stats
+from training.report.blocks import Plot, Table, counted, listed, percent
+from training.report.drawing import GREY, PALETTE, percent_axis, plot
+from training.report.found import Annotation
+from training.study import BASELINE
+
+PerSolution = Mapping[str, float]
+"""By run; relative to the baseline if there is one."""
+
+
+def figure(runs: Sequence[Annotation]) -> Plot:
+    """Samples and tokens per solution, as shares of the baseline's if there is one."""
+    baseline = _baseline(runs)
+    panels = {what: _per_solution(runs, what, baseline) for what in ("samples", "tokens")}
+    dearest_first = sorted(panels["samples"], key=lambda name: -panels["samples"][name])
+
+    def draw(figure: Figure) -> None:
+        for axes, (what, costs) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
+            colours = [GREY if name == baseline else PALETTE[0] for name in dearest_first]
+            bars = axes.barh(dearest_first, [costs[name] for name in dearest_first], color=colours)
+            numbers = [f"{100 * costs[name]:.0f} %" if baseline else f"{costs[name]:,.1f}" for name in dearest_first]
+            axes.set_title(f"{what} per solution")
+            axes.set_xlim(0, 1.2 * max(*costs.values(), 1e-9))
+            axes.grid(visible=False, axis="y")
+            if baseline:
+                axes.axvline(1, color=GREY, linestyle="--", linewidth=1)
+                axes.set_xlabel(f"share of {baseline}")
+                percent_axis(axes.xaxis)
+            axes.bar_label(bars, numbers, padding=4, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+
+    return plot(
+        "cost",
+        _finding(panels["samples"], baseline, [run.name for run in runs if run.costs.verified]),
+        f"Horizontal bars of samples and of tokens per solution for {listed(run.name for run in runs)}.",
+        "Rollouts that were drawn to verify steps, and their tokens, per solution, without those for τ; shorter is "
+        f"cheaper. {counted({run.name: run.costs.solutions for run in runs}, 'solutions')}.",
+        1.7 + 0.36 * len(runs),
+        draw,
+    )
+
+
+def tables(runs: Sequence[Annotation]) -> tuple[Table, ...]:
+    """Cost, statistics of the data, and agreement with the exact checker where the problems are of its domain."""
+    return tuple(Table.of(table) for table in stats.tables([run.path for run in runs]))
+
+
+def _baseline(runs: Sequence[Annotation]) -> str | None:
+    """The plainest run of the baseline's search: other runs add ways of saving to its name."""
+    names = [run.name for run in runs if run.search == BASELINE and run.costs.samples]
+    return min(names, key=lambda name: (len(name), name), default=None)
+
+
+def _per_solution(runs: Sequence[Annotation], what: str, baseline: str | None) -> PerSolution:
+    costs = {run.name: getattr(run.costs, what) / max(1, run.costs.solutions) for run in runs}
+    unit = costs[baseline] if baseline else 1
+    return {name: cost / unit for name, cost in costs.items()}
+
+
+def _finding(samples: PerSolution, baseline: str | None, verifying: Sequence[str]) -> str:
+    if not verifying:
+        return "No run verified a step, so none drew a rollout for it"
+    least = min(verifying, key=samples.__getitem__)
+    told = f"{least} draws the fewest samples of all that verify steps"
+    if baseline is None:
+        return f"{told}: {samples[least]:,.1f} per solution"
+    if least == baseline:
+        return told
+    return f"{told}: {percent(1 - samples[least])} fewer than {baseline}"

@@ -1,0 +1,130 @@
+"""What a report shows: findings, and measurements averaged over the training seeds of each PRM."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
+
+from training import stats
+from training.best_of_n import Judged
+from training.metrics import Share
+from unprm.types import Strategy
+
+
+class Finding(BaseModel):
+    """A question, its answer in words, and a table that shows it: rows as long as `columns`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    question: str
+    answer: str
+    columns: list[str]
+    rows: list[list[StrictStr | StrictInt | StrictFloat]]
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> Self:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"a row has not as many cells as there are columns ({len(self.columns)})")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A share in [0, 1] over the seeds of a PRM.
+
+    `share`: mean, and the seeds' 95 % intervals averaged end by end; `seeds`: the share of each.
+    """
+
+    share: Share
+    seeds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, shares: Sequence[Share]) -> Self:
+        """Averages over at least one seed."""
+        mean, low, high = (mean_of([getattr(own, name) for own in shares]) for name in ("mean", "low", "high"))
+        return cls(Share(mean, low, high), tuple(own.mean for own in shares))
+
+
+BySize = dict[int, Measured]
+"""By the number N of candidates."""
+
+
+def over_seeds(runs: Sequence[Mapping[int, Share]]) -> BySize:
+    """Averages at the sizes that all runs have, in rising order."""
+    sizes = set.intersection(*(set(run) for run in runs))
+    return {size: Measured.of([run[size] for run in runs]) for size in sorted(sizes)}
+
+
+@dataclass(frozen=True, slots=True)
+class BestOfN:
+    """A PRM's votes: `accuracy[vote][N]`, and that any of N candidates is right. `judged`: the candidates of one
+    seed, by question; empty if they were not kept. `alpha` is that seed's."""
+
+    name: str
+    seeds: int
+    questions: int
+    accuracy: dict[Strategy, BySize]
+    any_right: BySize
+    judged: tuple[Judged, ...]
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """A PRM on one subset of ProcessBench; shares in [0, 1]. `too_long` is the most of any seed."""
+
+    erroneous: float
+    correct: float
+    f1: Measured
+    wrong: int
+    right: int
+    too_long: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtThreshold:
+    """ProcessBench's figures at a threshold; `thresholds` of each seed."""
+
+    thresholds: tuple[float, ...]
+    subsets: dict[str, Subset]
+    average_f1: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessBench:
+    """A PRM on ProcessBench by the way its threshold was chosen, "fixed" among them."""
+
+    name: str
+    seeds: int
+    at: dict[str, AtThreshold]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A run of `training annotate` with its search and what it cost."""
+
+    path: Path
+    search: str
+    costs: stats.Costs
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.stem
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All parts of a report, each empty if it is not there; runs in the order of their names."""
+
+    findings: tuple[Finding, ...]
+    best_of_n: tuple[BestOfN, ...]
+    processbench: tuple[ProcessBench, ...]
+    annotations: tuple[Annotation, ...]
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean of at least one value."""
+    return sum(values) / len(values)

@@ -1,0 +1,123 @@
+"""Best of N: how often the gold answer is among a question's candidates, and which votes find it there."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from training.best_of_n import Judged, elects_right
+from training.metrics import Share
+from training.report.blocks import Plot, counted, lead, listed, percent
+from training.report.drawing import GREY, RIGHT, WRONG, percent_axis, plot
+from training.report.found import BestOfN
+from unprm.types import Strategy
+from unprm.votes import STRATEGIES
+
+BINS = 20
+_GOLDEN = 0.618033988749895
+"""Multiples of it, less their whole part, spread evenly however many there are."""
+
+
+def chosen(prms: Sequence[BestOfN]) -> BestOfN | None:
+    """The PRM whose candidates are shown: of those that kept them the first UnPRM, or the first."""
+    kept = [prm for prm in prms if prm.judged]
+    return min(kept, key=lambda prm: "unprm" not in prm.name.casefold(), default=None)
+
+
+def plots(prm: BestOfN) -> tuple[Plot, ...]:
+    """The distribution of gold frequencies, and the votes' outcomes against them."""
+    shares = [sum(own.correct) / len(own.correct) for own in prm.judged]
+    return _distribution(prm, shares), _lanes(prm, shares)
+
+
+def _distribution(prm: BestOfN, shares: Sequence[float]) -> Plot:
+    groups = {
+        "no candidate right": [share for share in shares if share == 0],
+        "some": [share for share in shares if 0 < share < 1],
+        "all candidates right": [share for share in shares if share == 1],
+    }
+    never, _, always = (len(group) / len(shares) for group in groups.values())
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.hist(
+            list(groups.values()),
+            bins=np.linspace(0, 1, BINS + 1).tolist(),
+            stacked=True,
+            label=[f"{name}: {len(group):,}" for name, group in groups.items()],
+            color=[WRONG, "#bbbbbb", RIGHT],
+            edgecolor="white",
+        )
+        percent_axis(axes.xaxis)
+        axes.set_xlabel("right candidates of a question (gold answer frequency)")
+        axes.set_ylabel("questions")
+        axes.legend(loc="upper center")
+
+    return plot(
+        "gold-frequency",
+        f"{percent(always)} of the questions have only right candidates, {percent(never)} have none",
+        "Histogram of the questions by the share of their candidates that give the gold answer.",
+        f"Questions by the share of their candidates that are right; a vote matters only between the ends. {_n(prm)}.",
+        3.8,
+        draw,
+    )
+
+
+def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
+    outcomes = {vote: [_outcome(vote, prm.alpha, own) for own in prm.judged] for vote in STRATEGIES}
+    hard = [k for k, share in enumerate(shares) if 0 < share < 0.5]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        heights = [len(STRATEGIES) - 1 - k for k in range(len(STRATEGIES))]
+        for height, vote in zip(heights, STRATEGIES, strict=True):
+            _lane(axes, height, shares, outcomes[vote])
+        ticks = [f"{vote}\n{percent(sum(outcomes[vote]) / len(shares))}" for vote in STRATEGIES]
+        axes.set_yticks(heights, labels=ticks)
+        axes.grid(visible=False)
+        axes.hlines([height - 0.5 for height in heights[:-1]], 0, 1, color="#cccccc", linewidth=0.8)
+        axes.axvline(0.5, color=GREY, linestyle=":", linewidth=1.2)
+        percent_axis(axes.xaxis)
+        axes.set_xlabel("right candidates of a question (gold answer frequency)")
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles[:2], labels[:2], loc="outside lower center", ncols=2, markerscale=1.8)
+
+    if hard:
+        hardest: dict[str, Share] = {vote: Share.of([outcomes[vote][k] for k in hard]) for vote in STRATEGIES}
+        title = f"Where fewer than half of a question's candidates are right, {lead(hardest)}"
+    else:
+        title = "No question has a right answer in fewer than half of its candidates: every vote has it easy"
+    return plot(
+        "lanes",
+        title,
+        f"A lane for each vote, {listed(STRATEGIES)}: a point per question at its gold answer frequency, in the upper "
+        "half of the lane if the elected answer is right, in the lower if it is wrong.",
+        "A point per question and vote over all its candidates: up and round if the elected answer is right, down and "
+        "crossed if it is wrong; the height within is only to part the points, the dotted line stands at one half. "
+        f"PRM: {prm.name}. {_n(prm)}, of which {len(hard):,} with right candidates, but fewer than half.",
+        6.4,
+        draw,
+    )
+
+
+def _lane(axes: Axes, height: int, shares: Sequence[float], outcomes: Sequence[bool]) -> None:
+    marks: tuple[tuple[bool, float, Any], ...] = (
+        (True, 0.22, {"label": "right", "marker": "o", "color": RIGHT, "s": 16, "alpha": 0.5, "linewidths": 0}),
+        (False, -0.22, {"label": "wrong", "marker": "x", "color": WRONG, "s": 16, "alpha": 0.7, "linewidths": 1}),
+    )
+    for right, offset, style in marks:
+        places = [k for k, outcome in enumerate(outcomes) if outcome == right]
+        up = [height + offset + 0.3 * (k * _GOLDEN % 1 - 0.5) for k in places]
+        axes.scatter([shares[k] for k in places], up, **style)
+
+
+def _outcome(vote: Strategy, alpha: float, own: Judged) -> bool:
+    return elects_right(vote, alpha, own, range(len(own.classes)))
+
+
+def _n(prm: BestOfN) -> str:
+    sizes = {len(own.classes) for own in prm.judged}
+    told = f"{min(sizes)}" if len(sizes) == 1 else f"{min(sizes)} to {max(sizes)}"
+    return f"{counted({prm.name: len(prm.judged)}, 'questions')} with {told} candidates each"

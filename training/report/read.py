@@ -1,0 +1,151 @@
+"""Reads what the commands of training wrote below a directory."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from training import best_of_n, journal, processbench, sources, stats
+from training.metrics import Share
+from training.report.found import (
+    Annotation,
+    AtThreshold,
+    BestOfN,
+    Finding,
+    Found,
+    Measured,
+    ProcessBench,
+    Subset,
+    mean_of,
+    over_seeds,
+)
+from unprm import votes
+from unprm.errors import RecordInvalid
+from unprm.types import Strategy
+
+LAYOUT = {
+    "findings": "findings.json",
+    "best_of_n": "best-of-n/NAME/…/results.json",
+    "processbench": "processbench/NAME/…/results.json",
+    "annotations": "annotated/NAME.jsonl",
+}
+"""Where each part of `Found` stands below the directory."""
+
+T = TypeVar("T")
+
+
+def read(directory: Path) -> Found:
+    """All that there is below the directory.
+
+    Raises `RecordInvalid` for a file that is not as the commands write it, for seeds of one PRM that were measured
+    on different data, and if there is nothing at all.
+    """
+    found = Found(
+        findings=_findings(directory / LAYOUT["findings"]),
+        best_of_n=_by_prm(directory / "best-of-n", _best_of_n),
+        processbench=_by_prm(directory / "processbench", _processbench),
+        annotations=tuple(_annotations(directory / "annotated")),
+    )
+    if not any((found.findings, found.best_of_n, found.processbench, found.annotations)):
+        raise RecordInvalid(str(directory), 0, f"nothing to report; expected any of {', '.join(LAYOUT.values())}")
+    return found
+
+
+class _BestOfN(BaseModel):
+    alpha: float
+    questions: int = Field(ge=1)
+    accuracy: dict[Strategy, dict[int, Share]]
+    any_right: Annotated[dict[int, Share], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if any(self.accuracy.get(vote, {}).keys() != self.any_right.keys() for vote in votes.STRATEGIES):
+            raise ValueError("the votes and `any_right` are not all there, at the same sizes")
+        return self
+
+
+class _ProcessBench(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, processbench.Result]
+
+    model: str
+    fixed: processbench.Result
+
+
+def _findings(path: Path) -> tuple[Finding, ...]:
+    return tuple(_valid(path, TypeAdapter(list[Finding]))) if path.exists() else ()
+
+
+def _by_prm(place: Path, average: Callable[[str, Sequence[Path]], T]) -> tuple[T, ...]:
+    seeds = {own.name: sorted(own.rglob("results.json")) for own in sorted(place.glob("*/"))}
+    return tuple(average(name, paths) for name, paths in seeds.items() if paths)
+
+
+def _best_of_n(name: str, paths: Sequence[Path]) -> BestOfN:
+    runs = [_valid(path, TypeAdapter(_BestOfN)) for path in paths]
+    _check_equal(paths, "questions", [run.questions for run in runs])
+    kept = next((k for k, path in enumerate(paths) if path.with_name("candidates.jsonl").exists()), None)
+    return BestOfN(
+        name,
+        len(runs),
+        runs[0].questions,
+        {vote: over_seeds([run.accuracy[vote] for run in runs]) for vote in votes.STRATEGIES},
+        over_seeds([run.any_right for run in runs]),
+        () if kept is None else tuple(best_of_n.kept(paths[kept].parent)),
+        runs[kept or 0].alpha,
+    )
+
+
+def _processbench(name: str, paths: Sequence[Path]) -> ProcessBench:
+    runs = [_valid(path, TypeAdapter(_ProcessBench)) for path in paths]
+    _check_equal(
+        paths, "subsets", [{key: (own.wrong, own.right) for key, own in r.fixed.subsets.items()} for r in runs]
+    )
+    results = [{"fixed": run.fixed, **run.__pydantic_extra__} for run in runs]
+    ways = [way for way in results[0] if all(way in own for own in results)]
+    return ProcessBench(name, len(runs), {way: _at_threshold([own[way] for own in results]) for way in ways})
+
+
+def _at_threshold(seeds: Sequence[processbench.Result]) -> AtThreshold:
+    return AtThreshold(
+        tuple(own.threshold for own in seeds),
+        {name: _subset([own.subsets[name] for own in seeds]) for name in seeds[0].subsets},
+        mean_of([own.average_f1 for own in seeds]),
+    )
+
+
+def _subset(seeds: Sequence[processbench.Figures]) -> Subset:
+    return Subset(
+        mean_of([own.erroneous for own in seeds]),
+        mean_of([own.correct for own in seeds]),
+        Measured.of([Share(own.f1, own.f1_low, own.f1_high) for own in seeds]),
+        seeds[0].wrong,
+        seeds[0].right,
+        max(own.too_long for own in seeds),
+    )
+
+
+def _annotations(place: Path) -> Iterator[Annotation]:
+    for path in sorted(place.glob("*.jsonl"), key=lambda path: path.stem):
+        if path.stem.endswith((".unresolved", ".questions")):
+            continue
+        for beside in (".config.json", ".unresolved.jsonl", ".questions.jsonl"):
+            if not path.with_suffix(beside).exists():
+                raise RecordInvalid(str(path), 0, f"{path.stem}{beside}, which `annotate` writes with it, is not there")
+        config = json.loads(journal.config_path(path).read_text("utf-8"))
+        yield Annotation(path, config["search"], stats.costs(path))
+
+
+def _valid(path: Path, layout: TypeAdapter[T]) -> T:
+    try:
+        return layout.validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise RecordInvalid(str(path), 0, sources.reason(error)) from error
+
+
+def _check_equal(paths: Sequence[Path], what: str, told: Sequence[object]) -> None:
+    for path, own in zip(paths, told, strict=True):
+        if own != told[0]:
+            raise RecordInvalid(str(path), 0, f"other {what} than {paths[0]}, a run of the same PRM, was measured on")
