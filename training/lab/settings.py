@@ -74,7 +74,5 @@ def data_sets(settings: LabSettings) -> dict[str, DataSet]:
             replace(common, search="bayes", measure="surprisal_max"),
         ),
         "DrawnPRM": DataSet("solutions drawn at random, most uncertain error", "random", common),
-        "Exact": DataSet(
-            "most uncertain solutions, labels of the exact checker: the ceiling", "uncertainty", "checker"
-        ),
+        "Exact": DataSet("most uncertain solutions, labels of the exact checker: the ceiling", "uncertainty", None),
     }
