@@ -11,7 +11,6 @@ from training.questions import make_mini
 from training.records import LabelledSolution
 from training.sample import sample
 from training.select import Selector, select
-from training.settings import SelectSettings
 from training.study import study
 from unprm.equivalence import Equivalence
 from unprm.mini.checker import labels
@@ -30,7 +29,7 @@ async def construct(settings: LabSettings, sampler: Sampler, output: Path, conso
     with Equivalence() as equivalence:
         for selection in dict.fromkeys(own.selection for own in chosen.values()):
             selected = selected_file(output, selection)
-            select(samples, selected, Selector(equivalence, sampler.decode, SelectSettings(selection=selection)))
+            select(samples, selected, Selector(equivalence, sampler.decode, settings.select(selection)))
             searches = {
                 name: own.labels
                 for name, own in chosen.items()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName
+from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
 
 LONGEST = 192
 """Tokens of a solution or a rollout at the most."""
@@ -13,16 +13,19 @@ checker when it was pretrained; so what a PRM says with these comes from its own
 
 @dataclass(frozen=True, slots=True)
 class LabSettings:
-    """`questions`: that the data sets are made of, `k` samples each. `evaluated`: other questions, with `candidates`
-    each for best-of-N. `per_level`: wrong solutions per level of the benchmark of first errors, and as many right
-    ones. `seeds`: PRMs per data set. `adaptive`: smaller than the paper's, as the model is."""
+    """`questions`: that the data sets are made of, `k` samples each, of which `m` right and `n` wrong ones are
+    selected: a question of the domain has few wrong solutions that differ. `evaluated`: other questions, with
+    `candidates` each for best-of-N. `per_level`: wrong solutions per level of the benchmark of first errors, and as
+    many right ones. `seeds`: PRMs per data set. `adaptive`: smaller than the paper's, as the model is."""
 
     questions: int
     evaluated: int
     candidates: int
     per_level: int
     seeds: int
-    k: int = 16
+    k: int = 32
+    m: int = 1
+    n: int = 3
     adaptive: AdaptiveSettings = field(default_factory=lambda: AdaptiveSettings(first=8, enough=5, most=24, block=4))
     epochs: int = 2
     batch_size: int = 32
@@ -33,6 +36,10 @@ class LabSettings:
         """Of the questions that the data sets are made of."""
         return SampleSettings(k=self.k, max_tokens=LONGEST, seed=self.seed)
 
+    def select(self, selection: SelectionName) -> SelectSettings:
+        """Of the samples of one question."""
+        return SelectSettings(selection=selection, m=self.m, n=self.n, seed=self.seed)
+
     @property
     def annotate(self) -> AnnotateSettings:
         """What all searches have in common."""
@@ -40,7 +47,7 @@ class LabSettings:
 
 
 PRESETS = {
-    "quick": LabSettings(questions=24, evaluated=60, candidates=16, per_level=25, seeds=1),
+    "quick": LabSettings(questions=30, evaluated=60, candidates=16, per_level=25, seeds=1),
     "full": LabSettings(questions=300, evaluated=200, candidates=128, per_level=100, seeds=3),
 }
 
