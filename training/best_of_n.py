@@ -123,8 +123,8 @@ def judge(
 
 
 def kept(output: Path) -> list[Judged]:
-    """What `judge` left in a directory, in the order of the questions."""
-    records = journal.read(output / "candidates.jsonl")
+    """What `judge` left in a directory, by the questions' ids: draws don't depend on which came first."""
+    records = sorted(journal.read(output / "candidates.jsonl"), key=lambda record: str(record["id"]))
     judged = [Judged(tuple(r["classes"]), tuple(r["correct"]), tuple(r["rewards"])) for r in records]
     return _as_probabilities(judged)
 
@@ -180,7 +180,7 @@ def evaluate(
     """Judges, scores, votes, and writes `output/results.json`; arguments as those of `judge` and `results`."""
     measured = results(judge(questions, scorer, equivalence, output, console), alpha, seed)
     told = {"model": scorer.name if scorer else GIVEN, "alpha": alpha, "seed": seed, **asdict(measured)}
-    (output / "results.json").write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    journal.replace(output / "results.json", json.dumps(told, indent=2) + "\n")
     return measured
 
 

@@ -94,7 +94,7 @@ class Journal:
         elif self._file.seek(0, os.SEEK_END):
             raise OutputMismatch(f"{self.path} has records, but {place.name}, which says how they were made, is gone")
         else:
-            _replace(place, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+            replace(place, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
 
 def config_path(path: Path) -> Path:
@@ -105,8 +105,8 @@ def config_path(path: Path) -> Path:
 def write(path: Path, config: Mapping[str, Any], records: Iterable[Record]) -> None:
     """Writes a file of records anew, all or nothing, with its configuration."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, "".join(_line(record) for record in records))
-    _replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+    replace(path, "".join(_line(record) for record in records))
+    replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
 
 def read(path: Path) -> Iterator[Record]:
@@ -126,7 +126,8 @@ def _line(record: Record) -> str:
     return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
+    """Writes a text file anew, all or nothing."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
         file.write(text)

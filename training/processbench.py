@@ -24,6 +24,8 @@ from unprm import steps
 from unprm.errors import RecordInvalid
 
 SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
+CHOOSING = "gsm8k"
+"""The subset that the threshold is chosen on."""
 THRESHOLD = 0.5
 GRID = tuple(k / 100 for k in range(1, 100))
 """Thresholds that the best is chosen from."""
@@ -163,14 +165,19 @@ def evaluate(
     """Scores, and writes `output/results.json`; arguments as those of `score`."""
     measured = results(subsets, score(subsets, scorer, output, console))
     told = {"model": scorer.name, **{key: asdict(result) for key, result in measured.items()}}
-    (output / "results.json").write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    journal.replace(output / "results.json", json.dumps(told, indent=2) + "\n")
     return measured
 
 
 def results(subsets: Mapping[str, Sequence[Sample]], scores: Mapping[str, Mapping[str, Scores]]) -> dict[str, Result]:
-    """The result at the threshold 0.5, and that at the best one of the first subset (GSM8K of the real ones)."""
-    first = next(iter(subsets))
-    thresholds = {"fixed": THRESHOLD, f"best on {first}": best_threshold(subsets[first], scores[first])}
+    """The result at the threshold 0.5, and that at the best one of GSM8K; of the first subset if that is not there.
+
+    A single subset has no best one: it would be chosen on what it is tried on.
+    """
+    thresholds = {"fixed": THRESHOLD}
+    if len(subsets) > 1:
+        chosen = CHOOSING if CHOOSING in subsets else next(iter(subsets))
+        thresholds[f"best on {chosen}"] = best_threshold(subsets[chosen], scores[chosen])
     made = {}
     for name, threshold in thresholds.items():
         own = {key: figures(samples, scores[key], threshold) for key, samples in subsets.items()}

@@ -3,12 +3,13 @@
 import json
 import random
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from training import journal, processbench
+from training import journal
 from training.best_of_n import Judged
-from training.lab import benchmark, construct, elections, labels, models, run
+from training.lab import benchmark, construct, elections, findings, labels, models, run
 from training.lab.settings import LabSettings, data_sets
 from training.mini.slips import Author
 from training.questions import make_mini
@@ -34,7 +35,8 @@ def _authored(place, questions, per_question):
 def test_the_benchmark_is_balanced_and_says_what_the_checker_says(tmp_path):
     questions = make_mini(60, 5)
     _authored(tmp_path, questions, 12)
-    subsets = processbench.load(str(benchmark.benchmark(TINY, tmp_path)))
+    benchmark.write_benchmark(TINY, tmp_path)
+    subsets = benchmark.load_benchmark(tmp_path)
     assert list(subsets) == list(benchmark.LEVELS)
     shortest = []
     for samples in subsets.values():
@@ -51,17 +53,26 @@ def test_the_benchmark_is_balanced_and_says_what_the_checker_says(tmp_path):
     assert shortest == [2, 3, 4, 6]
 
 
-def test_f1_of_prms_is_compared_on_the_same_solutions():
-    import numpy as np
+def _hits(found, left):
+    """Of one level: per seed, the hits of three questions with two wrong solutions and a right one each."""
+    return labels.Hits(np.array([[found], [left]], dtype=float), np.array([[[2, 2, 2]], [[1, 1, 1]]], dtype=float))
 
-    good = labels.Hits(np.array([[1, 1, 1, 0], [1, 1, 1, 1]]), np.array([[1, 1, 1], [1, 1, 1]]))
-    bad = labels.Hits(np.array([[0, 1, 0, 0], [0, 1, 0, 0]]), np.array([[1, 0, 1], [1, 1, 1]]))
-    assert good.f1() == pytest.approx(2 * 0.875 / 1.875)
-    assert good.by_seed() == [pytest.approx(1.5 / 1.75), 1.0]
-    assert labels.f1_difference(good, good) == labels.Share(0.0, 0.0, 0.0)
+
+def test_f1_of_prms_is_compared_on_the_same_questions():
+    good = _hits([[2, 2, 1], [2, 2, 2]], [[1, 1, 1], [1, 1, 1]])
+    bad = _hits([[0, 1, 0], [0, 1, 0]], [[1, 0, 1], [1, 1, 1]])
+    assert good.by_seed() == pytest.approx([2 * (5 / 6) / (11 / 6), 1.0])
+    assert good.f1() == pytest.approx(sum(good.by_seed()) / 2)
+    same = labels.f1_difference(_hits([[2, 1, 0]], [[1, 1, 0]]), _hits([[2, 1, 0]], [[1, 1, 0]]))
+    assert same == labels.Share(0.0, 0.0, 0.0)
     difference = labels.f1_difference(good, bad)
     assert difference.mean == pytest.approx(good.f1() - bad.f1())
     assert 0 < difference.low < difference.mean < difference.high
+
+
+def test_f1_is_the_mean_over_the_levels():
+    both = labels.Hits(np.array([[[[1.0]], [[1.0]]], [[[1.0]], [[0.0]]]]), np.array([[[1.0], [2.0]], [[1.0], [1.0]]]))
+    assert both.f1() == 0.5  # 1 and 0
 
 
 def test_measures_point_where_the_uncertainty_rises(tmp_path):
@@ -100,31 +111,48 @@ def test_without_an_answer_nobody_is_elected():
     nobody = Judged((None, None), (False, False), (0.5, 0.9))
     for rule in (elections.log_odds(1.0), *elections.VOTES.values()):
         assert not rule(nobody, range(2))
-    assert elections.ties([[nobody]], 2) == {"tied": 0, "frequency": 0, "mean reward": 0, "first appearance": 0}
+    assert elections.ties([[nobody]], 2) == {"tied": [0], "frequency": [0], "mean reward": [0], "first appearance": [0]}
+
+
+TIED = Judged((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
+"""Frequency and reward disagree: WRF gives a half to both classes."""
+CLEAR = Judged((0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
 
 
 def test_ties_of_two_classes_end_as_the_tie_break_says():
-    # frequency and reward disagree: WRF gives 0.5 to both
-    tied = Judged((0, 1, 1, 0, 1), (False, True, True, False, True), (0.9, 0.2, 0.3, 0.8, 0.2))
-    assert elections.ties([[tied]], 4)["tied"] > 0
-    told = elections.ties([[Judged((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))]], 4)
-    assert told == {"tied": 1, "frequency": 1, "mean reward": 0, "first appearance": 0}
+    told = elections.ties([[TIED, CLEAR]], 4)
+    assert told == {"tied": [1, 0], "frequency": [1, 1], "mean reward": [0, 1], "first appearance": [0, 1]}
 
 
-def test_the_prior_is_chosen_on_other_questions_than_it_is_tried_on():
-    def question(rewards):
-        return Judged((0, 0, 0, 1), (False, False, False, True), rewards)
+def test_findings_say_where_ties_are_and_what_breaks_them_best():
+    answer = findings.ties([[TIED] * 10]).answer
+    assert answer.startswith("Most votes are tied at N = 4: 100.0 %.")
+    assert "mean reward does worse (-100.0 [-100.0, -100.0])" in answer
+    assert findings.ties([[CLEAR]]).answer == "No vote is tied."
 
-    hard = question((0.4, 0.4, 0.4, 0.9))
+
+def test_findings_name_all_votes_that_are_equal():
+    assert findings.frequencies([[CLEAR]]).answer.endswith("right: all are right, or none.")
+    few = Judged((0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
+    answer = findings.frequencies([[few, few, CLEAR]]).answer
+    assert answer.endswith("right: where 25%–50% of them are, prm and weighted with 100.0 % of 2 questions.")
+
+
+def test_alpha_and_prior_are_chosen_on_other_questions_than_they_are_tried_on():
+    hard = Judged((0, 0, 0, 1), (False, False, False, True), (0.4, 0.4, 0.4, 0.9))
     easy = Judged((0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
-    prior, chosen_on, tried_on = elections.fit([[hard, easy, hard, easy]])
+    chosen_on, tried_on = elections.halves([[hard, easy, hard, easy]])
     assert (chosen_on, tried_on) == ([[hard, hard]], [[easy, easy]])
+    prior = elections.best(chosen_on, {prior: elections.log_odds(prior) for prior in elections.PRIORS})
     assert elections.accuracies(chosen_on, 4, elections.log_odds(prior)) == [1, 1]
+    answer = findings.alphas([[hard, easy, hard, easy]]).answer
+    assert "is best on half of the questions; on the others, at N = 4, it does worse" in answer
+    assert "the paper's 0.5 is best" in findings.alphas([[CLEAR, CLEAR]]).answer
 
 
 def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
-    kept = {name: data_sets(TINY)[name] for name in ("UnPRM", "Exact")}
-    for module in (construct, models, run.findings):
+    kept = {name: data_sets(TINY)[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
+    for module in (construct, models, findings):
         monkeypatch.setattr(module, "data_sets", lambda settings: kept)
     console = Console(quiet=True)
 
@@ -141,10 +169,10 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     assert weights.stat().st_mtime_ns == before
     stages = [json.loads(line)["id"] for line in (tmp_path / "stages.jsonl").read_text().splitlines()]
     assert stages == ["data sets", "candidates", "training", "evaluation", "findings"]
-    findings = json.loads((tmp_path / "findings.json").read_text("utf-8"))
-    assert all(finding["answer"] and finding["rows"] for finding in findings)
-    assert {row[0] for row in findings[0]["rows"]} == set(kept)
+    told = json.loads((tmp_path / "findings.json").read_text("utf-8"))
+    assert all(finding["answer"] and finding["rows"] for finding in told)
+    assert {row[0] for row in told[0]["rows"]} == set(kept)
     text = report.read_text("utf-8")
-    assert all(finding["question"] in text for finding in findings)
+    assert all(finding["question"] in text for finding in told)
     with pytest.raises(OutputMismatch, match="seeds was 1, is 2"):
         run.run(LabSettings(questions=5, evaluated=40, candidates=6, per_level=8, seeds=2), tmp_path, console)

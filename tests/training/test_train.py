@@ -78,6 +78,8 @@ def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
     assert [score > 0.5 for score in engine.score([encoded])[0]] == list(solution.labels)
     with pytest.raises(ModelInvalid, match=r"'no good' is .* tokens"):
         Trainer(_settings(base, data, output, negative="no good"))
+    with pytest.raises(ModelInvalid, match="differ"):
+        Trainer(_settings(base, data, output, positive="-"))
 
 
 def test_training_reads_the_label_at_the_tag(base, data, tmp_path):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import journal
+from training import journal, processbench
 from training.lab.construct import CONCURRENCY
 from training.lab.settings import LabSettings
+from training.processbench import Sample
 from training.questions import make_mini
 from training.sample import sample
 from unprm import steps
@@ -30,15 +31,30 @@ def candidates_file(output: Path) -> Path:
 
 
 async def candidates(settings: LabSettings, sampler: Sampler, output: Path, console: Console) -> dict[str, str]:
-    """Samples solutions of new questions; returns the questions that failed, with reasons."""
+    """Samples solutions of new questions, and makes the benchmark of first errors of them; returns the questions
+    that failed, with reasons."""
     questions = make_mini(settings.evaluated, settings.seed + 10**6)
     drawing = replace(settings.sample, k=settings.candidates)
-    return await sample(questions, sampler, candidates_file(output), drawing, CONCURRENCY, console)
+    failures = await sample(questions, sampler, candidates_file(output), drawing, CONCURRENCY, console)
+    write_benchmark(settings, output)
+    return failures
 
 
-def benchmark(settings: LabSettings, output: Path) -> Path:
-    """Makes the benchmark of first errors, a file per level in ProcessBench's layout, of the sampled solutions with
-    the exact checker's labels; returns its directory."""
+def load_benchmark(output: Path) -> dict[str, list[Sample]]:
+    """The benchmark by level."""
+    return processbench.load(str(output / "benchmark"))
+
+
+def question_of(sample: Sample) -> str:
+    """The question that a sample of the benchmark is a solution of."""
+    return sample.id.rpartition("/")[0]
+
+
+def write_benchmark(settings: LabSettings, output: Path) -> None:
+    """Writes a file per level in ProcessBench's layout, of the sampled solutions with the exact checker's labels.
+
+    Raises `RecordInvalid` if a level has no right solution, or no wrong one.
+    """
     place = output / "benchmark"
     place.mkdir(parents=True, exist_ok=True)
     rows: dict[str, list[dict[str, object]]] = {level: [] for level in LEVELS}
@@ -55,7 +71,7 @@ def benchmark(settings: LabSettings, output: Path) -> Path:
                 rows[level].append({"id": name, "problem": record["problem"], "steps": parts, "label": label})
     for level, own in rows.items():
         (place / f"{level}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own), "utf-8")
-    return place
+    load_benchmark(output)
 
 
 def _level(sums: int) -> str:

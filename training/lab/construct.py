@@ -1,12 +1,12 @@
 """The lab's data sets: sampled and selected once, annotated by every search, with rollouts that searches share."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from training import journal, records
 from training.lab.settings import DataSet, LabSettings, data_sets
-from training.merge import merge
 from training.questions import make_mini
 from training.records import LabelledSolution
 from training.sample import sample
@@ -27,7 +27,8 @@ async def construct(settings: LabSettings, sampler: Sampler, output: Path, conso
     questions = make_mini(settings.questions, settings.seed)
     failures = await sample(questions, sampler, samples, settings.sample, CONCURRENCY, console)
     with Equivalence() as equivalence:
-        for selection in dict.fromkeys(own.selection for own in chosen.values()):
+        selections = dict.fromkeys(own.selection for own in chosen.values())
+        for selection in selections:
             selected = selected_file(output, selection)
             select(samples, selected, Selector(equivalence, sampler.decode, settings.select(selection)))
             searches = {
@@ -37,14 +38,14 @@ async def construct(settings: LabSettings, sampler: Sampler, output: Path, conso
             }
             place = output / "annotated"
             failures |= await study(selected, sampler, equivalence, place, searches, CONCURRENCY, console)
-    for name, own in chosen.items():
-        _data_set(name, own, output)
+    for selection in selections:
+        _write_data_sets({name: own for name, own in chosen.items() if own.selection == selection}, output)
     return failures
 
 
 def data_file(output: Path, name: str) -> Path:
     """Where a data set's solutions stand."""
-    return output / "data" / name / "data" / "train.jsonl"
+    return output / "data" / f"{name}.jsonl"
 
 
 def selected_file(output: Path, selection: str) -> Path:
@@ -52,15 +53,21 @@ def selected_file(output: Path, selection: str) -> Path:
     return output / f"selected-{selection}.jsonl"
 
 
-def _data_set(name: str, own: DataSet, output: Path) -> None:
-    if own.labels is not None:
-        merge([output / "annotated" / f"{name}.jsonl"], output / "data" / name)
-        return
-    place = data_file(output, name)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    records.write(place, [_exact(told) for told in journal.read(selected_file(output, own.selection))])
+def _write_data_sets(sets: Mapping[str, DataSet], output: Path) -> None:
+    """Data sets of one selection hold the same solutions: those that each of their searches could label."""
+    labelled = {name: _labels(output, name) for name, own in sets.items() if own.labels is not None}
+    common = set.intersection(*(set(own) for own in labelled.values()))
+    (selection,) = {own.selection for own in sets.values()}
+    chosen = [told for told in journal.read(selected_file(output, selection)) if told["id"] in common]
+    for name in sets:
+        place = data_file(output, name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        own = labelled.get(name) or {told["id"]: labels(parse(told["problem"]), told["steps"]) for told in chosen}
+        records.write(
+            place,
+            [LabelledSolution(told["problem"], tuple(told["steps"]), tuple(own[told["id"]])) for told in chosen],
+        )
 
 
-def _exact(told: journal.Record) -> LabelledSolution:
-    right = labels(parse(told["problem"]), told["steps"])
-    return LabelledSolution(told["problem"], tuple(told["steps"]), tuple(right))
+def _labels(output: Path, name: str) -> dict[str, list[bool]]:
+    return {told["id"]: told["labels"] for told in journal.read(output / "annotated" / f"{name}.jsonl")}

@@ -1,10 +1,8 @@
 """Votes taken again and again on judged candidates: differences, α, tie-breaks, and a vote that is not the paper's."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-
-import numpy as np
 
 from training import best_of_n
 from training.best_of_n import IsRight, Judged, elects_right
@@ -13,7 +11,8 @@ from unprm import votes
 Seeds = Sequence[Sequence[Judged]]
 """The judged candidates of every question, once per training seed of the PRM."""
 VOTES: dict[str, IsRight] = {name: partial(elects_right, name, 0.5) for name in votes.STRATEGIES}
-ALPHAS = tuple(k / 10 for k in range(11))
+ALPHAS = (0.5, *(k / 10 for k in range(11) if k != 5))
+"""The paper's first, which counts where others are no better."""
 PRIORS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 TIE_BREAKS = ("frequency", "mean reward", "first appearance")
 CLIP = 1e-4
@@ -47,13 +46,11 @@ def bands(judged: Sequence[Judged]) -> dict[str, list[int]]:
     }
 
 
-def ties(judged: Seeds, size: int) -> dict[str, float]:
-    """The share of WRF votes that are tied (`tied`), and that of votes which end right, by tie-break."""
-
-    def right(name: str) -> float:
-        return float(np.mean(accuracies(judged, size, partial(_broken, name))))
-
-    return {"tied": float(np.mean(accuracies(judged, size, _is_tied))), **{name: right(name) for name in TIE_BREAKS}}
+def ties(judged: Seeds, size: int) -> dict[str, list[float]]:
+    """Of each question, the share of WRF votes that are tied (`tied`), and that of votes which end right by
+    tie-break."""
+    told = {name: accuracies(judged, size, partial(_broken, name)) for name in TIE_BREAKS}
+    return {"tied": accuracies(judged, size, _is_tied), **told}
 
 
 def log_odds(prior: float) -> IsRight:
@@ -65,13 +62,16 @@ def log_odds(prior: float) -> IsRight:
     return partial(_log_odds, prior)
 
 
-def fit(judged: Seeds) -> tuple[float, Seeds, Seeds]:
-    """The prior that is best on every second question, those questions, and the others."""
-    halves = [[list(own[start::2]) for own in judged] for start in (0, 1)]
-    chosen_on, tried_on = halves
-    tried = [size for size in sizes(chosen_on) if size >= 4]
-    best = max(PRIORS, key=lambda prior: sum(sum(accuracies(chosen_on, size, log_odds(prior))) for size in tried))
-    return best, chosen_on, tried_on
+def halves(judged: Seeds) -> tuple[Seeds, Seeds]:
+    """Every second question, to choose on, and the others, to try on."""
+    chosen_on, tried_on = ([list(own[start::2]) for own in judged] for start in (0, 1))
+    return chosen_on, tried_on
+
+
+def best(judged: Seeds, rules: Mapping[float, IsRight]) -> float:
+    """Which of the rules is right most often, on average over N from 4 on; of equal ones the first."""
+    tried = [size for size in sizes(judged) if size >= 4]
+    return max(rules, key=lambda value: sum(sum(accuracies(judged, size, rules[value])) for size in tried))
 
 
 def _drawn(judged: Judged, picks: Sequence[int]) -> tuple[list[int | None], list[float]]:

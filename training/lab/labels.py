@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from training import journal, processbench, stats
+from training.lab.benchmark import load_benchmark, question_of
 from training.lab.construct import data_file, selected_file
 from training.lab.models import seeds
 from training.lab.settings import DataSet, LabSettings
@@ -20,58 +21,80 @@ from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES
 
 RESAMPLES = 2000
-Flags = npt.NDArray[np.floating]
+Numbers = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Of a data set's PRMs on the benchmark: `wrong`, (seeds, wrong solutions), 1 where the first error was found;
-    `right`, (seeds, right solutions), 1 where no step was called wrong."""
+    """What a data set's PRMs hit on the benchmark, summed by question.
 
-    wrong: Flags
-    right: Flags
+    `hits`, (2, levels, seeds, questions): wrong solutions whose first error was found, and right ones in which no step
+    was called wrong. `counts`, (2, levels, questions): wrong solutions, and right ones.
+    """
+
+    hits: Numbers
+    counts: Numbers
+
+    def by_seed(self) -> Numbers:
+        """F1 of each seed, the mean over the levels."""
+        made: Numbers = self._f1(np.ones((1, self.counts.shape[2])))[:, 0]
+        return made
 
     def f1(self) -> float:
-        """F1 over all levels together, the hits of the seeds averaged."""
-        return float(_harmonic(self.wrong.mean(), self.right.mean()))
+        """The mean of the seeds' F1."""
+        return float(self.by_seed().mean())
 
-    def by_seed(self) -> list[float]:
-        """F1 of each seed."""
-        return [float(f1) for f1 in _harmonic(self.wrong.mean(axis=1), self.right.mean(axis=1))]
+    def resampled(self, weights: Numbers, rng: np.random.Generator) -> Numbers:
+        """F1 with the questions taken as often as `weights`, (resamples, questions), says, and with seeds drawn
+        anew: (resamples,)."""
+        f1 = self._f1(weights)
+        picks = rng.integers(0, len(f1), (len(f1), len(weights)))
+        made: Numbers = np.take_along_axis(f1, picks, axis=0).mean(axis=0)
+        return made
+
+    def _f1(self, weights: Numbers) -> Numbers:
+        """(seeds, resamples)"""
+        hits, counts = self.hits @ weights.T, (self.counts @ weights.T)[:, :, None]
+        found, left = np.divide(hits, counts, out=np.zeros_like(hits), where=counts > 0)
+        total = found + left
+        made: Numbers = np.divide(2 * found * left, total, out=np.zeros_like(total), where=total > 0).mean(axis=0)
+        return made
 
 
 def hits(settings: LabSettings, output: Path, name: str) -> Hits:
     """What the PRMs of a data set hit at the threshold 0.5."""
-    subsets = processbench.load(str(output / "benchmark"))
-    found: dict[bool, list[list[float]]] = {True: [], False: []}
-    for place in seeds(settings, name):
-        told: dict[bool, list[float]] = {True: [], False: []}
-        for subset, samples in subsets.items():
-            scores = processbench.kept(output / "processbench" / place, subset)
-            for sample in samples:
+    subsets, places = load_benchmark(output), seeds(settings, name)
+    questions = {
+        question: k for k, question in enumerate(sorted({question_of(s) for own in subsets.values() for s in own}))
+    }
+    found = np.zeros((2, len(subsets), len(places), len(questions)))
+    counts = np.zeros((2, len(subsets), len(questions)))
+    for level, (subset, samples) in enumerate(subsets.items()):
+        kept = [processbench.kept(output / "processbench" / place, subset) for place in places]
+        for sample in samples:
+            kind, question = int(sample.label is None), questions[question_of(sample)]
+            counts[kind, level, question] += 1
+            for seed, scores in enumerate(kept):
                 predicted = processbench.prediction(scores[sample.id], processbench.THRESHOLD)
-                told[sample.label is not None].append(float(predicted == sample.label))
-        for kind, own in told.items():
-            found[kind].append(own)
-    return Hits(np.array(found[True]), np.array(found[False]))
+                found[kind, level, seed, question] += predicted == sample.label
+    return Hits(found, counts)
 
 
 def f1_difference(first: Hits, second: Hits) -> Share:
-    """Difference of two F1 on the same benchmark, with its 95 % bootstrap interval over the solutions."""
+    """Difference of two F1 on the same benchmark, with its 95 % bootstrap interval over questions, which both have in
+    common, and training seeds."""
     rng = np.random.default_rng(0)
-    resampled = []
-    for one, other in ((first.wrong, second.wrong), (first.right, second.right)):
-        picks = rng.integers(0, one.shape[1], (RESAMPLES, one.shape[1]))
-        resampled.append([own.mean(axis=0)[picks].mean(axis=1) for own in (one, other)])
-    (wrong, wrong_other), (right, right_other) = resampled
-    low, high = np.quantile(_harmonic(wrong, right) - _harmonic(wrong_other, right_other), [0.025, 0.975])
+    questions = first.counts.shape[2]
+    weights = rng.multinomial(questions, np.full(questions, 1 / questions), RESAMPLES).astype(float)
+    differences = first.resampled(weights, rng) - second.resampled(weights, rng)
+    low, high = np.quantile(differences, [0.025, 0.975])
     return Share(first.f1() - second.f1(), float(low), float(high))
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Of a data set: labelled solutions, rollouts that the labels took (those for τ left out), and the share of its
-    wrong solutions whose first error was labelled as such."""
+    """Of a data set: its solutions; the rollouts of its search, also for solutions that stayed without labels, but not
+    those for τ; and the share of its wrong solutions whose first error is labelled as such."""
 
     solutions: int
     samples: int
@@ -80,12 +103,15 @@ class Made:
 
 def made(output: Path, name: str, own: DataSet) -> Made:
     """What a data set holds and what it cost."""
-    solutions = sum(1 for _ in read(data_file(output, name)))
-    if own.labels is None:
-        return Made(solutions, 0, 1.0)
+    solutions = list(read(data_file(output, name)))
     annotated = output / "annotated" / f"{name}.jsonl"
-    agreed = stats.agreement(stats.load(annotated))
-    return Made(solutions, stats.costs(annotated).samples, agreed.first if agreed else 0.0)
+    first = [
+        told.labels.index(False) == first_error(parse(told.problem), told.steps)
+        for told in solutions
+        if not all(told.labels)
+    ]
+    samples = 0 if own.labels is None else stats.costs(annotated).samples
+    return Made(len(solutions), samples, sum(first) / len(first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +157,3 @@ def _pointer(measure: str, wrong: list[tuple[journal.Record, int]]) -> Pointer:
         rank=float(np.mean([place / (count - 1) for place, count in places])),
         length=float(np.corrcoef(values, np.log(lengths))[0, 1]),
     )
-
-
-def _harmonic(first: Flags, second: Flags) -> Flags:
-    total = np.asarray(first + second)
-    made: Flags = np.divide(2 * first * second, total, out=np.zeros_like(total), where=total > 0)
-    return made

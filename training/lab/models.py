@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from training import best_of_n, processbench, stage
-from training.lab.benchmark import candidates_file
+from training.lab.benchmark import candidates_file, load_benchmark
 from training.lab.construct import data_file
 from training.lab.settings import VERDICTS, LabSettings, data_sets
 from training.scorers import EngineScorer
@@ -14,6 +14,7 @@ from training.train import Trainer
 from unprm import mini
 from unprm.engines.load import load_engine
 from unprm.equivalence import Equivalence
+from unprm.formats.unprm import CONFIG_NAME
 
 
 def seeds(settings: LabSettings, name: str) -> list[str]:
@@ -26,15 +27,15 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
     for name in data_sets(settings):
         for seed, place in enumerate(seeds(settings, name)):
             directory = output / "models" / place
-            if not (directory / "adapter_model.safetensors").exists():
+            if not (directory / CONFIG_NAME).exists():  # written after the weights
                 with stage.progress(console) as progress:
                     report = Trainer(_training(settings, data_file(output, name), directory, seed)).run(progress)
                 console.print(f"{place}: {report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}")
 
 
-def evaluate(settings: LabSettings, benchmark: Path, output: Path, console: Console) -> None:
+def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
     """Finds first errors and elects answers with every PRM, where an earlier run has not."""
-    subsets, questions = processbench.load(str(benchmark)), best_of_n.load(candidates_file(output))
+    subsets, questions = load_benchmark(output), best_of_n.load(candidates_file(output))
     with Equivalence() as equivalence:
         for place in (place for name in data_sets(settings) for place in seeds(settings, name)):
             engine = load_engine(str(output / "models" / place))

@@ -31,7 +31,7 @@ def run(settings: LabSettings, output: Path, console: Console) -> Path:
         "data sets": lambda: _sampled(construct.construct, settings, output, console),
         "candidates": lambda: _sampled(benchmark.candidates, settings, output, console),
         "training": lambda: models.train(settings, output, console),
-        "evaluation": lambda: models.evaluate(settings, benchmark.benchmark(settings, output), output, console),
+        "evaluation": lambda: models.evaluate(settings, output, console),
         "findings": lambda: findings.write(settings, output),
     }
     with Journal(output / "stages.jsonl", {"stage": "lab", **asdict(settings)}) as log:

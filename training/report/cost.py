@@ -36,7 +36,7 @@ def figure(runs: Sequence[Annotation]) -> Plot:
 
     return plot(
         "cost",
-        _finding(panels["samples"], baseline, [run.name for run in runs if run.costs.verified]),
+        _finding(panels["samples"], baseline, _comparable(runs, baseline)),
         f"Horizontal bars of samples and of tokens per solution for {listed(run.name for run in runs)}.",
         "Rollouts that were drawn to verify steps, and their tokens, per solution, without those for τ; shorter is "
         f"cheaper. {counted({run.name: run.costs.solutions for run in runs}, 'solutions')}.",
@@ -54,6 +54,12 @@ def _baseline(runs: Sequence[Annotation]) -> str | None:
     """The plainest run of the baseline's search: other runs add ways of saving to its name."""
     names = [run.name for run in runs if run.search == BASELINE and run.costs.samples]
     return min(names, key=lambda name: (len(name), name), default=None)
+
+
+def _comparable(runs: Sequence[Annotation], baseline: str | None) -> list[str]:
+    """Names of the runs that verified steps, of solutions that were chosen as the baseline's."""
+    ways = {run.selected for run in runs if baseline in (None, run.name)}
+    return [run.name for run in runs if run.costs.verified and run.selected in ways]
 
 
 def _per_solution(runs: Sequence[Annotation], what: str, baseline: str | None) -> PerSolution:

@@ -103,11 +103,13 @@ class ProcessBench:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A run of `training annotate` with its search and what it cost."""
+    """A run of `training annotate` with its search and what it cost; `selected`: how its solutions were chosen, the
+    same text for the same way."""
 
     path: Path
     search: str
     costs: stats.Costs
+    selected: str
 
     @property
     def name(self) -> str:

@@ -135,7 +135,7 @@ def _annotations(place: Path) -> Iterator[Annotation]:
             if not path.with_suffix(beside).exists():
                 raise RecordInvalid(str(path), 0, f"{path.stem}{beside}, which `annotate` writes with it, is not there")
         config = json.loads(journal.config_path(path).read_text("utf-8"))
-        yield Annotation(path, config["search"], stats.costs(path))
+        yield Annotation(path, config["search"], stats.costs(path), json.dumps(config.get("selected")))
 
 
 def _valid(path: Path, layout: TypeAdapter[T]) -> T:

@@ -1,4 +1,4 @@
-"""The `unprm` family: a causal language model with a LoRA adapter that answers `+` or `-` at each step's tag.
+"""The `unprm` family: a causal language model with a LoRA adapter that gives its verdict at each step's tag.
 
 The input is built by concatenating token ids, `encode(problem + "\\n") + Σ (encode(step) + [tag])`, so no text
 of a problem or step can make, move or forge a step boundary (paper, section 4.2).
@@ -55,8 +55,12 @@ class PrmConfig(BaseModel):
         positive: str = POSITIVE,
         negative: str = NEGATIVE,
     ) -> Self:
-        """The configuration for a new adapter; raises `ModelInvalid` unless tag and verdicts are one token each."""
+        """The configuration for a new adapter; raises `ModelInvalid` unless tag and verdicts are a token each."""
         tag_id, positive_id, negative_id = (_single_id(tokenizer, text) for text in (step_tag, positive, negative))
+        if len({tag_id, positive_id, negative_id}) < 3:
+            raise ModelInvalid(
+                f"step tag {step_tag!r} and verdicts {positive!r}, {negative!r} must be different tokens"
+            )
         return cls(
             name=name,
             base=base,
@@ -99,7 +103,7 @@ class PrmConfig(BaseModel):
 class UnprmFormat:
     """Encodes for one model of the family.
 
-    Raises `ModelInvalid` if the tokenizer does not map the tag, + and - to the ids in the configuration.
+    Raises `ModelInvalid` if the tokenizer does not map tag and verdicts to the ids in the configuration.
     """
 
     family = "unprm"

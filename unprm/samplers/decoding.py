@@ -106,12 +106,12 @@ class DecodingBatch:
             row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
         self.rows += rows
         prompts = {row.prompt: None for row in rows}
-        if new := [prompt for prompt in prompts if prompt not in self._recent]:
+        entering = [prompt for prompt in prompts if prompt not in self._prompts]
+        if new := [prompt for prompt in entering if prompt not in self._recent]:
             self._compute(new)
-        for prompt in prompts:
+        for prompt in entering:
             self._recent.move_to_end(prompt)
-            if prompt not in self._prompts:
-                self._prompts.add(prompt, self._recent[prompt])
+            self._prompts.add(prompt, self._recent[prompt])
         kept = sum(map(len, self._recent))
         while kept > KEPT:
             oldest, _ = self._recent.popitem(last=False)

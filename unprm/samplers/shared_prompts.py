@@ -13,6 +13,8 @@ from transformers.masking_utils import sdpa_mask
 NAME = "unprm_shared_prompts"
 GROWTH = 64
 """Positions that a store of keys and values grows by."""
+SPARE = 8
+"""A store of so many times the positions in use is cut."""
 States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of a text for each layer, each (heads, length, width); of several texts (texts, heads, length,
 width)."""
@@ -55,7 +57,7 @@ class Prompts:
                 kept[slot, :, :length] = new
 
     def keep(self, prompts: set[tuple[int, ...]]) -> None:
-        """Lets all others go; the last one takes the place of each."""
+        """Lets all others go; the last one takes the place of each. Room that is not likely to be used goes too."""
         for slot in reversed(range(len(self._slots))):
             if self._slots[slot] not in prompts:
                 last = self._slots.pop()
@@ -63,6 +65,7 @@ class Prompts:
                     self._slots[slot] = last
                     for kept in (kept for store in self._stores for kept in store):
                         kept[slot, :, : len(last)] = kept[len(self._slots), :, : len(last)]
+        self._free_room()
 
     def shared(self, prompts: Sequence[tuple[int, ...]]) -> Shared:
         """What the attention is told, from the prompt of each row."""
@@ -93,6 +96,14 @@ class Prompts:
         if more or longer:
             pad = (0, 0, 0, longer, 0, 0, 0, more)
             self._stores = [tuple(torch.nn.functional.pad(s, pad) for s in own) for own in self._stores]  # type: ignore[misc]
+
+    def _free_room(self) -> None:
+        if not self._stores:
+            return
+        have, _, room, _ = self._stores[0][0].shape
+        slots, longest = len(self._slots), max(map(len, self._slots), default=0)
+        if have * room > SPARE * max(slots * longest, GROWTH):
+            self._stores = [tuple(s[:slots, :, :longest].clone() for s in own) for own in self._stores]  # type: ignore[misc]
 
     def _tensor(self, numbers: Sequence[Any]) -> torch.Tensor:
         return torch.tensor(numbers, device=self._device)

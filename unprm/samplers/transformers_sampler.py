@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,12 +43,16 @@ class TransformersSampler(TokenSampler):
         self._batch = DecodingBatch(model, settings, end_tokens(directory), BATCH)
         self._waiting: deque[Row] = deque()
         self._calls: dict[Row, _Call] = {}
+        self._closed = False
         self._work: asyncio.Task[None] | None = None
         # always the same thread: each one that computes has idle helpers of its own, which cost half the speed
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt. Raises `SamplerFailed` if it leaves no room in the model's window."""
+        """`count` completions of a prompt. Raises `SamplerFailed` if it leaves no room in the model's window, or the
+        sampler is closed."""
+        if self._closed:
+            raise SamplerFailed(f"{self.model} is closed")
         if not 0 < len(prompt) < self._window:
             limit = self._window - 1
             raise SamplerFailed(f"a prompt takes 1 to {limit} tokens of {self.model}, {len(prompt)} were given")
@@ -66,7 +70,8 @@ class TransformersSampler(TokenSampler):
 
     async def close(self) -> None:
         """Waits for the token at work; whoever waits for what is not complete gets `SamplerFailed`."""
-        self._give_up(list(self._calls), SamplerFailed(f"{self.model} was closed before the completion was written"))
+        self._closed = True
+        self._give_up(self._calls, SamplerFailed(f"{self.model} was closed before the completion was written"))
         self._calls.clear()
         if self._work is not None:
             await self._work
@@ -76,12 +81,13 @@ class TransformersSampler(TokenSampler):
         compute = asyncio.get_running_loop().run_in_executor
         await asyncio.sleep(0)  # lets every call that is ready come in
         while self._waiting or self._batch.rows:
+            admitted = self._admitted()
             try:
-                complete = await compute(self._thread, self._write, self._admitted(), self._abandoned())
+                complete = await compute(self._thread, self._write, admitted, self._abandoned())
             except Exception as error:  # every caller in the batch hears of it, and those who wait go on
-                rows = list(self._batch.rows)
+                rows = dict.fromkeys([*self._batch.rows, *admitted])
                 self._give_up(rows, SamplerFailed(f"{self.model} failed on a batch of {len(rows)}: {error!r}"))
-                self._batch.remove(rows)
+                self._batch.remove(list(self._batch.rows))
                 continue
             for row in complete:
                 self._finish(row)
@@ -111,7 +117,7 @@ class TransformersSampler(TokenSampler):
             if not call.missing and not call.done.done():
                 call.done.set_result([self._completion(row) for row in call.rows])
 
-    def _give_up(self, rows: Sequence[Row], failure: SamplerFailed) -> None:
+    def _give_up(self, rows: Iterable[Row], failure: SamplerFailed) -> None:
         for row in rows:
             if (call := self._calls.get(row)) and not call.done.done():
                 call.done.set_exception(failure)

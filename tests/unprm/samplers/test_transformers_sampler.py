@@ -9,7 +9,7 @@ import torch
 
 from unprm.engines.load import load_base
 from unprm.errors import ModelInvalid, SamplerFailed
-from unprm.samplers import decoding
+from unprm.samplers import decoding, shared_prompts
 from unprm.samplers.decoding import _nucleus
 from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import SamplingSettings
@@ -145,6 +145,42 @@ def test_closing_answers_whoever_waits(network, base):
         return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), timeout=20)
 
     assert all(isinstance(answer, SamplerFailed) for answer in asyncio.run(story()))
+
+
+def test_nobody_waits_for_a_sampler_that_is_closed_or_fails_before_it_begins(network, base):
+    async def story(seed, closed):
+        sampler = _sampler(network, base)
+        if closed:
+            await sampler.close()
+        answers = await asyncio.wait_for(
+            asyncio.gather(sampler.complete((21, 22), 1, seed, ""), return_exceptions=True), timeout=20
+        )
+        await sampler.close()
+        return answers
+
+    for seed, closed in ((0, True), (2**70, False)):  # no generator takes such a seed
+        (answer,) = asyncio.run(story(seed, closed))
+        assert isinstance(answer, SamplerFailed)
+
+
+def test_prompts_come_and_go_without_disturbing_those_who_stay(network, base, monkeypatch):
+    monkeypatch.setattr(decoding, "KEPT", 4)  # nothing recent is kept
+    monkeypatch.setattr(shared_prompts, "GROWTH", 2)
+    monkeypatch.setattr(shared_prompts, "SPARE", 1)
+    asked = [(tuple(range(20, 20 + length)), 2, 100 * length) for length in (3, 9, 2, 17, 5, 30, 1)]
+
+    async def story():
+        sampler = _sampler(network, base, max_tokens=12)
+        answers = []
+        for call in asked:  # each comes in while others write
+            answers.append(asyncio.create_task(sampler.complete(*call, "")))
+            await asyncio.sleep(0.02)
+        done = await asyncio.gather(*answers)
+        await sampler.close()
+        return done
+
+    alone = [_ask(_sampler(network, base, max_tokens=12), call)[0] for call in asked]
+    assert [[c.ids for c in own] for own in asyncio.run(story())] == [[c.ids for c in own] for own in alone]
 
 
 def test_a_prompt_is_computed_once_for_all_its_completions(network, base):
