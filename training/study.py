@@ -81,11 +81,8 @@ async def study(
 
 def report(output: Path) -> str:
     """The study's table in Markdown, one row per search."""
-    runs = {
-        path.stem: path
-        for path in sorted(output.glob("*.jsonl"))
-        if not path.stem.endswith((".unresolved", ".questions"))
-    }
+    paths = ((name, output / f"{name}.jsonl") for name in variants(AnnotateSettings()))
+    runs = {name: path for name, path in paths if path.exists()}
     records = {name: stats.load(path) for name, path in runs.items()}
     costs = {name: stats.costs(path) for name, path in runs.items()}
     rows = [f"| {' | '.join(COLUMNS)} |", "|---" + "|--:" * (len(COLUMNS) - 1) + "|"]

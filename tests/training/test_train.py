@@ -183,7 +183,8 @@ def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(b
     solutions = list(_solutions(40, seed=5))
     scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions])
     again = asdict(Validation.of(scores, [s.labels for s in solutions]))
-    assert again == pytest.approx({name: told[best][name] for name in again}, abs=1e-3)
+    # the served adapter is merged: a score in its last digits, and so a pair in its order, may differ
+    assert again == pytest.approx({name: told[best][name] for name in again}, abs=5e-3)
     assert list((output / "tensorboard").glob("events*"))
 
 
