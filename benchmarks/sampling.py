@@ -10,7 +10,7 @@ from unprm.mini.storyteller import generate
 from unprm.samplers.load import SamplerSource
 from unprm.types import Completion, Sampler, SamplingSettings
 
-SEARCHES, BLOCKS, BLOCK = 32, 4, 8
+SEARCHES, BLOCKS, BLOCK = 64, 2, 8
 
 
 def prompts(sampler: Sampler, rng: random.Random) -> list[tuple[int, ...]]:

@@ -47,7 +47,7 @@ class LabSettings:
 
 
 PRESETS = {
-    "quick": LabSettings(questions=30, evaluated=60, candidates=16, per_level=25, seeds=1),
+    "quick": LabSettings(questions=16, evaluated=60, candidates=16, per_level=25, seeds=1),
     "full": LabSettings(questions=300, evaluated=200, candidates=128, per_level=100, seeds=3),
 }
 
