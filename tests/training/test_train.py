@@ -170,7 +170,9 @@ def test_micro_batches_keep_the_token_budget_and_every_label():
 
 def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(base, data, tmp_path):
     held_out = tmp_path / "held-out.jsonl"
-    records.write(held_out, list(_solutions(40, seed=5)))
+    # so many that a pair whose order the merged adapter's last digits change does not matter
+    solutions = list(_solutions(400, seed=5))
+    records.write(held_out, solutions)
     output = tmp_path / "prm"
     # a rate that soon destroys what was learned
     settings = _settings(base, data, output, validation=(held_out,), patience=1, epochs=12, learning_rate=0.3)
@@ -180,11 +182,9 @@ def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(b
     best = max(range(len(told)), key=lambda epoch: told[epoch]["auroc"])
     assert best == len(told) - 2
     engine = load_engine(str(output), device="cpu")
-    solutions = list(_solutions(40, seed=5))
     scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions])
     again = asdict(Validation.of(scores, [s.labels for s in solutions]))
-    # the served adapter is merged: a score in its last digits, and so a pair in its order, may differ
-    assert again == pytest.approx({name: told[best][name] for name in again}, abs=5e-3)
+    assert again == pytest.approx({name: told[best][name] for name in again}, abs=1e-3)
     assert list((output / "tensorboard").glob("events*"))
 
 
