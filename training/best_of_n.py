@@ -232,8 +232,7 @@ def table(measured: Results) -> Table:
     for size in measured.any_right:
         shown.add_column(f"N = {size}", justify="right")
     for name, row in (*measured.accuracy.items(), ("any right", measured.any_right)):
-        cells = [f"{100 * own.mean:.1f} ({100 * own.low:.0f}–{100 * own.high:.0f})" for own in row.values()]
-        shown.add_row(name, *cells)
+        shown.add_row(name, *(own.in_percent for own in row.values()))
     return shown
 
 

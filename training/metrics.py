@@ -55,6 +55,16 @@ class Share:
         """The mean of independent values."""
         return cls(sum(values) / len(values), *_interval(values))
 
+    @property
+    def in_percent(self) -> str:
+        """For people: `86.7 (84.1–89.0)`."""
+        return f"{100 * self.mean:.1f} ({100 * self.low:.1f}–{100 * self.high:.1f})"
+
+
+def percent(share: float) -> str:
+    """A share in [0, 1] for people: `86.7 %`."""
+    return f"{100 * share:.1f} %"
+
 
 def _interval(values: Sequence[float], seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
     """95 % bootstrap interval of the mean of independent values."""

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from training import journal, sources, stage
 from training.journal import Journal
-from training.metrics import first_error_score
+from training.metrics import Share, first_error_score
 from training.scorers import Asked, Scorer, Scores
 from unprm import steps
 from unprm.errors import RecordInvalid
@@ -218,9 +218,7 @@ def table(measured: Mapping[str, Result]) -> Table:
     for name in (*names, "average"):
         shown.add_column(name, justify="right")
     for name, result in measured.items():
-        cells = [
-            f"{100 * own.f1:.1f} ({100 * own.f1_low:.1f}–{100 * own.f1_high:.1f})" for own in result.subsets.values()
-        ]
+        cells = [Share(own.f1, own.f1_low, own.f1_high).in_percent for own in result.subsets.values()]
         shown.add_row(f"this model, threshold {result.threshold:g} ({name})", *cells, f"{100 * result.average_f1:.1f}")
     shown.add_section()
     for model, row in PUBLISHED.items():

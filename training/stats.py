@@ -11,6 +11,7 @@ from rich.table import Table
 
 from training import journal
 from training.journal import Record
+from training.metrics import percent
 from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import parse
 
@@ -159,7 +160,7 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
         for row in by_model(records):
             models.add_row(path.stem, row.model, f"{row.solutions:,}", _shown(row.verified), _shown(row.rank))
         if agreed := agreement(records):
-            truth.add_row(path.stem, f"{agreed.wrong:,}", *(f"{100 * share:.1f} %" for share in agreed.shares()))
+            truth.add_row(path.stem, f"{agreed.wrong:,}", *map(percent, agreed.shares()))
     return [table for table in (cost, models, truth) if table.row_count]
 
 

@@ -17,6 +17,7 @@ from training import journal, stage, stats
 from training.annotate import Journals, by_question, check
 from training.annotator import Annotator
 from training.journal import Record
+from training.metrics import percent
 from training.rollouts import Memory
 from training.settings import AnnotateSettings
 from unprm.equivalence import Equivalence
@@ -91,13 +92,9 @@ def report(output: Path) -> str:
         agreed = stats.agreement(records[name])
         cells = [
             *(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)),
-            _percent(1 - cost.samples / costs[BASELINE].samples) if costs[BASELINE].samples else "–",
-            *([_percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
-            _percent(stats.same_outcome(records[name], records[whole])) if saving else "",
+            percent(1 - cost.samples / costs[BASELINE].samples) if costs[BASELINE].samples else "–",
+            *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
+            percent(stats.same_outcome(records[name], records[whole])) if saving else "",
         ]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

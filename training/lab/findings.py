@@ -9,8 +9,7 @@ from training.best_of_n import Judged
 from training.lab import elections, labels
 from training.lab.models import seeds
 from training.lab.settings import LabSettings, data_sets
-from training.metrics import Share
-from training.report.blocks import percent, with_interval
+from training.metrics import Share, percent
 from training.report.found import Finding
 
 Row = list[str | int | float]
@@ -51,9 +50,7 @@ def data(settings: LabSettings, output: Path, judged: dict[str, list[list[Judged
         against = "" if name == REFERENCE else _points(difference)
         f1 = f"{100 * hits[name].f1():.1f}"
         cost = f"{made.samples:,}"
-        rows.append(
-            [name, own.about, made.solutions, cost, percent(made.first), f1, each, against, with_interval(vote)]
-        )
+        rows.append([name, own.about, made.solutions, cost, percent(made.first), f1, each, against, vote.in_percent])
         if name != REFERENCE:
             verdicts.append(f"{name} {_compared(difference)} ({against})")
     return Finding(

@@ -10,7 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from training.metrics import Share, first_error_score
+from training.metrics import Share, first_error_score, percent
 from training.mini.sample import sample
 from unprm import answers, steps, votes
 from unprm.engines.load import load_base, load_engine, read_tokenizer
@@ -52,12 +52,12 @@ class Figures:
 
     def _rows(self) -> list[tuple[str, str]]:
         return [
-            (f"one solution at temperature {TEMPERATURE}, right", _percent(self.right)),
+            (f"one solution at temperature {TEMPERATURE}, right (%)", self.right.in_percent),
             (f"step AUROC ({self.steps} steps)", f"{self.step_auroc:.3f}"),
             ("first-error F1 (ProcessBench's definition)", f"{100 * self.f1:.1f}"),
-            ("  wrong solutions: first error found", f"{100 * self.first_error_found:.1f} %"),
-            ("  right solutions: left alone", f"{100 * self.right_left_alone:.1f} %"),
-            *((f"{name} among {CANDIDATES}, right", _percent(share)) for name, share in self.votes.items()),
+            ("  wrong solutions: first error found", percent(self.first_error_found)),
+            ("  right solutions: left alone", percent(self.right_left_alone)),
+            *((f"{name} among {CANDIDATES}, right (%)", share.in_percent) for name, share in self.votes.items()),
         ]
 
 
@@ -130,7 +130,3 @@ def _elected(strategy: Strategy, group: Sequence[_Scored]) -> float:
         return 0.0
     result = votes.decide(strategy, classes, [steps.reward(s.step_scores) for s in group])
     return float(group[result.solution_index].right)
-
-
-def _percent(share: Share) -> str:
-    return f"{100 * share.mean:.1f} % ({100 * share.low:.1f}–{100 * share.high:.1f})"

@@ -6,8 +6,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.metrics import Share
-from training.report.blocks import Plot, Table, counted, lead, listed, percent, seeds, with_interval
+from training.metrics import Share, percent
+from training.report.blocks import Plot, Table, counted, lead, listed, seeds
 from training.report.drawing import GREY, legend, percent_axis, plot, styles
 from training.report.found import BestOfN, BySize, over_seeds
 from unprm.types import Strategy
@@ -28,7 +28,7 @@ def table(prms: Sequence[BestOfN]) -> Table:
     rows = []
     for prm in prms:
         size = max(prm.any_right)
-        cells = [with_interval(prm.accuracy[vote][size].share) for vote in STRATEGIES]
+        cells = [prm.accuracy[vote][size].share.in_percent for vote in STRATEGIES]
         numbers = f"{prm.seeds}", f"{prm.questions:,}", f"{size}"
         rows.append((prm.name, *numbers, *cells, f"{100 * prm.any_right[size].share.mean:.1f}"))
     columns = ("PRM", "seeds", "questions", "N", *STRATEGIES, "any right")

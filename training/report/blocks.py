@@ -8,7 +8,7 @@ from typing import Self
 
 import rich.table
 
-from training.metrics import Share
+from training.metrics import Share, percent
 
 _NUMBER = re.compile(r"[−+-]?\d[\d.,–]*( %)?( \(.*\))?|–|")
 """Also a percentage, and one with its interval in brackets."""
@@ -61,16 +61,6 @@ class Section:
     notes: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()
     tables: tuple[Table, ...] = ()
-
-
-def percent(share: float) -> str:
-    """A share in [0, 1] in words: `86.7 %`."""
-    return f"{100 * share:.1f} %"
-
-
-def with_interval(share: Share) -> str:
-    """A share and its interval in percent: `86.7 (84.1–89.0)`."""
-    return f"{100 * share.mean:.1f} ({100 * share.low:.1f}–{100 * share.high:.1f})"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from training import stats
-from training.report.blocks import Plot, Table, counted, listed, percent
+from training.metrics import percent
+from training.report.blocks import Plot, Table, counted, listed
 from training.report.drawing import GREY, PALETTE, percent_axis, plot
 from training.report.found import Annotation
 from training.study import BASELINE

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
+from training.metrics import percent
 from training.processbench import PUBLISHED, SUBSETS
-from training.report.blocks import Plot, Table, counted, listed, percent, seeds, with_interval
+from training.report.blocks import Plot, Table, counted, listed, seeds
 from training.report.drawing import PALETTE, legend, percent_axis, plot, styles
 from training.report.found import AtThreshold, ProcessBench
 
@@ -97,7 +98,7 @@ def _overview(prms: Sequence[ProcessBench]) -> Table:
     rows = []
     for prm in prms:
         for way, own in prm.at.items():
-            cells = [with_interval(own.subsets[name].f1.share) if name in own.subsets else "–" for name in names]
+            cells = [own.subsets[name].f1.share.in_percent if name in own.subsets else "–" for name in names]
             rows.append((prm.name, f"{_thresholds(own)} ({way})", *cells, f"{100 * own.average_f1:.1f}"))
     quoted = []
     if set(names) == set(SUBSETS):

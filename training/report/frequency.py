@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from training.best_of_n import Judged, elects_right
-from training.metrics import Share
-from training.report.blocks import Plot, counted, lead, listed, percent
+from training.metrics import Share, percent
+from training.report.blocks import Plot, counted, lead, listed
 from training.report.drawing import GREY, RIGHT, WRONG, percent_axis, plot
 from training.report.found import BestOfN
 from unprm.types import Strategy
