@@ -10,7 +10,8 @@ from transformers import PreTrainedModel
 from benchmarks.timing import Comparison, compare
 from training.mini.slips import Author
 from unprm import mini
-from unprm.engines.load import load_base, load_engine
+from unprm.engines.checkpoint import load_base
+from unprm.engines.load import load_engine
 from unprm.formats.unprm import PrmConfig
 from unprm.mini.storyteller import generate
 from unprm.types import Encoded
@@ -43,6 +44,6 @@ def run() -> list[Comparison]:
             f"{CANDIDATES} candidates of one problem, fp32",
             lambda: engine.score(batch),
             "one at a time, all logits",
-            lambda: plain_loop(network, engine.format.config, batch),
+            lambda: plain_loop(network, PrmConfig.read(mini.ADAPTER), batch),
         )
     ]

@@ -18,7 +18,7 @@ from training.records import LabelledSolution
 from training.settings import LINEAR, TrainSettings
 from training.train import Trainer
 from unprm import mini
-from unprm.engines.load import read_tokenizer
+from unprm.engines.checkpoint import read_tokenizer
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import DEMANDING, generate
 

@@ -1,19 +1,25 @@
 """Serves a model until SIGTERM or SIGINT.
 
 python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME --port 8000
+python -m server models
 """
 
 import sys
 
 from server.app import create_app
+from server.catalogue import show
 from server.logs import configure
 from server.serving import DrainingServer
 from server.settings import Settings, SettingsInvalid
+from unprm.errors import ModelInvalid
 from unprm.types import Engine
 
 
 def main() -> int:
-    """The exit status: 0 after a signal, 1 if no model could be loaded, 2 for settings that can't be used."""
+    """Exit status: 0 after a signal, 2 for settings or a model that can't be used, 1 if loading fails otherwise."""
+    if sys.argv[1:] == ["models"]:
+        show()
+        return 0
     try:
         settings = Settings.load(sys.argv[1:])
     except SettingsInvalid as error:
@@ -24,23 +30,32 @@ def main() -> int:
     def load() -> Engine:
         try:
             return _load(settings)
-        except BaseException:  # whatever it was, without a model there is nothing to serve
-            server.give_up()
+        except BaseException as error:  # whatever it was, without a model there is nothing to serve
+            server.give_up(2 if isinstance(error, ModelInvalid) else 1)
             raise
 
     server = DrainingServer(create_app(settings, load), settings)
     server.run()
-    return int(server.failed)
+    return server.status
 
 
 def _load(settings: Settings) -> Engine:
-    from unprm.engines.load import load_engine  # only here: the server itself needs no torch
+    # only here: the server itself needs no torch
+    from transformers.utils import logging as transformers_logging
 
+    from unprm.engines.load import load_engine
+
+    # what it warns of, tensors that are missing or too many, is checked here; its bars are no log lines
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     return load_engine(
         settings.model,
         adapter=settings.adapter,
         revision=settings.revision,
         adapter_revision=settings.adapter_revision,
+        family=settings.family,
+        reference=settings.reference,
+        beta=settings.beta,
         device=settings.device,
         dtype=settings.dtype,
         batch_tokens=settings.batch_tokens,

@@ -34,12 +34,12 @@ class DrainingServer(uvicorn.Server):
             timeout_graceful_shutdown=_LAST_SECONDS,
         )
         super().__init__(config)
-        self.failed = False
+        self.status = 0
         self._service: Service = app.state.service
 
-    def give_up(self) -> None:
-        """Ends the server because it can't serve; may be called from any thread."""
-        self.failed = self.should_exit = True
+    def give_up(self, status: int) -> None:
+        """Ends the server because it can't serve, the process with this status; may be called from any thread."""
+        self.status, self.should_exit = status, True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """As uvicorn's, but the process ends with its own status and not by the signal."""

@@ -20,7 +20,10 @@ class SettingsInvalid(Exception):
 
 
 class Settings(BaseSettings):
-    """Serves a process reward model over HTTP: step scores, and votes for the best answer."""
+    """Serves a process reward model over HTTP: step scores, and votes for the best answer.
+
+    `python -m server models` lists the published ones that it reads.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -37,6 +40,11 @@ class Settings(BaseSettings):
     adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
     revision: str | None = Field(default=None, description="Revision of the model on the hub.")
     adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
+    family: str | None = Field(default=None, description="How the model is read, if it does not tell; see `models`.")
+    reference: str | None = Field(default=None, description="Model that implicit rewards are taken against (eurus).")
+    beta: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Scale of implicit rewards (eurus)."
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: CUDA if there is one.")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(default="auto", description="auto: bfloat16 on CUDA.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")

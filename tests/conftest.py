@@ -21,7 +21,7 @@ def adapter(base) -> Path:
     import torch
     from peft import LoraConfig, get_peft_model
 
-    from unprm.engines.load import load_base, load_tokenizer
+    from unprm.engines.checkpoint import load_base, load_tokenizer
     from unprm.formats.unprm import PrmConfig
 
     torch.manual_seed(1)

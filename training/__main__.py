@@ -185,7 +185,7 @@ def measure_mini(
 ) -> None:
     """Measure the embedded model, reasoner and PRM, on problems that it has never seen."""
     from training.mini.measure import measure
-    from unprm.engines.load import locate
+    from unprm.engines.checkpoint import locate
 
     with stage.progress(console) as progress:
         measured = measure(locate(model, None, None, None).base, model, problems, seed, progress)

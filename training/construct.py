@@ -92,7 +92,7 @@ def select(
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
     from training import select as stage
-    from unprm.engines.load import fetch
+    from unprm.engines.checkpoint import fetch
     from unprm.equivalence import Equivalence
     from unprm.samplers.prompts import Prompter
 

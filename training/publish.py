@@ -5,8 +5,9 @@ from pathlib import Path
 import torch
 from huggingface_hub import HfApi
 
-from unprm.engines.load import load_merged, locate, read_tokenizer
+from unprm.engines.checkpoint import load_merged, locate, read_tokenizer
 from unprm.errors import OutputMismatch
+from unprm.formats.unprm import PrmConfig
 
 PUBLISHED = ["README.md", "*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 APART = ["checkpoint.safetensors", "best.safetensors"]
@@ -24,7 +25,7 @@ def merge_adapter(model: str, adapter: str | None, output: Path, dtype: torch.dt
     merged = load_merged(files, dtype)
     merged.save_pretrained(output)
     read_tokenizer(files.base).save_pretrained(output)
-    files.config.model_copy(update={"base": ".", "base_revision": None}).write(output)
+    PrmConfig.read(files.directory).model_copy(update={"base": ".", "base_revision": None}).write(output)
 
 
 def push(directory: Path, repository: str) -> str:

@@ -31,7 +31,7 @@ from training.loss import LOSSES
 from training.metrics import Validation
 from training.processes import Processes
 from training.settings import TrainReport, TrainSettings
-from unprm.engines.load import fetch, load_base, load_tokenizer
+from unprm.engines.checkpoint import fetch, load_base, load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 

@@ -26,10 +26,14 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A solution as a model reads it: token ids and the indices into them at which each step is scored."""
+    """A solution as a model reads it: token ids and the indices into them at which each step is scored.
+
+    `response`: index of the solution's first token, for families that are scored by all of its tokens.
+    """
 
     ids: tuple[int, ...]
     positions: tuple[int, ...]
+    response: int = 0
 
 
 @dataclass(frozen=True, slots=True)

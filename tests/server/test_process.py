@@ -7,9 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -195,13 +197,57 @@ def test_settings_that_cannot_be_used_end_with_status_2(
     assert "CANARY" not in ended.stderr
 
 
-def test_a_model_that_cannot_be_loaded_ends_with_status_1_and_one_sentence(tmp_path: Path) -> None:
-    ended = run("--model", str(tmp_path), "--port", "0")
-    assert ended.returncode == 1
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--model", "."], "has no readable config.json: it is not a model's directory"),
+        (["--model", "not/on-the-hub"], "could not be fetched from the hub"),
+        (["--family", "nobody"], "there is no family 'nobody'; there are eurus"),
+    ],
+)
+def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
+    options: list[str], told: str, tmp_path: Path
+) -> None:
+    # nothing listens at the hub's address: no network
+    ended = run(*options, "--port", "0", HF_ENDPOINT="http://127.0.0.1:9", HF_HOME=str(tmp_path))
+    assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
-    (told,) = [line for line in ended.stderr.splitlines() if " ERROR " in line]
-    assert "the model can't be served: " in told
-    assert "prm_config.json" in told
+    (line,) = [line for line in ended.stderr.splitlines() if " ERROR " in line]
+    assert "the model can't be served: " in line
+    assert told in line
+
+
+class _NotThere(BaseHTTPRequestHandler):
+    """A hub that has no model."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    do_GET = do_HEAD  # noqa: N815 (the library's name)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def test_a_model_that_the_hub_does_not_have_ends_with_status_2(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NotThere) as hub:
+        threading.Thread(target=hub.serve_forever).start()
+        ended = run(
+            "--model=no/body", "--port=0", HF_ENDPOINT=f"http://127.0.0.1:{hub.server_port}", HF_HOME=str(tmp_path)
+        )
+        hub.shutdown()
+    assert ended.returncode == 2
+    (line,) = [line for line in ended.stderr.splitlines() if " ERROR " in line]
+    assert "model 'no/body' is no directory here and could not be fetched from the hub" in line
+    assert "404 Not Found" in line
+    assert "Traceback" not in ended.stderr
+
+
+def test_published_models_are_listed() -> None:
+    ended = run("models")
+    assert ended.returncode == 0
+    assert re.search(r"Qwen/Qwen2.5-Math-PRM-7B +qwen-prm +Apache-2.0 +7.6 B +15.2 GB +73.5", ended.stdout)
+    assert re.search(r"PRIME-RL/EurusPRM-Stage2 +eurus +Apache-2.0 +7.6 B +30.4 GB +31.3", ended.stdout)
 
 
 def test_a_port_that_is_taken_ends_with_an_error(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from training import journal
 from unprm import mini
-from unprm.engines.load import load_base
+from unprm.engines.checkpoint import load_base
 from unprm.samplers.load import SamplerSource
 from unprm.types import SamplingSettings
 

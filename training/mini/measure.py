@@ -13,7 +13,8 @@ from sklearn.metrics import roc_auc_score
 from training.metrics import Share, first_error_score, percent
 from training.mini.sample import sample
 from unprm import answers, steps, votes
-from unprm.engines.load import load_base, load_engine, read_tokenizer
+from unprm.engines.checkpoint import load_base, read_tokenizer
+from unprm.engines.load import load_engine
 from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate

@@ -26,7 +26,7 @@ from training.records import LabelledSolution
 from training.settings import LINEAR, TrainSettings
 from training.train import Trainer
 from unprm import mini, steps
-from unprm.engines.load import load_base, read_tokenizer
+from unprm.engines.checkpoint import load_base, read_tokenizer
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
 

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
+from unprm.formats.family import Family, Verdicts
+from unprm.formats.pieces import Draft, PieceFormat, Pieces
 from unprm.types import Encoded
 
 CONFIG_NAME = "prm_config.json"
@@ -56,7 +58,7 @@ class PrmConfig(BaseModel):
         negative: str = NEGATIVE,
     ) -> Self:
         """The configuration for a new adapter; raises `ModelInvalid` unless tag and verdicts are a token each."""
-        tag_id, positive_id, negative_id = (_single_id(tokenizer, text) for text in (step_tag, positive, negative))
+        tag_id, positive_id, negative_id = map(Pieces(tokenizer).single, (step_tag, positive, negative))
         if len({tag_id, positive_id, negative_id}) < 3:
             raise ModelInvalid(
                 f"step tag {step_tag!r} and verdicts {positive!r}, {negative!r} must be different tokens"
@@ -100,7 +102,7 @@ class PrmConfig(BaseModel):
         (directory / CONFIG_NAME).write_text(text + "\n", "utf-8")
 
 
-class UnprmFormat:
+class UnprmFormat(PieceFormat):
     """Encodes for one model of the family.
 
     Raises `ModelInvalid` if the tokenizer does not map tag and verdicts to the ids in the configuration.
@@ -109,49 +111,37 @@ class UnprmFormat:
     family = "unprm"
 
     def __init__(self, tokenizer: Tokenizer, config: PrmConfig) -> None:
+        pieces = Pieces(tokenizer)
         for text, expected in (
             (config.step_tag, config.step_tag_id),
             (config.positive, config.positive_id),
             (config.negative, config.negative_id),
         ):
-            if (found := _single_id(tokenizer, text)) != expected:
+            if (found := pieces.single(text)) != expected:
                 raise ModelInvalid(
                     f"token {text!r} has id {found} in the base's tokenizer, the PRM was trained with id {expected}: "
                     f"the adapter belongs to another base than the one given ({config.base} is expected)"
                 )
+        super().__init__(pieces)
         self.config = config
-        self._tokenizer = plain(tokenizer)
+        self.readout = Verdicts(config.positive_id, config.negative_id)
+        self.input_format = config.input_format
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of problem and steps, a tag after each step; scored at the tags."""
         question = self.config.problem_template.replace("{problem}", problem)
-        pieces = self._tokenizer.encode_batch_fast([question, *steps], add_special_tokens=False)
-        ids, positions = list(pieces[0].ids), []
-        for piece in pieces[1:]:
-            ids += [*piece.ids, self.config.step_tag_id]
-            positions.append(len(ids) - 1)
-        return Encoded(tuple(ids), tuple(positions))
-
-    def text(self, encoded: Encoded) -> str:
-        """The text that the ids stand for."""
-        return self._tokenizer.decode(list(encoded.ids), skip_special_tokens=False)
-
-    def tokens(self, encoded: Encoded) -> list[str]:
-        """Each id's entry in the vocabulary."""
-        return [self._tokenizer.id_to_token(token) or "" for token in encoded.ids]
+        head, *pieces = self.pieces.encode([question, *steps])
+        draft = Draft().add(head)
+        for piece in pieces:
+            draft.step(piece, self.config.step_tag_id)
+        return draft.done()
 
 
-def plain(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy for user text: what looks like a special token is encoded as the characters it is made of."""
-    copy = Tokenizer.from_str(tokenizer.to_str())
-    copy.no_padding()
-    copy.no_truncation()
-    copy.encode_special_tokens = True
-    return copy
-
-
-def _single_id(tokenizer: Tokenizer, text: str) -> int:
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    if len(ids) != 1:
-        raise ModelInvalid(f"{text!r} is {len(ids)} tokens in the base's vocabulary, a step tag or verdict takes one")
-    return int(ids[0])
+FAMILY = Family(
+    name="unprm",
+    about="a causal language model and the LoRA adapter that `training train` made for it; P(+) at each step's tag",
+    readout=Verdicts,
+    architectures=(),
+    models=(),
+    build=lambda tokenizer, directory: UnprmFormat(tokenizer, PrmConfig.read(directory)),
+)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from unprm.engines.load import fetch, load_base
+from unprm.engines.checkpoint import fetch, load_base
 from unprm.errors import SamplerFailed
 from unprm.samplers.openai_sampler import ChatSampler, Endpoints, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler

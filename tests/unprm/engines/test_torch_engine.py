@@ -84,7 +84,7 @@ def _copy(directory, tmp_path):
 
 
 def test_models_that_cannot_be_served_are_refused(tmp_path, base, adapter):
-    with pytest.raises(ModelInvalid, match=r"has no prm_config\.json"):
+    with pytest.raises(ModelInvalid, match=r"neither a prm_config\.json nor a known name"):
         load_engine(str(base))
     with pytest.raises(ModelInvalid, match="no directory here and could not be fetched"):
         load_engine(str(tmp_path / "nowhere" / "to be found"))

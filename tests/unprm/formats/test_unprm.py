@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from unprm.engines.load import load_tokenizer
+from unprm.engines.checkpoint import load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig, UnprmFormat
 

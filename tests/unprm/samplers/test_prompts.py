@@ -9,7 +9,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from unprm import mini
-from unprm.engines.load import read_tokenizer
+from unprm.engines.checkpoint import read_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.mini.storyteller import generate
 from unprm.samplers.prompts import INSTRUCTION, Prompter, end_tokens

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from unprm.engines.load import load_base
+from unprm.engines.checkpoint import load_base
 from unprm.errors import ModelInvalid, SamplerFailed
 from unprm.samplers import decoding, shared_prompts
 from unprm.samplers.decoding import _nucleus

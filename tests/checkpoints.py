@@ -1,0 +1,159 @@
+"""Tiny random checkpoints of published PRM families: true architecture and layout on disk, true special tokens."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+WORDS = Regex(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+SHAPE = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.25,  # large, so that scores differ visibly
+}
+
+
+def bytelevel(*added: AddedToken) -> Tokenizer:
+    """Bytes and a few merges over line ends, as they are where steps meet."""
+    vocabulary = {c: k for k, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    merges = [("Ċ", "Ċ"), (".", "ĊĊ"), (".", "Ċ"), ("Ġ", "="), ("Ġ", "+")]
+    for merge in merges:
+        vocabulary["".join(merge)] = len(vocabulary)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(WORDS, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    tokenizer.add_tokens(list(added))
+    return tokenizer
+
+
+def sentencepiece() -> Tokenizer:
+    """Characters with `▁` for space, bytes for all others, as Mistral's."""
+    vocabulary = {name: k for k, name in enumerate(["<unk>", "<s>", "</s>"])}
+    vocabulary |= {f"<0x{byte:02X}>": 3 + byte for byte in range(256)}
+    merges = [("▁", "▁"), ("▁", "к"), ("▁к", "и"), ("▁", "+"), ("▁", "-"), ("S", "t"), ("e", "p"), ("St", "ep")]
+    for name in ["▁", *map(chr, range(33, 127)), "к", "и", *map("".join, merges)]:
+        vocabulary[name] = len(vocabulary)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    return tokenizer
+
+
+def _special(name: str) -> AddedToken:
+    return AddedToken(name, special=True, normalized=False)
+
+
+def _plain(name: str) -> AddedToken:
+    return AddedToken(name, special=False, normalized=False)
+
+
+QWEN = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+CHATML = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system\n"
+    "Please reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n{% endif %}"
+    "{% for turn in messages %}<|im_start|>{{ turn.role }}\n{{ turn.content }}<|im_end|>\n{% endfor %}"
+)
+LLAMA = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
+LLAMA_CHAT = (
+    "<|begin_of_text|>{% for turn in messages %}<|start_header_id|>{{ turn.role }}<|end_header_id|>\n\n"
+    "{{ turn.content | trim }}<|eot_id|>{% endfor %}"
+)
+
+
+def _save_tokenizer(tokenizer: Tokenizer, directory: Path, template: str | None = None) -> int:
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template)
+    fast.save_pretrained(directory)
+    return tokenizer.get_vocab_size()
+
+
+def _causal(network: PreTrainedModel, directory: Path) -> Path:
+    network.save_pretrained(directory)
+    return directory
+
+
+def math_shepherd(directory: Path) -> Path:
+    size = _save_tokenizer(sentencepiece(), directory)
+    return _causal(MistralForCausalLM(MistralConfig(vocab_size=size, **SHAPE)), directory)
+
+
+def rlhflow(directory: Path) -> Path:
+    size = _save_tokenizer(bytelevel(*map(_special, LLAMA)), directory, LLAMA_CHAT)
+    return _causal(LlamaForCausalLM(LlamaConfig(vocab_size=size, **SHAPE)), directory)
+
+
+def eurus(directory: Path) -> Path:
+    size = _save_tokenizer(bytelevel(*map(_special, QWEN)), directory, CHATML)
+    return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE)), directory)
+
+
+def _headed(directory: Path, architecture: str, tag: AddedToken, head: dict[str, torch.Tensor]) -> Path:
+    """A decoder and a head's tensors in one file, and a `config.json` that names remote code, as published."""
+    size = _save_tokenizer(bytelevel(*map(_special, QWEN), tag), directory, CHATML)
+    network = Qwen2ForCausalLM(Qwen2Config(vocab_size=size, bos_token_id=size - 4, **SHAPE))
+    tensors = {f"model.{name}": tensor for name, tensor in network.model.state_dict().items()}
+    save_file(tensors | head, directory / "model.safetensors", {"format": "pt"})
+    config = network.config.to_dict() | {
+        "architectures": [architecture],
+        "auto_map": {"AutoConfig": "configuration_x.XConfig", "AutoModel": f"modeling_x.{architecture}"},
+    }
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+def qwen_prm(directory: Path) -> Path:
+    width = SHAPE["hidden_size"]
+    head = {
+        "score.0.weight": torch.randn(width, width) * 0.3,
+        "score.0.bias": torch.randn(width) * 0.1,
+        "score.2.weight": torch.randn(2, width) * 0.3,
+        "score.2.bias": torch.randn(2) * 0.1,
+    }
+    return _headed(directory, "Qwen2ForProcessRewardModel", _plain("<extra_0>"), head)
+
+
+def skywork(directory: Path) -> Path:
+    head = {"v_head.summary.weight": torch.randn(1, SHAPE["hidden_size"]), "v_head.summary.bias": torch.randn(1)}
+    return _headed(directory, "Qwen2ForPrmModel", _special("<extra_0>"), head)
+
+
+WRITERS: dict[str, Callable[[Path], Path]] = {
+    "math-shepherd": math_shepherd,
+    "rlhflow": rlhflow,
+    "qwen-prm": qwen_prm,
+    "eurus": eurus,
+    "skywork": skywork,
+}
+
+
+def write(family: str, directory: Path, seed: int = 0) -> Path:
+    """Writes a checkpoint of a family; its weights depend on the seed."""
+    torch.manual_seed(seed)
+    directory.mkdir(parents=True)
+    return WRITERS[family](directory)

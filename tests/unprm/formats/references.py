@@ -1,0 +1,128 @@
+"""How each family's authors score a solution: their layout as text, tokenized whole, every logit, one item at a time.
+
+Nothing here comes from `unprm`.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+Score = Callable[[str, Sequence[str]], tuple[list[int], list[float]]]
+"""From problem and steps to the ids that are read and the score of each step."""
+
+
+def _tokenizer(place: Path) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast.from_pretrained(place)
+
+
+def _ids(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _causal(place: Path) -> Callable[[list[int]], torch.Tensor]:
+    network = AutoModelForCausalLM.from_pretrained(place).eval()
+
+    @torch.no_grad()
+    def logits(ids: list[int]) -> torch.Tensor:
+        return network(torch.tensor([ids])).logits[0].double()
+
+    return logits
+
+
+def math_shepherd(place: Path) -> Score:
+    tokenizer, logits = _tokenizer(place), _causal(place)
+    good, bad, tag = tokenizer.convert_tokens_to_ids(["▁+", "▁-", "▁ки"])
+
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        solution = "\n".join(f"Step {number}: {step} ки" for number, step in enumerate(steps, 1))
+        ids = tokenizer(f"{problem} {solution}\n")["input_ids"]
+        shares = logits(ids)[:, [good, bad]].softmax(-1)[:, 0]
+        return ids, shares[torch.tensor(ids) == tag].tolist()
+
+    return score
+
+
+def rlhflow(place: Path) -> Score:
+    tokenizer, logits = _tokenizer(place), _causal(place)
+    verdicts = tokenizer.convert_tokens_to_ids(["+", "-"])
+
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        chat: list[dict[str, str]] = []
+        scores, ids = [], []
+        for number, step in enumerate(steps):
+            chat.append({"role": "user", "content": step if number else f"{problem} {step}"})
+            chat.append({"role": "assistant", "content": "+"})
+            ids = _ids(tokenizer, tokenizer.apply_chat_template(chat, tokenize=False))
+            scores.append(logits(ids)[-3, verdicts].softmax(-1)[0].item())
+        return ids, scores
+
+    return score
+
+
+def _decoder(place: Path) -> tuple[AutoModel, dict[str, torch.Tensor]]:
+    network = AutoModel.from_pretrained(place, trust_remote_code=False).eval()
+    return network, load_file(place / "model.safetensors")
+
+
+def qwen_prm(place: Path) -> Score:
+    tokenizer, (network, tensors) = _tokenizer(place), _decoder(place)
+    width = network.config.hidden_size
+    head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
+    head.load_state_dict({name.removeprefix("score."): own for name, own in tensors.items() if "score." in name})
+
+    @torch.no_grad()
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        chat = [
+            {"role": "user", "content": problem},
+            {"role": "assistant", "content": "".join(f"{step}<extra_0>" for step in steps)},
+        ]
+        ids = _ids(tokenizer, tokenizer.apply_chat_template(chat, tokenize=False))
+        shares = head(network(torch.tensor([ids])).last_hidden_state[0]).softmax(-1)[:, 1]
+        return ids, shares[torch.tensor(ids) == tokenizer.convert_tokens_to_ids("<extra_0>")].tolist()
+
+    return score
+
+
+def skywork(place: Path) -> Score:
+    tokenizer, (network, tensors) = _tokenizer(place), _decoder(place)
+
+    @torch.no_grad()
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        ids = _ids(tokenizer, f"<|endoftext|>{problem}\n")
+        flags = [False] * len(ids)
+        for step in steps:
+            own = _ids(tokenizer, step) + _ids(tokenizer, "\n")[-1:]
+            ids += own
+            flags += [False] * (len(own) - 1) + [True]
+        hidden = network(torch.tensor([ids])).last_hidden_state[0]
+        values = hidden @ tensors["v_head.summary.weight"][0] + tensors["v_head.summary.bias"]
+        return ids, values.sigmoid()[torch.tensor(flags)].tolist()
+
+    return score
+
+
+def eurus(place: Path, reference: Path, beta: float) -> Score:
+    tokenizer, models = _tokenizer(place), [_causal(place), _causal(reference)]
+
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        told = [f"Step {number}: {step}" for number, step in enumerate(steps, 1)]
+        chat = [{"role": "user", "content": problem}, {"role": "assistant", "content": "\n\n".join(told)}]
+        whole = tokenizer.apply_chat_template(chat, tokenize=False)
+        ids = _ids(tokenizer, whole)
+        logs = [own(ids).log_softmax(-1) for own in models]
+        lengths = [len(tokenizer.decode(ids[: k + 1]).encode()) for k in range(len(ids))]
+        begin = len(whole.partition("assistant\n")[0].encode()) + len("assistant\n")
+        start = next(k for k, length in enumerate(lengths) if length > begin)
+        scores = []
+        for count in range(1, len(told) + 1):
+            end = begin + len("\n\n".join(told[:count]).encode())
+            last = next(k for k, length in enumerate(lengths) if length >= end)
+            ratio = sum(logs[0][k - 1, ids[k]] - logs[1][k - 1, ids[k]] for k in range(start, last + 1))
+            scores.append(torch.sigmoid(beta * ratio).item())
+        return ids, scores
+
+    return score

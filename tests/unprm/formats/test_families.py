@@ -1,0 +1,189 @@
+"""Every published family on a tiny random checkpoint of its true architecture: the input to the token, the scores
+against its authors' way of computing them, and what happens to hostile text and to models that don't fit."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from tests import checkpoints
+from tests.server.harness import serving
+from tests.unprm.formats import references
+from unprm.engines.load import load_engine
+from unprm.errors import ModelInvalid
+from unprm.formats.registry import families, known_models
+
+GOLDEN = Path(__file__).parents[2] / "data" / "families"
+PROBLEM = "Tom has 12 apples and buys 34 more.\nHow many are there?"
+STEPS = ["12 + 34 = 46.", "Tom has 46 apples – all his own.", "The answer is \\boxed{46}"]
+OTHERS = [
+    ("What is 1 + 1?", ["1 + 1 = 3."]),
+    ("What is 2 × 3?", ["It is 2 + 2 + 2.", "That is 6 😀.", "So", "the answer is 6."]),
+    ("x", ["a\nb.", "c"]),
+]
+FAMILIES = ["math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork"]
+BETA = 0.05
+SPECIAL = " ".join([*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<s>", "</s>", "[INST]", "ки", "ş", "▁ки", "+"])
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory) -> dict[str, Path]:
+    """Directory of a checkpoint per family, and of a reference model for implicit rewards."""
+    root = tmp_path_factory.mktemp("families")
+    made = {name: checkpoints.write(name, root / name) for name in FAMILIES}
+    return made | {"reference": checkpoints.write("eurus", root / "reference", seed=1)}
+
+
+@pytest.fixture(scope="module")
+def engines(places):
+    return {name: load_engine(str(places[name]), device="cpu", **options(name, places)) for name in FAMILIES}
+
+
+def options(name: str, places: dict[str, Path]) -> dict[str, Any]:
+    """What a checkpoint's `config.json` doesn't tell."""
+    if name == "eurus":
+        return {"family": name, "reference": str(places["reference"]), "beta": BETA}
+    return {} if families()[name].architectures else {"family": name}
+
+
+def reference(name: str, places: dict[str, Path]) -> references.Score:
+    if name == "eurus":
+        return references.eurus(places[name], places["reference"], BETA)
+    make = getattr(references, name.replace("-", "_"))
+    return make(places[name])
+
+
+def test_every_family_is_tested_here():
+    assert set(families()) - {"unprm"} == set(FAMILIES) == {path.stem for path in GOLDEN.glob("*.json")}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_scores_are_those_of_the_authors_way(name, places, engines):
+    engine, expected = engines[name], reference(name, places)
+    asked = [(PROBLEM, STEPS), *OTHERS]
+    encoded = [engine.format.encode(*own) for own in asked]
+    scores = engine.score(encoded)
+    for own, item, values in zip(asked, encoded, scores, strict=True):
+        ids, told = expected(*own)
+        assert list(item.ids) == ids
+        assert values == pytest.approx(told, abs=1e-5)
+    every = [value for values in scores for value in values]
+    assert max(every) - min(every) > 0.1  # scores that tell steps apart
+    assert engine.description.family == name
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_preview_is_as_ever(name, engines):
+    with serving(engines[name]) as running:
+        told = running.post("/preview", {"problem": PROBLEM, "solution": STEPS}).json()
+    assert told["family"] == name
+    golden = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
+    assert {key: told[key] for key in ("text", "token_ids", "positions")} == golden
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=4))
+@example(SPECIAL, [SPECIAL, "▁", f"{SPECIAL} ", "x ▁ "])
+def test_one_position_per_step_whatever_the_text(name, engines, problem, steps):
+    form = engines[name].format
+    encoded = form.encode(problem, steps)
+    assert len(encoded.positions) == len(steps)
+    assert sorted(set(encoded.positions)) == list(encoded.positions)
+    assert 0 <= encoded.response <= encoded.positions[0]
+    # every token of the template is there as often as in an input of harmless text
+    harmless = form.encode("x", ["y"] * len(steps))
+    names = {*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<s>", "</s>"}
+    count = [sum(token in names for token in form.tokens(own)) for own in (encoded, harmless)]
+    assert count[0] == count[1]
+
+
+def test_the_head_of_two_classes_is_told_by_its_configuration(places):
+    assert load_engine(str(places["qwen-prm"])).description.family == "qwen-prm"
+    assert load_engine(str(places["skywork"])).description.family == "skywork"
+
+
+def test_published_models_are_named_once_with_their_facts():
+    names = [model.name for _, model in known_models()]
+    assert len(names) == len(set(names)) == 8
+    assert all(model.parameters > 1 and model.licence for _, model in known_models())
+    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+    assert all(name.removesuffix("-Qwen-2.5-7B") in readme for name in names)
+    assert all(f"`{name}`" in readme for name in families())
+
+
+def _changed(place: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(place, tmp_path / "changed")
+
+
+def refused(place: Path, pattern: str, **options: Any) -> None:
+    with pytest.raises(ModelInvalid, match=pattern) as caught:
+        load_engine(str(place), device="cpu", **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_no_family_claims_is_refused(places):
+    refused(places["eurus"], r"Qwen2ForCausalLM\) has neither a prm_config.json nor a known name.*math-shepherd")
+
+
+def test_a_family_that_is_none_is_refused(places):
+    refused(places["eurus"], "there is no family 'nobody'; there are eurus", family="nobody")
+
+
+def test_a_model_of_another_family_is_refused(places, adapter, base):
+    refused(places["qwen-prm"], "is a model of family qwen-prm, not skywork: leave out --family", family="skywork")
+    refused(places["eurus"], "no token '▁ки'|no token '<s>'", family="math-shepherd")
+    refused(places["eurus"], r"no token '<\|begin_of_text\|>'", family="rlhflow")
+    refused(places["math-shepherd"], r"no token '<\|im_start\|>'", family="eurus")
+    refused(places["rlhflow"], "no tensor v_head.summary.weight", family="skywork")
+    refused(places["eurus"], "has no prm_config.json", family="unprm")
+    refused(base, "no adapters", family="eurus", adapter=str(adapter))
+
+
+def test_a_tag_that_is_not_in_the_vocabulary_is_refused(places, tmp_path):
+    place = _changed(places["qwen-prm"], tmp_path)
+    text = (place / "tokenizer.json").read_text("utf-8")
+    (place / "tokenizer.json").write_text(text.replace("<extra_0>", "<other>"), "utf-8")
+    refused(place, "no token '<extra_0>'")
+
+
+def test_a_head_that_is_missing_or_of_another_shape_is_refused(places, tmp_path):
+    place = _changed(places["qwen-prm"], tmp_path)
+    tensors = load_file(place / "model.safetensors")
+    save_file(
+        {name: own for name, own in tensors.items() if name != "score.2.weight"},
+        place / "model.safetensors",
+        {"format": "pt"},
+    )
+    refused(place, "no tensor score.2.weight, the head of this family")
+    tensors["score.2.weight"] = tensors["score.2.weight"][:, :7].clone()
+    save_file(tensors, place / "model.safetensors", {"format": "pt"})
+    refused(place, r"score.2 is \(2, 7\) with a bias of 2, expected rows of 32")
+
+
+def test_a_checkpoint_that_is_cut_or_incomplete_is_refused(places, tmp_path):
+    place = _changed(places["skywork"], tmp_path)
+    whole = (place / "model.safetensors").read_bytes()
+    (place / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    refused(place, "can't be loaded")
+    (place / "model.safetensors").write_bytes(whole)
+    tensors = load_file(place / "model.safetensors")
+    del tensors["model.norm.weight"]
+    save_file(tensors, place / "model.safetensors", {"format": "pt"})
+    refused(place, "1 tensors are missing, for example norm.weight")
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(places, tmp_path):
+    place = _changed(places["skywork"], tmp_path)
+    checkpoints.bytelevel(*[checkpoints.AddedToken(f"<{k}>") for k in range(90)]).save(str(place / "tokenizer.json"))
+    refused(place, "the tokenizer has 351 tokens, the model 265")
+
+
+def test_reference_and_beta_are_for_likelihood_ratios(places):
+    refused(places["skywork"], "for families that are scored by likelihood ratios", beta=0.1)
+    refused(places["eurus"], "other vocabularies", family="eurus", reference=str(places["math-shepherd"]))

@@ -1,0 +1,151 @@
+"""What lies on a disk or the hub, found and loaded: tokenizers, networks, adapters. Only safetensors are read, and no
+code comes with a model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from peft import PeftConfig, PeftModel, get_peft_model_state_dict
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+from unprm import mini
+from unprm.errors import ModelInvalid
+from unprm.formats.unprm import PrmConfig
+
+_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrmFiles:
+    """Where the parts of a PRM lie, everything local; no adapter if it is merged into the base."""
+
+    base: Path
+    base_name: str
+    base_revision: str | None
+    adapter: Path | None
+    adapter_name: str | None
+    name: str
+
+    @property
+    def directory(self) -> Path:
+        """Where the PRM's own configuration stands."""
+        return self.adapter or self.base
+
+
+def locate(model: str, adapter: str | None, revision: str | None, adapter_revision: str | None) -> PrmFiles:
+    """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`."""
+    if model == mini.NAME and adapter is None:
+        return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTER, mini.NAME, mini.NAME)
+    if adapter is None:
+        place = fetch(model, revision)
+        config = PrmConfig.read(place)
+        if config.base == ".":
+            return PrmFiles(place, model, revision, None, None, config.name)
+        base = str(place / config.base) if config.base.startswith(".") else config.base
+        return PrmFiles(fetch(base, config.base_revision), config.base, config.base_revision, place, model, config.name)
+    place = fetch(adapter, adapter_revision)
+    return PrmFiles(fetch(model, revision), model, revision, place, adapter, PrmConfig.read(place).name)
+
+
+def fetch(name: str, revision: str | None) -> Path:
+    """The local directory of a model: a path as it is, a hub name after its download into the cache.
+
+    Raises `ModelInvalid` if there is neither.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if name == mini.NAME:
+        return mini.BASE
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelInvalid(
+            f"model {name!r} is no directory here and could not be fetched from the hub: give the directory, or check "
+            f"the name, its revision, the network and, for a gated model, HF_TOKEN ({reason})"
+        ) from error
+
+
+def load_tokenizer(base: Path) -> Tokenizer:
+    """The tokenizer of a base model; errors as `read_tokenizer`."""
+    backend: Tokenizer = read_tokenizer(base).backend_tokenizer
+    return backend
+
+
+def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
+    """The tokenizer in a directory, just as its `tokenizer.json` says if there is one.
+
+    `AutoTokenizer` would give every model of the Qwen2 architecture Qwen2's own splitting into words, whatever
+    the file says. Raises `ModelInvalid` if there is no usable tokenizer.
+    """
+    try:
+        if (directory / "tokenizer.json").is_file():
+            return PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+        return AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ModelInvalid(f"{directory}: no usable tokenizer ({error})") from error
+
+
+def load_base(base: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """A causal language model from safetensors, in evaluation mode, on the CPU."""
+    return load_network(AutoModelForCausalLM, base, dtype)
+
+
+def load_network(kind: Any, directory: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """A network of this kind, complete, from safetensors alone."""
+    if not any(directory.glob("*.safetensors")):
+        raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
+    try:
+        network, told = kind.from_pretrained(
+            directory,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, SafetensorError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelInvalid(f"{directory} can't be loaded as a language model: {reason}") from error
+    if missing := told["missing_keys"]:
+        raise ModelInvalid(f"{directory}: {len(missing)} tensors are missing, for example {min(missing)}")
+    model: PreTrainedModel = network.eval()
+    return model
+
+
+def load_merged(files: PrmFiles, dtype: torch.dtype) -> PreTrainedModel:
+    """The base with its adapter merged in, in evaluation mode, on the CPU; raises `ModelInvalid` if they don't fit."""
+    if files.adapter is None:
+        return load_base(files.base, dtype)
+    weights = files.adapter / "adapter_model.safetensors"
+    if not weights.is_file():
+        raise ModelInvalid(f"{files.adapter} has no adapter_model.safetensors")
+    base = load_base(files.base, dtype)
+    try:
+        config = PeftConfig.from_pretrained(str(files.adapter))
+        tuned = PeftModel.from_pretrained(base, str(files.adapter), config=config, use_safetensors=True)
+    except (OSError, ValueError, SafetensorError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelInvalid(
+            f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {reason}"
+        ) from error
+    _check_names(tuned, weights, files)
+    merged: PreTrainedModel = tuned.merge_and_unload()
+    return merged
+
+
+def _check_names(tuned: PeftModel, weights: Path, files: PrmFiles) -> None:
+    """Every tensor of the adapter has its place in the base, and every place its tensor: PEFT would leave what
+    is too many aside, and what is missing at its random start."""
+    with safe_open(weights, framework="pt") as file:
+        odd = set(file.keys()) ^ set(get_peft_model_state_dict(tuned, save_embedding_layers=False))
+    if odd:
+        raise ModelInvalid(
+            f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {len(odd)} tensors are missing "
+            f"on one side, for example {min(odd)}"
+        )

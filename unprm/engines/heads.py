@@ -1,0 +1,77 @@
+"""From the last hidden state at scored positions to margins, whose sigmoid is the score.
+
+The logits over the whole vocabulary are never computed, and no code comes with a model: heads of other families
+are built here from their tensors.
+"""
+
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import nn
+
+from unprm.errors import ModelInvalid
+from unprm.formats.family import Head, Verdicts
+
+
+class VerdictHead(nn.Module):
+    """The difference of two rows of the output layer, in fp32."""
+
+    def __init__(self, rows: torch.Tensor, verdicts: Verdicts) -> None:
+        super().__init__()
+        if max(verdicts.positive, verdicts.negative) >= len(rows):
+            raise ModelInvalid(
+                f"the tokenizer's verdicts have ids {verdicts.positive} and {verdicts.negative}, the model has "
+                f"{len(rows)} output rows: the tokenizer belongs to another model"
+            )
+        direction = rows[verdicts.positive].detach().float() - rows[verdicts.negative].detach().float()
+        self.direction = nn.Parameter(direction.clone(), requires_grad=False)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(n, hidden) -> (n,)"""
+        return hidden.float() @ self.direction
+
+
+class LayersHead(nn.Module):
+    """Linear layers with ReLU between them, in fp32: one output is the margin, of two the second's excess is."""
+
+    def __init__(self, layers: list[nn.Linear]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(n, hidden) -> (n,)"""
+        first, *others = self.layers
+        made = first(hidden.float())
+        for layer in others:
+            made = layer(torch.relu(made))
+        margins: torch.Tensor = made[:, 0] if made.shape[1] == 1 else made[:, 1] - made[:, 0]
+        return margins
+
+
+def read_head(directory: Path, head: Head, hidden_size: int) -> LayersHead:
+    """The head in a checkpoint; raises `ModelInvalid` if a tensor is missing or of another shape."""
+    layers = []
+    width = hidden_size
+    for name in head.layers:
+        weight, bias = (_tensor(directory, f"{name}.{part}") for part in ("weight", "bias"))
+        if weight.shape[1] != width or len(bias) != len(weight):
+            raise ModelInvalid(
+                f"{directory}: {name} is {tuple(weight.shape)} with a bias of {len(bias)}, expected rows of {width}"
+            )
+        layer = nn.Linear(width, len(weight))
+        layer.load_state_dict({"weight": weight.float(), "bias": bias.float()})
+        layers.append(layer.requires_grad_(False))
+        width = len(weight)
+    if width > 2:
+        raise ModelInvalid(f"{directory}: {head.layers[-1]} has {width} outputs, expected one value or two classes")
+    return LayersHead(layers)
+
+
+def _tensor(directory: Path, name: str) -> torch.Tensor:
+    for path in sorted(directory.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            if name in file.keys():  # noqa: SIM118 (it is no mapping)
+                tensor: torch.Tensor = file.get_tensor(name)
+                return tensor
+    raise ModelInvalid(f"{directory} has no tensor {name}, the head of this family: the model belongs to another one")

@@ -1,0 +1,52 @@
+"""EurusPRM: implicit rewards, the log-likelihood ratio of the model and the one that it was trained from (Cui et al.,
+"Process Reinforcement through Implicit Rewards", 2025).
+
+A step's value is the sum over the response as far as the step's last token. The authors' script goes up to two
+tokens further, over the blank line into the next step; with their β of 0.001 that is hardly to be seen.
+"""
+
+from collections.abc import Sequence
+
+from tokenizers import Tokenizer
+
+from unprm.formats.chatml import ChatmlFormat
+from unprm.formats.family import Family, KnownModel, LikelihoodRatio
+from unprm.formats.numbering import numbered
+from unprm.types import Encoded
+
+HEAD = "assistant\n"
+
+
+class EurusFormat(ChatmlFormat):
+    """Raises `ModelInvalid` if the vocabulary lacks the layout's marks."""
+
+    family = "eurus"
+    readout = LikelihoodRatio(beta=0.001, reference="Qwen/Qwen2.5-Math-7B-Instruct")
+    input_format = (
+        "chat: system, user {problem}, assistant Step 1: {step 1}\\n\\nStep 2: {step 2}… (scored at each step's end: "
+        "log-likelihood ratio of the response so far)"
+    )
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of the chat; scored at each step's last token, from the response's first on."""
+        text, ends = HEAD, []
+        for number, step in enumerate(numbered(steps)):
+            text += f"\n\n{step}" if number else step
+            ends.append(len(text))
+        ids, (head, *places) = self.pieces.locate(text, [len(HEAD), *ends])
+        draft = self.opened(problem)
+        start = len(draft)
+        return self.closed(draft.add(ids, scored=places)).done(response=start + head + 1)
+
+
+FAMILY = Family(
+    name=EurusFormat.family,
+    about="implicit rewards: a Qwen2 and the reference model it was trained from",
+    readout=LikelihoodRatio,
+    architectures=(),
+    models=(KnownModel("PRIME-RL/EurusPRM-Stage2", "Apache-2.0", 7.6, 31.3),),
+    build=lambda tokenizer, directory: EurusFormat(tokenizer),
+)

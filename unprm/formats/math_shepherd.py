@@ -1,0 +1,52 @@
+"""Math-Shepherd's PRM: no chat, ` ки` after each step, P(+) against `-` there (Wang et al., "Math-Shepherd", 2024)."""
+
+from collections.abc import Sequence
+
+from tokenizers import Tokenizer
+
+from unprm.formats.family import Family, KnownModel, Verdicts
+from unprm.formats.numbering import numbered
+from unprm.formats.pieces import PieceFormat, Pieces, token_id
+from unprm.types import Encoded
+
+BEGIN = "<s>"
+SPACE = "▁"
+"""A space, as SentencePiece writes it; it can't be told from one in a text."""
+TAG = " ки"
+
+
+class MathShepherdFormat(PieceFormat):
+    """Raises `ModelInvalid` if tag or verdicts are no entries of the vocabulary."""
+
+    family = "math-shepherd"
+    input_format = "{problem} Step 1: {step 1} ки\\nStep 2: {step 2} ки\\n… (scored at each ки: P(+) against -)"
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(Pieces(tokenizer))
+        self._begin = token_id(tokenizer, BEGIN)
+        self._tag, positive, negative = (token_id(tokenizer, SPACE + name) for name in ("ки", "+", "-"))
+        self.readout = Verdicts(positive, negative)
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of the whole as one text, for a piece of it would get a space before it; scored at the tags.
+
+        Space at a step's end is left out: with that of the tag it would make another token of it.
+        """
+        text, ends = f"{problem} ", []
+        for step in numbered(steps):
+            text += step.replace(SPACE, " ").rstrip() + TAG
+            ends.append(len(text))
+            text += "\n"
+        ids, positions = self.pieces.locate(text, ends)
+        assert all(ids[position] == self._tag for position in positions), "the tag was merged with what is before it"
+        return Encoded((self._begin, *ids), tuple(position + 1 for position in positions))
+
+
+FAMILY = Family(
+    name=MathShepherdFormat.family,
+    about="Mistral; P(+) at ки after each step",
+    readout=Verdicts,
+    architectures=(),
+    models=(KnownModel("peiyi9979/math-shepherd-mistral-7b-prm", "not stated", 7.2, 31.5),),
+    build=lambda tokenizer, directory: MathShepherdFormat(tokenizer),
+)

@@ -1,0 +1,111 @@
+"""Text into token ids, with special tokens nowhere but where a family's template has them."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from tokenizers import AddedToken, Tokenizer
+
+from unprm.errors import ModelInvalid
+from unprm.types import Encoded
+
+
+class Pieces:
+    """Encodes pieces of text for one model. What looks like a special token in them, or like one of the template's own
+    tokens, `marks`, is encoded as the characters it is made of.
+
+    Raises `ModelInvalid` if the vocabulary lacks one of `marks`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
+        self._marks = {mark: token_id(tokenizer, mark) for mark in marks}
+        self.tokenizer = plain(tokenizer)
+        # a mark that is an added token without being a special one would be found in any text
+        self.tokenizer.add_special_tokens([AddedToken(mark, special=True) for mark in marks])
+
+    def mark(self, name: str) -> int:
+        """The id of one of the template's own tokens."""
+        return self._marks[name]
+
+    def single(self, text: str) -> int:
+        """The id of a text that is one token; raises `ModelInvalid` if it isn't."""
+        (ids,) = self.encode([text])
+        if len(ids) != 1:
+            raise ModelInvalid(
+                f"{text!r} is {len(ids)} tokens in the base's vocabulary, a step tag or verdict takes one"
+            )
+        return ids[0]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of every text on its own, none added."""
+        return [list(own.ids) for own in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def locate(self, text: str, places: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Ids of a text, and for each place in it, ascending from 1, the index of the token that the character
+        before that place ends in."""
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        starts = [start for start, _ in encoding.offsets]
+        found, token = [], 0
+        for place in places:
+            while token + 1 < len(starts) and starts[token + 1] < place:
+                token += 1
+            found.append(token)
+        return list(encoding.ids), found
+
+
+class PieceFormat:
+    """What formats have in common: `pieces`, and what ids stand for, for people to read."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+
+    def text(self, encoded: Encoded) -> str:
+        """The text that the ids stand for."""
+        return str(self.pieces.tokenizer.decode(list(encoded.ids), skip_special_tokens=False))
+
+    def tokens(self, encoded: Encoded) -> list[str]:
+        """Each id's entry in the vocabulary."""
+        return [self.pieces.tokenizer.id_to_token(token) or "" for token in encoded.ids]
+
+
+class Draft:
+    """An input that is being put together."""
+
+    def __init__(self) -> None:
+        self._ids: list[int] = []
+        self._positions: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, ids: Sequence[int], scored: Sequence[int] = ()) -> Self:
+        """Goes on with these ids; `scored`: indices among them at which a score is read."""
+        self._positions += (len(self._ids) + index for index in scored)
+        self._ids += ids
+        return self
+
+    def step(self, ids: Sequence[int], tag: int) -> Self:
+        """Goes on with a step and the tag at which it is scored."""
+        return self.add([*ids, tag], [len(ids)])
+
+    def done(self, response: int = 0) -> Encoded:
+        """The input; `response`: the index of the solution's first token."""
+        return Encoded(tuple(self._ids), tuple(self._positions), response)
+
+
+def plain(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy for user text: what looks like a special token is encoded as the characters it is made of."""
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.no_padding()
+    copy.no_truncation()
+    copy.encode_special_tokens = True
+    # it might add tokens of its own, and take space out of offsets
+    copy.post_processor = None
+    return copy
+
+
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """The id of an entry of the vocabulary; raises `ModelInvalid` if there is none."""
+    found = tokenizer.token_to_id(token)
+    if found is None:
+        raise ModelInvalid(f"the tokenizer has no token {token!r}, which this family's input is made with")
+    return int(found)

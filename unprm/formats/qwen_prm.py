@@ -1,0 +1,46 @@
+"""Qwen2.5-Math's PRMs: `<extra_0>` after each step of the assistant's turn, and a head of two classes that is read
+there (Zhang et al., "The Lessons of Developing Process Reward Models in Mathematical Reasoning", 2025)."""
+
+from collections.abc import Sequence
+
+from tokenizers import Tokenizer
+
+from unprm.formats.chatml import ChatmlFormat
+from unprm.formats.family import Family, Head, KnownModel
+from unprm.types import Encoded
+
+TAG = "<extra_0>"
+
+
+class QwenPrmFormat(ChatmlFormat):
+    """Raises `ModelInvalid` if the vocabulary lacks the tag or the layout's marks."""
+
+    family = "qwen-prm"
+    readout = Head(("score.0", "score.2"))
+    input_format = (
+        "chat: system, user {problem}, assistant {step 1}<extra_0>{step 2}<extra_0>… (scored at each <extra_0>)"
+    )
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer, (TAG,))
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of the chat; scored at the tag after each step."""
+        draft, tag = self.opened(problem), self.pieces.mark(TAG)
+        first, *others = steps
+        for piece in self.pieces.encode([f"assistant\n{first}", *others]):
+            draft.step(piece, tag)
+        return self.closed(draft).done()
+
+
+FAMILY = Family(
+    name=QwenPrmFormat.family,
+    about="Qwen2 with a head of two classes, read at <extra_0> after each step",
+    readout=Head,
+    architectures=("Qwen2ForProcessRewardModel",),
+    models=(
+        KnownModel("Qwen/Qwen2.5-Math-PRM-7B", "Apache-2.0", 7.6, 73.5),
+        KnownModel("Qwen/Qwen2.5-Math-7B-PRM800K", "Apache-2.0", 7.6, 56.5),
+    ),
+    build=lambda tokenizer, directory: QwenPrmFormat(tokenizer),
+)

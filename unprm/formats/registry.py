@@ -1,0 +1,49 @@
+"""All families: every module here that has a `FAMILY`."""
+
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+
+import unprm.formats
+from unprm.errors import ModelInvalid
+from unprm.formats.family import Family, KnownModel
+
+
+def families() -> dict[str, Family]:
+    """Families by name."""
+    found = (getattr(import_module(name), "FAMILY", None) for name in _modules())
+    return {family.name: family for family in found if isinstance(family, Family)}
+
+
+def family_named(name: str) -> Family:
+    """Raises `ModelInvalid` if there is none of this name."""
+    known = families()
+    if name not in known:
+        raise ModelInvalid(f"there is no family {name!r}; there are {', '.join(known)}")
+    return known[name]
+
+
+def known_models() -> Iterator[tuple[Family, KnownModel]]:
+    """Every published model with its family."""
+    return ((family, model) for family in families().values() for model in family.models)
+
+
+def recognise(model: str, architectures: list[str]) -> Family:
+    """The family of a model, by its hub name or by the architectures in its `config.json`.
+
+    Raises `ModelInvalid` if neither tells.
+    """
+    for family, known in known_models():
+        if model == known.name:
+            return family
+    for family in families().values():
+        if set(family.architectures) & set(architectures):
+            return family
+    raise ModelInvalid(
+        f"model {model!r} ({', '.join(architectures) or 'no architecture'}) has neither a prm_config.json nor a known "
+        f"name: give a PRM adapter with --adapter, or say by --family how it is read: {', '.join(families())}"
+    )
+
+
+def _modules() -> Iterator[str]:
+    return (f"unprm.formats.{module.name}" for module in pkgutil.iter_modules(unprm.formats.__path__))
