@@ -97,6 +97,7 @@ def _model() -> BaseModel:
         base=f"{_MODEL} base",
         adapter=_MODEL,
         revision=None,
+        engine="torch",
         device="cpu",
         dtype="float32",
         input_format="{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",

@@ -100,6 +100,7 @@ async def model(service: TheService) -> ModelResponse:
         base=about.base,
         adapter=about.adapter,
         revision=about.revision,
+        engine=about.engine,
         device=about.device,
         dtype=about.dtype,
         input_format=about.input_format,

@@ -45,6 +45,13 @@ class Settings(BaseSettings):
     beta: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Scale of implicit rewards (eurus)."
     )
+    engine: Literal["auto", "torch", "vllm", "remote"] = Field(
+        default="auto",
+        description="auto: vllm on CUDA where installed, else torch; remote: vLLM's server at --url.",
+    )
+    url: str | None = Field(default=None, description="Address of vLLM's server, for --engine remote.")
+    url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of vLLM's server.")
+    memory: float = Field(default=0.9, gt=0, le=1, description="Share of the GPU's memory that vLLM takes.")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: CUDA if there is one.")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(default="auto", description="auto: bfloat16 on CUDA.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")

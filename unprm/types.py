@@ -130,6 +130,7 @@ class ModelDescription:
     base: str
     adapter: str | None
     revision: str | None
+    engine: str
     device: str
     dtype: str
     max_tokens: int

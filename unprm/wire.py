@@ -232,6 +232,7 @@ class ModelResponse(_Model):
     base: str
     adapter: str | None
     revision: str | None
+    engine: str
     device: str
     dtype: str
     input_format: str

@@ -2,20 +2,17 @@
 
 import asyncio
 import json
-import os
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
 
 import torch
 
+from tests.vllm.serving import serving
 from training import journal
 from unprm import mini
 from unprm.engines.checkpoint import load_base
@@ -24,42 +21,20 @@ from unprm.types import SamplingSettings
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. Mia loses 5 marbles. How many marbles does Mia have now?"
-ENVIRONMENT = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
 
 
 @pytest.fixture(scope="module")
 def server():
     """The address of `vllm serve` with the embedded reasoner."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(mini.BASE)]
-    command += ["--served-model-name", mini.NAME, "--host", "127.0.0.1", "--port", str(port)]
     # chunked prefill of seeded requests fails on a CPU
-    command += ["--enforce-eager", "--no-enable-chunked-prefill", "--generation-config", "vllm"]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
-        try:
-            _wait(f"http://127.0.0.1:{port}/health", process)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-
-
-def _wait(url, process):
-    for _ in range(2400):
-        assert process.poll() is None, "vLLM's server did not start"
-        try:
-            if httpx.get(url).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("vLLM's server was not ready after four minutes")
+    options = ["--served-model-name", mini.NAME, "--no-enable-chunked-prefill", "--generation-config", "vllm"]
+    with serving(mini.BASE, *options) as url:
+        yield url
 
 
 def _build(output, *arguments):
     command = [sys.executable, "-m", "training", "build", "--preset", "mini", "--limit", "6", "--out", str(output)]
-    return subprocess.run([*command, *arguments], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
 def _check_chain(output, done):

@@ -1,6 +1,7 @@
 """What lies on a disk or the hub, found and loaded: tokenizers, networks, adapters. Only safetensors are read, and no
 code comes with a model."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,15 @@ def fetch(name: str, revision: str | None) -> Path:
             f"model {name!r} is no directory here and could not be fetched from the hub: give the directory, or check "
             f"the name, its revision, the network and, for a gated model, HF_TOKEN ({reason})"
         ) from error
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """A model's `config.json`; raises `ModelInvalid` if there is none."""
+    try:
+        told: dict[str, Any] = json.loads((directory / "config.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelInvalid(f"{directory} has no readable config.json: it is not a model's directory") from error
+    return told
 
 
 def load_tokenizer(base: Path) -> Tokenizer:

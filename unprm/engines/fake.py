@@ -60,6 +60,7 @@ class FakeEngine:
             base="none",
             adapter=None,
             revision=None,
+            engine="fake",
             device="cpu",
             dtype="float32",
             max_tokens=max_tokens,

@@ -39,14 +39,24 @@ class LayersHead(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(layers)
 
+    @property
+    def bias(self) -> float:
+        """Of the last layer, if it has one output."""
+        bias = self.get_parameter(f"layers.{len(self.layers) - 1}.bias")
+        return float(bias)
+
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """(n, hidden) -> (n,)"""
         first, *others = self.layers
         made = first(hidden.float())
         for layer in others:
             made = layer(torch.relu(made))
-        margins: torch.Tensor = made[:, 0] if made.shape[1] == 1 else made[:, 1] - made[:, 0]
-        return margins
+        return margins(made)
+
+
+def margins(outputs: torch.Tensor) -> torch.Tensor:
+    """Of one output or two, (n, outputs) -> (n,): the one, or the second's excess over the first."""
+    return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
 
 def read_head(directory: Path, head: Head, hidden_size: int) -> LayersHead:

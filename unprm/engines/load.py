@@ -1,25 +1,37 @@
 """From a model's name to a loaded engine."""
 
-import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModel
+from transformers import AutoConfig, AutoModel
 
 from unprm import mini
-from unprm.engines.checkpoint import PrmFiles, fetch, load_base, load_merged, load_network, load_tokenizer, locate
+from unprm.engines.checkpoint import (
+    PrmFiles,
+    fetch,
+    load_base,
+    load_merged,
+    load_network,
+    load_tokenizer,
+    locate,
+    read_config,
+)
 from unprm.engines.heads import VerdictHead, read_head
+from unprm.engines.remote import RemoteEngine
 from unprm.engines.torch_engine import AtPositions, LikelihoodRatios, Margins, TorchEngine
+from unprm.engines.vllm_model import prepare
 from unprm.errors import ModelInvalid
 from unprm.formats import unprm
 from unprm.formats.family import Family, Head, LikelihoodRatio, Readout, Verdicts
 from unprm.formats.registry import families, family_named, recognise
-from unprm.types import ModelDescription
+from unprm.types import Engine, ModelDescription
 
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16"]
+EngineName = Literal["auto", "torch", "vllm", "remote"]
 
 
 def load_engine(
@@ -31,10 +43,14 @@ def load_engine(
     family: str | None = None,
     reference: str | None = None,
     beta: float | None = None,
+    engine: EngineName = "torch",
+    url: str | None = None,
+    key: str | None = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     batch_tokens: int = 16384,
-) -> TorchEngine:
+    memory: float = 0.9,
+) -> Engine:
     """Loads a PRM and puts it on the device, an adapter merged.
 
     `model` is `unprm-mini` (embedded); the directory or hub name of a PRM made by `training train`, whose base is named
@@ -43,33 +59,53 @@ def load_engine(
     ratios. `auto` takes CUDA if there is one, and bfloat16 on CUDA, float32 on a CPU. Only safetensors are read and no
     code comes with a model.
 
+    `engine`: `torch`; `vllm`, which takes the share `memory` of a GPU's memory; `remote`, a server of vLLM at `url`
+    that serves this model, with its API key; `auto` is `vllm` on CUDA where it is installed, else `torch`.
+
     Raises `ModelInvalid` with what is missing or does not fit.
     """
     place = torch.device(_pick_device(device))
     number = _pick_dtype(dtype, place)
+    chosen = _pick_engine(engine, place, url)
     kind = _family(model, adapter, revision, family)
     if kind is unprm.FAMILY:
         files = locate(model, adapter, revision, adapter_revision)
     else:
-        directory = fetch(model, revision)
-        files = PrmFiles(directory, model, revision, None, None, model)
+        files = PrmFiles(fetch(model, revision), model, revision, None, None, model)
     tokenizer = load_tokenizer(files.base)
     format = kind.build(tokenizer, files.directory)
     readout = _adjusted(format.readout, reference, beta)
-    margins, window = _margins(files, readout, tokenizer, number, place)
     description = ModelDescription(
         name=files.name,
         family=kind.name,
         base=files.base_name,
         adapter=files.adapter_name,
         revision=adapter_revision if adapter else revision,
-        device=str(place),
+        engine=chosen,
+        device=url if chosen == "remote" and url else str(place),
         dtype=str(number).removeprefix("torch."),
-        max_tokens=window,
+        max_tokens=_window(files.base, tokenizer),
         input_format=format.input_format,
         demo=model == mini.NAME,
     )
-    return TorchEngine(margins, format, description, batch_tokens)
+    if chosen == "remote":
+        return RemoteEngine(str(url), key, format, description)
+    if chosen == "vllm":
+        from unprm.engines.vllm_engine import VllmEngine  # installed only where it is used
+
+        return VllmEngine(prepare(files, readout, tokenizer, number), format, description, batch_tokens, memory)
+    return TorchEngine(_margins(files, readout, number, place), format, description, batch_tokens)
+
+
+def _pick_engine(engine: EngineName, place: torch.device, url: str | None) -> EngineName:
+    if (engine == "remote") != (url is not None):
+        raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
+    installed = find_spec("vllm") is not None
+    if engine == "vllm" and not installed:
+        raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")
+    if engine == "auto":
+        return "vllm" if installed and place.type == "cuda" else "torch"
+    return engine
 
 
 def _family(model: str, adapter: str | None, revision: str | None, name: str | None) -> Family:
@@ -83,20 +119,12 @@ def _family(model: str, adapter: str | None, revision: str | None, name: str | N
     directory = fetch(model, revision)
     if name is None and (directory / unprm.CONFIG_NAME).exists():
         return unprm.FAMILY
-    architectures = _architectures(directory)
+    architectures = read_config(directory).get("architectures") or []
     asked = None if name is None else family_named(name)
     shown = next((own for own in families().values() if set(own.architectures) & set(architectures)), None)
     if asked and shown not in (None, asked):
         raise ModelInvalid(f"{model} is a model of family {shown.name}, not {asked.name}: leave out --family")
     return asked or recognise(model, architectures)
-
-
-def _architectures(directory: Path) -> list[str]:
-    try:
-        told = json.loads((directory / "config.json").read_text("utf-8"))
-        return [str(name) for name in told.get("architectures") or []]
-    except (OSError, ValueError, AttributeError) as error:
-        raise ModelInvalid(f"{directory} has no readable config.json: it is not a model's directory") from error
 
 
 def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Readout:
@@ -108,30 +136,30 @@ def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Re
     return LikelihoodRatio(readout.beta if beta is None else beta, reference or readout.reference)
 
 
-def _margins(
-    files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torch.dtype, place: torch.device
-) -> tuple[Margins, int]:
-    """The loaded model as the engine takes it, and its window in tokens."""
+def _margins(files: PrmFiles, readout: Readout, dtype: torch.dtype, place: torch.device) -> Margins:
+    """The loaded model as the torch engine takes it."""
     if isinstance(readout, Head):
         network = load_network(AutoModel, files.base, dtype)
         head = read_head(files.base, readout, network.config.hidden_size)
-        margins: Margins = AtPositions(network, head, place)
-    elif isinstance(readout, Verdicts):
+        return AtPositions(network, head, place)
+    if isinstance(readout, Verdicts):
         network = load_merged(files, dtype)
-        margins = AtPositions(
-            network.get_decoder(), VerdictHead(network.get_output_embeddings().weight, readout), place
-        )
-    else:
-        network, other = load_base(files.base, dtype), load_base(fetch(readout.reference, None), dtype)
-        if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
-            raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
-        margins = LikelihoodRatios(network, other, readout.beta, place)
-    tokens, rows = tokenizer.get_vocab_size(), len(network.get_input_embeddings().weight)
-    if tokens > rows:
+        return AtPositions(network.get_decoder(), VerdictHead(network.get_output_embeddings().weight, readout), place)
+    network, other = load_base(files.base, dtype), load_base(fetch(readout.reference, None), dtype)
+    if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
+        raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
+    return LikelihoodRatios(network, other, readout.beta, place)
+
+
+def _window(base: Path, tokenizer: Tokenizer) -> int:
+    """The model's window in tokens; raises `ModelInvalid` if the tokenizer is another model's."""
+    told = AutoConfig.from_pretrained(base, trust_remote_code=False, local_files_only=True)
+    tokens = tokenizer.get_vocab_size()
+    if tokens > told.vocab_size:
         raise ModelInvalid(
-            f"{files.base}: the tokenizer has {tokens} tokens, the model {rows}: they don't belong together"
+            f"{base}: the tokenizer has {tokens} tokens, the model {told.vocab_size}: they don't belong together"
         )
-    return margins, int(network.config.max_position_embeddings)
+    return int(told.max_position_embeddings)
 
 
 def _pick_device(device: Device) -> str:

@@ -1,0 +1,96 @@
+"""Scoring with real vLLM, in this process and through its server, against the torch engine; `make test-vllm`."""
+
+from contextlib import closing
+
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
+
+import torch
+
+from tests import checkpoints
+from tests.vllm.serving import serving
+from unprm import mini
+from unprm.engines.checkpoint import load_tokenizer, locate
+from unprm.engines.load import load_engine
+from unprm.engines.vllm_model import prepare
+from unprm.errors import ModelInvalid
+from unprm.formats.family import Verdicts
+from unprm.formats.unprm import PrmConfig
+
+PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. How many marbles does Mia have now?"
+SOLUTIONS = [
+    ["Step 1: 30 + 12 = 42.", "The answer is \\boxed{42}."],
+    ["Step 1: 30 - 12 = 18.", "The answer is \\boxed{18}."],
+    ["Step 1: 30 + 12 = 41.", "Step 2: 41 + 1 = 42.", "The answer is \\boxed{42}."],
+    ["\\boxed{42}"],
+]
+
+
+def compare(model, tolerance, **options):
+    """Scores of vLLM and of torch are equal, and tell solutions apart."""
+    with closing(load_engine(model, device="cpu", **options)) as plain:
+        batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
+        expected = plain.score(batch)
+    with closing(load_engine(model, engine="vllm", device="cpu", **options)) as engine:
+        assert engine.description.engine == "vllm"
+        scores = engine.score(batch)
+        assert engine.score(batch[::-1]) == pytest.approx(scores[::-1], abs=tolerance)
+    for values, told in zip(scores, expected, strict=True):
+        assert values == pytest.approx(told, abs=tolerance)
+    every = [value for values in expected for value in values]
+    assert max(every) - min(every) > 0.05
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-3), ("bfloat16", 2e-2)])
+def test_a_lora_prm_scores_as_with_torch(dtype, tolerance):
+    compare(mini.NAME, tolerance, dtype=dtype)
+
+
+@pytest.mark.parametrize("family", ["math-shepherd", "rlhflow", "qwen-prm", "skywork"])
+def test_published_families_score_as_with_torch(family, tmp_path):
+    place = checkpoints.write(family, tmp_path / family)
+    compare(str(place), 1e-3, family=family)
+
+
+def test_a_server_of_vllm_scores_as_torch_does(tmp_path):
+    with closing(load_engine(mini.NAME, device="cpu")) as plain:
+        batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
+        expected = plain.score(batch)
+        readout = plain.format.readout
+    files = locate(mini.NAME, None, None, None)
+    model = prepare(files, readout, load_tokenizer(files.base), torch.float32)
+    served = serving(model.directory, "--dtype=float32", *model.options)
+    with served as url, closing(load_engine(mini.NAME, engine="remote", url=url)) as engine:
+        scores = engine.score(batch)
+        assert engine.description.device == url
+    for values, told in zip(scores, expected, strict=True):
+        assert values == pytest.approx(told, abs=1e-3)
+    with pytest.raises(ModelInvalid, match="does not score"):
+        load_engine(mini.NAME, engine="remote", url=url)
+
+
+def test_a_server_that_only_generates_is_refused():
+    with (
+        serving(mini.BASE, "--no-enable-chunked-prefill") as url,
+        pytest.raises(ModelInvalid, match="--runner pooling"),
+    ):
+        load_engine(mini.NAME, engine="remote", url=url)
+
+
+def test_what_was_written_for_vllm_is_found_again():
+    files = locate(mini.NAME, None, None, None)
+    config, tokenizer = PrmConfig.read(mini.ADAPTER), load_tokenizer(files.base)
+    readout = Verdicts(config.positive_id, config.negative_id)
+    first = prepare(files, readout, tokenizer, torch.float32)
+    written = (first.directory / "model.safetensors").stat().st_mtime_ns
+    again = prepare(files, readout, tokenizer, torch.float32)
+    assert (again, (again.directory / "model.safetensors").stat().st_mtime_ns) == (first, written)
+    assert prepare(files, readout, tokenizer, torch.bfloat16).directory != first.directory
+    assert first.overrides["classifier_from_token"] == ["-", "+"]
+
+
+def test_likelihood_ratios_are_left_to_torch(tmp_path):
+    place = checkpoints.write("eurus", tmp_path / "eurus")
+    with pytest.raises(ModelInvalid, match="use --engine torch"):
+        load_engine(str(place), family="eurus", reference=str(place), engine="vllm")

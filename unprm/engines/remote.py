@@ -1,0 +1,91 @@
+"""Scores through a server of vLLM: `vllm serve … --runner pooling`."""
+
+from collections.abc import Sequence
+
+import httpx
+import torch
+from pydantic import BaseModel, ValidationError
+
+from unprm.engines.vllm_model import step_scores
+from unprm.errors import ModelInvalid
+from unprm.formats.family import PrmFormat
+from unprm.types import Encoded, ModelDescription
+
+SECONDS = 600.0
+"""A server that takes longer for a batch has failed."""
+
+
+class _Row(BaseModel):
+    index: int
+    data: list[list[float]]
+
+
+class _Pooled(BaseModel):
+    data: list[_Row]
+
+
+class _Served(BaseModel):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(BaseModel):
+    data: list[_Served]
+
+
+class RemoteEngine:
+    """The model that the server at `url` serves, which must have been started for the format's family; `key`: its API
+    key, if it has one.
+
+    Raises `ModelInvalid` if it does not answer, or reads less than the model's window.
+    """
+
+    def __init__(self, url: str, key: str | None, format: PrmFormat, description: ModelDescription) -> None:
+        self.format: PrmFormat = format
+        self.description = description
+        self._client = httpx.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(SECONDS, connect=10.0),
+            transport=httpx.HTTPTransport(retries=2),
+        )
+        try:
+            self._served = self._find()
+            self._check()
+        except (httpx.HTTPError, ValidationError, RuntimeError) as error:
+            self.close()
+            reason = str(error).partition("\n")[0]
+            raise ModelInvalid(
+                f"{url} does not score: start it as `vllm serve MODEL --runner pooling` with the options that the "
+                f"documentation names for family {format.family} ({reason})"
+            ) from error
+
+    def score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
+        """Step scores per item."""
+        body = {
+            "model": self._served.id,
+            "input": [list(item.ids) for item in batch],
+            "task": "token_classify",
+            "use_activation": False,
+        }
+        response = self._client.post("/pooling", json=body)
+        if response.status_code != 200:
+            raise RuntimeError(f"vLLM answered {response.status_code}")
+        found = {row.index: row.data for row in _Pooled.model_validate_json(response.content).data}
+        return [step_scores(item, torch.tensor(found[index])) for index, item in enumerate(batch)]
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+    def _find(self) -> _Served:
+        response = self._client.get("/v1/models")
+        response.raise_for_status()
+        (served, *_) = _Models.model_validate_json(response.content).data
+        return served
+
+    def _check(self) -> None:
+        window, expected = self._served.max_model_len, self.description.max_tokens
+        if window is not None and window < expected:
+            raise RuntimeError(f"it reads {window} tokens, the model {expected}: leave out --max-model-len")
+        self.score([self.format.encode("1 + 1 = ?", ["2"])])
