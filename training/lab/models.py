@@ -1,7 +1,14 @@
 """The lab's PRMs: one per data set and seed, from the same base, trained and evaluated alike."""
 
+import ctypes
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import torch
+from joblib import Parallel, cpu_count, delayed, parallel_config
 from rich.console import Console
 
 from training import best_of_n, processbench, stage
@@ -16,6 +23,9 @@ from unprm.engines.load import load_engine
 from unprm.equivalence import Equivalence
 from unprm.formats.unprm import CONFIG_NAME
 
+Call = Callable[[], str]
+"""Does one piece of work and says what came of it."""
+
 
 def seeds(settings: LabSettings, name: str) -> list[str]:
     """Directories of a data set's PRMs, below that of all models or of all results."""
@@ -24,27 +34,61 @@ def seeds(settings: LabSettings, name: str) -> list[str]:
 
 def train(settings: LabSettings, output: Path, console: Console) -> None:
     """Trains every PRM that is not there yet."""
-    for name in data_sets(settings):
-        for seed, place in enumerate(seeds(settings, name)):
-            directory = output / "models" / place
-            if not (directory / CONFIG_NAME).exists():  # written after the weights
-                with stage.progress(console) as progress:
-                    report = Trainer(_training(settings, data_file(output, name), directory, seed)).run(progress)
-                console.print(f"{place}: {report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}")
+    places = [(name, seed) for name in data_sets(settings) for seed in range(settings.seeds)]
+    # the configuration is written after the weights
+    missing = [own for own in places if not (_directory(output, *own) / CONFIG_NAME).exists()]
+    for told in _side_by_side([partial(_train, settings, output, *own) for own in missing]):
+        console.print(told)
 
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
     """Finds first errors and elects answers with every PRM, where an earlier run has not."""
+    places = [place for name in data_sets(settings) for place in seeds(settings, name)]
+    for told in _side_by_side([partial(_evaluate, output, place) for place in places]):
+        console.print(told)
+
+
+def _side_by_side(calls: list[Call]) -> Iterator[str]:
+    """What the calls return, as they end. On a CPU each has a core: small models gain more by that than by several
+    cores each; on a GPU they take turns, in this process."""
+    if torch.cuda.is_available() or cpu_count() == 1:
+        yield from (call() for call in calls)
+        return
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        yield from Parallel(n_jobs=cpu_count(), return_as="generator_unordered")(map(delayed(_child), calls))
+
+
+def _child(call: Call) -> str:
+    """Runs a call in a process that ends with its parent: a run that is killed must not leave one behind that writes
+    beside the next."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    return call()
+
+
+def _train(settings: LabSettings, output: Path, name: str, seed: int) -> str:
+    directory = _directory(output, name, seed)
+    trainer = Trainer(_training(settings, data_file(output, name), directory, seed))
+    report = trainer.run(stage.progress(Console(quiet=True), shown=False))
+    return f"{name}/seed-{seed}: {report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}"
+
+
+def _evaluate(output: Path, place: str) -> str:
     subsets, questions = load_benchmark(output), best_of_n.load(candidates_file(output))
+    console = Console(quiet=True)
     with Equivalence() as equivalence:
-        for place in (place for name in data_sets(settings) for place in seeds(settings, name)):
-            engine = load_engine(str(output / "models" / place))
-            try:
-                scorer = EngineScorer(engine)
-                processbench.evaluate(subsets, scorer, output / "processbench" / place, console)
-                best_of_n.evaluate(questions, scorer, equivalence, output / "best-of-n" / place, console)
-            finally:
-                engine.close()
+        engine = load_engine(str(output / "models" / place))
+        try:
+            scorer = EngineScorer(engine)
+            found = processbench.evaluate(subsets, scorer, output / "processbench" / place, console)
+            best_of_n.evaluate(questions, scorer, equivalence, output / "best-of-n" / place, console)
+        finally:
+            engine.close()
+    return f"{place}: F1 {100 * found['fixed'].average_f1:.1f}"
+
+
+def _directory(output: Path, name: str, seed: int) -> Path:
+    return output / "models" / name / f"seed-{seed}"
 
 
 def _training(settings: LabSettings, data: Path, directory: Path, seed: int) -> TrainSettings:
