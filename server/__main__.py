@@ -5,6 +5,7 @@ python -m server models
 """
 
 import sys
+from functools import partial
 
 from server.app import create_app
 from server.catalogue import show
@@ -13,6 +14,7 @@ from server.serving import DrainingServer
 from server.settings import Settings, SettingsInvalid
 from unprm.errors import ModelInvalid
 from unprm.types import Engine
+from unprm.wire import LoadModelRequest
 
 
 def main() -> int:
@@ -27,19 +29,23 @@ def main() -> int:
         return 2
     configure(settings.log_level, settings.log_format)
 
-    def load() -> Engine:
+    def open_model(asked: LoadModelRequest) -> Engine:
+        return _load(settings, asked)
+
+    def open_first(asked: LoadModelRequest) -> Engine:
         try:
-            return _load(settings)
-        except BaseException as error:  # whatever it was, without a model there is nothing to serve
+            return open_model(asked)
+        except BaseException as error:  # whatever it was, the server can't do what it was started for
             server.give_up(2 if isinstance(error, ModelInvalid) else 1)
             raise
 
-    server = DrainingServer(create_app(settings, load), settings)
+    models = {name: partial(open_first, asked) for name, asked in settings.models().items()}
+    server = DrainingServer(create_app(settings, models, open_model), settings)
     server.run()
     return server.status
 
 
-def _load(settings: Settings) -> Engine:
+def _load(settings: Settings, asked: LoadModelRequest) -> Engine:
     # only here: the server itself needs no torch
     from transformers.utils import logging as transformers_logging
 
@@ -49,13 +55,13 @@ def _load(settings: Settings) -> Engine:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     return load_engine(
-        settings.model,
-        adapter=settings.adapter,
-        revision=settings.revision,
-        adapter_revision=settings.adapter_revision,
-        family=settings.family,
-        reference=settings.reference,
-        beta=settings.beta,
+        asked.model,
+        adapter=asked.adapter,
+        revision=asked.revision,
+        adapter_revision=asked.adapter_revision,
+        family=asked.family,
+        reference=asked.reference,
+        beta=asked.beta,
         engine=settings.engine,
         url=settings.url,
         key=settings.url_key.get_secret_value() if settings.url_key else None,

@@ -1,6 +1,6 @@
 """The application: routes, middleware, error handlers and lifespan, put together."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
@@ -11,24 +11,26 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server import routes
+from server import admin, routes
+from server.admin import Open
 from server.context import context_of
 from server.errors import problem
 from server.middleware import Authorization, Envelope
+from server.model import Source
 from server.openapi import ABOUT, DocumentedApp
 from server.service import Service
 from server.settings import Settings
 from unprm.errors import UnprmError
-from unprm.types import Engine
 
 
-def create_app(settings: Settings, engine: Engine | Callable[[], Engine]) -> FastAPI:
+def create_app(settings: Settings, models: Source | Mapping[str, Source], open_model: Open | None = None) -> FastAPI:
     """The server as an ASGI application.
 
-    `engine` is a loaded engine, or loads one: that runs in the background once the app has started, and
-    requests that need it meanwhile are answered 503. The app closes the engine at its shutdown.
+    `models`: a loaded engine, or what loads one, or several of these by name, the default first. Loading runs in the
+    background once the app has started, and requests that need a model meanwhile are answered 503. The app closes all
+    engines at its shutdown. `open_model` loads those that an administrator asks for.
     """
-    service = Service(settings, engine)
+    service = Service(settings, models)
     app = DocumentedApp(
         title="unprm",
         version=_version(),
@@ -38,13 +40,15 @@ def create_app(settings: Settings, engine: Engine | Callable[[], Engine]) -> Fas
         lifespan=_lifespan,
         middleware=[
             Middleware(Envelope, metrics=service.metrics),
-            Middleware(Authorization, key=settings.api_key),
+            Middleware(Authorization, key=settings.api_key, admin_key=settings.admin_key),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
     app.include_router(routes.work)
     app.include_router(routes.about)
+    if settings.admin_key is not None and open_model is not None:
+        app.include_router(admin.router(open_model))
     return app
 
 

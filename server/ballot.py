@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from unprm import steps as step_text
 from unprm import votes
+from unprm.calibration import Calibration
 from unprm.types import Solution, Strategy, Usage, VoteResult
 from unprm.wire import (
     CandidateOut,
@@ -19,6 +20,19 @@ from unprm.wire import (
 )
 
 StepScores = Sequence[tuple[float, ...]]
+
+
+def averaged(scores: Sequence[StepScores], calibrations: Sequence[Calibration]) -> StepScores:
+    """Of several models: the mean of their calibrated step scores. Of one: its own, as they are."""
+    if len(scores) == 1:
+        return scores[0]
+    return [
+        tuple(
+            sum(calibrate(score) for calibrate, score in zip(calibrations, step, strict=True)) / len(calibrations)
+            for step in zip(*own, strict=True)
+        )
+        for own in zip(*scores, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

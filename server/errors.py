@@ -36,6 +36,7 @@ TABLE = {
     "invalid_request": Row(422, "The request does not fit the contract"),
     "too_many_solutions": Row(422, "Too many solutions"),
     "solution_too_long": Row(422, "A solution is too long for the model"),
+    "unknown_model": Row(422, "No model of this name is served"),
     "no_answer": Row(422, "No solution has an answer"),
     "overloaded": Row(429, "Too much work is waiting", retry_after=1),
     "internal": Row(500, "Something went wrong on the server"),

@@ -93,6 +93,7 @@ def _preview() -> BaseModel:
 def _model() -> BaseModel:
     return ModelResponse(
         name=_MODEL,
+        models=[_MODEL],
         family="unprm",
         base=f"{_MODEL} base",
         adapter=_MODEL,

@@ -18,6 +18,8 @@ from server.metrics import Metrics
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 """What may be read without a key: probes and documentation, nothing of the deployment."""
+_ADMIN = "/admin/"
+"""Begins the paths that the administrator's key is for; nothing is there without one."""
 
 CLIENT_GONE = 499
 """Status in logs and metrics of a request whose caller did not wait for the answer."""
@@ -63,19 +65,25 @@ class Envelope:
 
 
 class Authorization:
-    """Lets in who sends the key; without a key, everybody."""
+    """Lets in who sends the key; without a key, everybody. Administration has a key of its own."""
 
-    def __init__(self, app: ASGIApp, key: SecretStr | None) -> None:
+    def __init__(self, app: ASGIApp, key: SecretStr | None, admin_key: SecretStr | None) -> None:
         self.app = app
-        self.key = None if key is None else key.get_secret_value().encode()
+        self._key, self._admin_key = _bytes(key), _bytes(admin_key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises `Unauthorized` before anything of the body is read."""
-        if scope["type"] == "http" and self.key is not None and scope["path"] not in _OPEN:
+        if scope["type"] == "http" and scope["path"] not in _OPEN:
+            key = self._admin_key if scope["path"].startswith(_ADMIN) else self._key
             scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode("latin-1"), self.key):
+            sent = token.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
+            if key is not None and not hmac.compare_digest(sent, key):
                 raise Unauthorized
         await self.app(scope, receive, send)
+
+
+def _bytes(key: SecretStr | None) -> bytes | None:
+    return None if key is None else key.get_secret_value().encode()
 
 
 def _request_id(scope: Scope) -> str:

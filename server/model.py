@@ -1,15 +1,17 @@
-"""The served model as it comes up: it is loaded in a thread of its own, then ready, or failed for good."""
+"""A served model as it comes up: it is loaded in a thread of its own, then ready, or failed for good."""
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal
 
 from server.settings import Settings
 from unprm.engines.batching import StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
 from unprm.types import Engine
+from unprm.wire import ModelState
 
 logger = logging.getLogger(__name__)
 
@@ -17,13 +19,21 @@ _LOADING = "the model is being loaded"
 _FAILED = "the model could not be loaded; the server's log says why"
 
 
+Source = Engine | Callable[[], Engine]
+"""A loaded engine, or what loads one."""
+
+
 class Model:
     """An engine and its queue, once there are any. Owns the engine: `stop` closes it."""
 
-    def __init__(self, source: Engine | Callable[[], Engine], settings: Settings) -> None:
+    def __init__(self, source: Source, settings: Settings, name: str = "") -> None:
         self._source = source
+        self._given_name = name
+        self._users = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
         self._settings = settings
-        self._reason = _LOADING
+        self._reason = self._detail = _LOADING
         self._engine: Engine | None = None
         self._scorer: StepScorer | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -44,8 +54,19 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The model's own name, or what it was asked for by."""
-        return self._settings.model if self._engine is None else self._engine.description.name
+        """The name that it was given; or its own, or what it was asked for by."""
+        if self._given_name:
+            return self._given_name
+        return self._settings.model[0] if self._engine is None else self._engine.description.name
+
+    @property
+    def state(self) -> ModelState:
+        """What an administrator is told."""
+        if self._engine is not None:
+            about = self._engine.description
+            return ModelState(name=self.name, state="ready", base=about.base, adapter=about.adapter)
+        state: Literal["loading", "failed"] = "loading" if self._reason == _LOADING else "failed"
+        return ModelState(name=self.name, state=state, detail=self._detail)
 
     @property
     def queued_tokens(self) -> int:
@@ -63,6 +84,29 @@ class Model:
             self.scorer.check_room()
         except Overloaded as error:
             raise ModelUnavailable(f"the queue is full: {error}") from None
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """While it lasts the model is not taken away."""
+        self._users += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                self._unused.set()
+
+    async def loaded(self) -> bool:
+        """Waits for the end of loading, and tells whether it went well."""
+        if self._loading is not None:
+            await asyncio.wait({self._loading})
+        return self._engine is not None
+
+    async def retire(self) -> None:
+        """Stops once nobody uses it any more."""
+        await self._unused.wait()
+        await self.stop(self._settings.drain_seconds)
 
     def start(self) -> None:
         """Begins to load; an engine that is given loaded is ready at once."""
@@ -85,10 +129,10 @@ class Model:
         try:
             self._ready(await loader.run(source))
         except ModelInvalid as error:
-            self._reason = _FAILED
+            self._reason, self._detail = _FAILED, str(error)
             logger.error("the model can't be served: %s", error)
         except Exception as error:  # no caller's text in its message: nobody was served yet
-            self._reason = _FAILED
+            self._reason = self._detail = _FAILED
             logger.exception("the model could not be loaded: %s: %s", type(error).__name__, error)
         finally:
             loader.close()

@@ -93,7 +93,7 @@ def describe(name: str) -> Json:
     if work:
         codes = [code for code in _WORK if code not in _NEVER.get(name, ())]
     elif name == "model":
-        codes = (*codes, "model_unavailable")
+        codes = (*codes, "invalid_request", "unknown_model", "model_unavailable")
     extra: Json = {} if name in _PROBES else {"security": [{"key": []}, {}]}
     if work:
         extra["parameters"] = [_TIMEOUT]

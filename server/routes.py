@@ -10,12 +10,13 @@ from server import voting
 from server.body import WorkRoute
 from server.context import Context, context_of
 from server.openapi import METRICS, describe, describe_vote
-from server.service import Service
+from server.service import TheService
 from unprm.types import Strategy
 from unprm.votes import STRATEGIES
 from unprm.wire import (
     CompareResponse,
     LimitsOut,
+    ModelName,
     ModelResponse,
     PreviewRequest,
     PreviewResponse,
@@ -28,16 +29,10 @@ from unprm.wire import (
 )
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
 def _context(request: Request) -> Context:
     return context_of(request.scope)
 
 
-TheService = Annotated[Service, Depends(_service)]
 TheContext = Annotated[Context, Depends(_context)]
 
 work = APIRouter(route_class=WorkRoute)
@@ -91,11 +86,14 @@ async def readyz(service: TheService) -> StatusResponse:
 
 
 @about.get("/model", **describe("model"))
-async def model(service: TheService) -> ModelResponse:
-    """Describes the model, the input it reads and the server's limits."""
-    about, settings = service.model.engine.description, service.settings
+async def model(service: TheService, name: ModelName | None = None) -> ModelResponse:
+    """Describes a model, by default the first, the input it reads and the server's limits; `models`: all names."""
+    settings = service.settings
+    with service.models.chosen(name) as (chosen,):
+        about, own_name = chosen.engine.description, chosen.name
     return ModelResponse(
-        name=about.name,
+        name=own_name,
+        models=service.models.names,
         family=about.family,
         base=about.base,
         adapter=about.adapter,

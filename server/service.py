@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import Depends, Request
 
 from server.metrics import Metrics
-from server.model import Model
+from server.model import Source
+from server.models import Models
 from server.settings import Settings
 from unprm.equivalence import Equivalence
 from unprm.errors import ShuttingDown
-from unprm.types import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -20,12 +23,12 @@ _COMPARERS = 4
 
 
 class Service:
-    """Model, equivalence of answers and metrics of one app, and the count of what it works on."""
+    """Models, equivalence of answers and metrics of one app, and the count of what it works on."""
 
-    def __init__(self, settings: Settings, source: Engine | Callable[[], Engine]) -> None:
+    def __init__(self, settings: Settings, sources: Source | Mapping[str, Source]) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.model = Model(source, settings)
+        self.models = Models(sources, settings)
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
         self._running = 0
@@ -37,7 +40,7 @@ class Service:
     async def start(self) -> None:
         """Has the parts start; neither the model nor the comparing processes are waited for."""
         self._comparers.submit(self._start_comparing)
-        self.model.start()
+        self.models.start()
 
     async def drain(self) -> None:
         """Refuses new work and waits for what runs, as long as the settings allow."""
@@ -45,12 +48,12 @@ class Service:
         try:
             await asyncio.wait_for(self._idle.wait(), self.settings.drain_seconds)
         except TimeoutError:
-            await self.model.stop(0)
+            await self.models.stop(0)
 
     async def stop(self) -> None:
         """Ends the parts; nothing is left running."""
         self._draining = True
-        await self.model.stop(0)
+        await self.models.stop(0)
         self._comparers.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._equivalence.close)
 
@@ -58,7 +61,7 @@ class Service:
         """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if work would be refused."""
         if self._draining:
             raise ShuttingDown
-        self.model.check_ready()
+        self.models.check_ready()
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -92,10 +95,10 @@ class Service:
 
     def _observe(self) -> None:
         gauge, counter = self.metrics.gauge, self.metrics.counter
-        model, equivalence = self.model, self._equivalence
+        models, equivalence = self.models, self._equivalence
         gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running)
-        gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: model.queued_tokens)
-        gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: model.queued_requests)
+        gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
+        gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
         counter("unprm_equivalence_answers", "Answers told apart.", lambda: equivalence.stats.compared)
         counter(
             "unprm_equivalence_timeouts",
@@ -107,3 +110,12 @@ class Service:
             "Answers that cost a worker process.",
             lambda: equivalence.stats.crashes,
         )
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+TheService = Annotated[Service, Depends(_service)]
+"""The app's, for its routes."""

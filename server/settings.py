@@ -5,14 +5,15 @@ The environment is read here and nowhere else. Options win over variables; unkno
 
 import os
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
-from unprm.wire import MAX_SOLUTIONS
+from unprm.wire import MAX_SOLUTIONS, LoadModelRequest
 
 PREFIX = "UNPRM_"
+_OF_ONE_MODEL = ("adapter", "revision", "adapter_revision", "family", "reference", "beta")
 
 
 class SettingsInvalid(Exception):
@@ -36,7 +37,10 @@ class Settings(BaseSettings):
         cli_show_env_vars=True,
     )
 
-    model: str = Field(default="unprm-mini", description="Embedded model, hub name or path; the base with --adapter.")
+    model: Annotated[list[str], NoDecode] = Field(
+        default=["unprm-mini"],
+        description="Embedded model, hub name or path, the base with --adapter; NAME=MODEL several times for several.",
+    )
     adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
     revision: str | None = Field(default=None, description="Revision of the model on the hub.")
     adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
@@ -61,6 +65,9 @@ class Settings(BaseSettings):
         min_length=1,
         description="Bearer token to be sent by callers; as an option, others can see it.",
     )
+    admin_key: SecretStr | None = Field(
+        default=None, min_length=1, description="Bearer token for /admin/models, which is not there without one."
+    )
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
     batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
@@ -80,6 +87,28 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["json", "text"] = Field(default="text", description="json: one object a line.")
 
+    @field_validator("model", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return value.split(",") if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        named = self.models()
+        if len(self.model) > 1:
+            if "" in named or len(named) < len(self.model):
+                raise ValueError("several models are each given as NAME=MODEL, with different names")
+            if any(getattr(self, name) is not None for name in _OF_ONE_MODEL):
+                options = ", ".join(f"--{name.replace('_', '-')}" for name in _OF_ONE_MODEL)
+                raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
+        return self
+
+    def models(self) -> dict[str, LoadModelRequest]:
+        """The models to serve, by name; a single one may have none."""
+        told = {name: getattr(self, name) for name in _OF_ONE_MODEL}
+        split = [spec.rpartition("=") for spec in self.model]
+        return {name: LoadModelRequest(name=name or "model", model=model, **told) for name, _, model in split}
+
     @classmethod
     def load(cls, arguments: Sequence[str]) -> Self:
         """From command-line arguments and the environment; `--help` and unknown options exit.
@@ -91,7 +120,8 @@ class Settings(BaseSettings):
             return CliApp.run(cls, cli_args=list(arguments))
         except ValidationError as error:
             # without the values: a rejected one may be the key
-            problems = [f"{e['loc'][0]}: {e['msg']}" for e in error.errors(include_input=False)]
+            told = error.errors(include_input=False)
+            problems = [f"{e['loc'][0] if e['loc'] else 'settings'}: {e['msg']}" for e in told]
             raise SettingsInvalid("\n".join(problems)) from None
 
 

@@ -1,16 +1,19 @@
 """From a request to a response: who is scored, what is compared, which vote is taken."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from server.ballot import Ballot, StepScores, score_response
+from server.ballot import Ballot, StepScores, averaged, score_response
 from server.context import Context
+from server.model import Model
 from server.service import Service
 from unprm import answers, votes
 from unprm import steps as step_text
+from unprm.engines.batching import Scored
 from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong
-from unprm.types import Encoded, Engine, Solution, Strategy
+from unprm.types import Encoded, Engine, Solution, Strategy, Usage
 from unprm.wire import (
     CompareResponse,
     PreviewRequest,
@@ -26,24 +29,27 @@ from unprm.wire import (
 async def score(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
     """Step scores of every solution."""
     solutions = await _solutions(request, context)
-    scores = await _step_scores(service, request.problem, solutions, context)
-    return score_response(request, solutions, scores, service.model.name, context.usage)
+    with service.models.chosen(request.model) as models:
+        scores = await _step_scores(models, request.problem, solutions, context)
+        return score_response(request, solutions, scores, _name(models), context.usage)
 
 
 async def vote(
     service: Service, request: VoteRequest, strategy: Strategy, alpha: float, context: Context
 ) -> VoteResponse:
     """One strategy; scores are computed only if it needs them."""
-    ballot = await _ballot(service, request, [strategy], context)
-    response = ballot.vote(strategy, alpha, service.model.name, context.usage)
+    with service.models.chosen(request.model) as models:
+        ballot = await _ballot(service, models, request, [strategy], context)
+        response = ballot.vote(strategy, alpha, _name(models), context.usage)
     service.metrics.voted(response)
     return response
 
 
 async def compare(service: Service, request: WrfRequest, context: Context) -> CompareResponse:
     """Every strategy over one scoring pass."""
-    ballot = await _ballot(service, request, votes.STRATEGIES, context)
-    response = ballot.compare(request.alpha, service.model.name, context.usage)
+    with service.models.chosen(request.model) as models:
+        ballot = await _ballot(service, models, request, votes.STRATEGIES, context)
+        response = ballot.compare(request.alpha, _name(models), context.usage)
     for outcome in response.strategies.values():
         service.metrics.voted(outcome)
     return response
@@ -51,18 +57,24 @@ async def compare(service: Service, request: WrfRequest, context: Context) -> Co
 
 async def preview(service: Service, request: PreviewRequest) -> PreviewResponse:
     """What the model would read, without running it."""
-    engine = service.model.engine
-    return await asyncio.to_thread(_preview, engine, request)
+    with service.models.chosen(request.model) as (model,):
+        return await asyncio.to_thread(_preview, model, request)
 
 
-async def _ballot(service: Service, request: VoteRequest, strategies: Sequence[Strategy], context: Context) -> Ballot:
+async def _ballot(
+    service: Service,
+    models: Sequence[Model],
+    request: VoteRequest,
+    strategies: Sequence[Strategy],
+    context: Context,
+) -> Ballot:
     solutions = await _solutions(request, context)
     classes = await service.classes([solution.answer for solution in solutions])
     if all(name is None for name in classes):
         raise NoAnswer(len(solutions))
     needed = any(votes.needs_rewards(strategy, classes) for strategy in strategies)
     given = all(solution.step_scores is not None for solution in solutions)
-    scores = await _step_scores(service, request.problem, solutions, context) if needed or given else None
+    scores = await _step_scores(models, request.problem, solutions, context) if needed or given else None
     return Ballot(request, solutions, classes, scores)
 
 
@@ -72,22 +84,42 @@ async def _solutions(request: ScoreRequest, context: Context) -> list[Solution]:
 
 
 async def _step_scores(
-    service: Service, problem: str | None, solutions: Sequence[Solution], context: Context
+    models: Sequence[Model], problem: str | None, solutions: Sequence[Solution], context: Context
 ) -> StepScores:
-    """The scores that came with the solutions; the model is asked for the others only."""
+    """The scores that came with the solutions; the models are asked for the others only."""
     missing = {index: solution for index, solution in enumerate(solutions) if solution.step_scores is None}
     computed: dict[int, tuple[float, ...]] = {}
     if missing:
         assert problem is not None, "the request's validation asks for it"
-        service.model.scorer.check_room()
-        encoded = await asyncio.to_thread(_encode, service.model.engine, problem, missing)
-        try:
-            scored = await service.model.scorer.score(encoded, deadline=context.deadline)
-        except DeadlineExceeded:  # it knows only of the time that was left
-            raise DeadlineExceeded(context.seconds) from None
-        context.usage = scored.usage
-        computed = dict(zip(missing, scored.scores, strict=True))
+        for model in models:
+            model.scorer.check_room()
+        scored = await _all(_scored(model, problem, missing, context) for model in models)
+        context.usage = sum((own.usage for own in scored), Usage())
+        calibrations = [model.engine.description.calibration for model in models]
+        computed = dict(zip(missing, averaged([own.scores for own in scored], calibrations), strict=True))
     return [solution.step_scores or computed[index] for index, solution in enumerate(solutions)]
+
+
+async def _scored(model: Model, problem: str, solutions: dict[int, Solution], context: Context) -> Scored:
+    encoded = await asyncio.to_thread(_encode, model.engine, problem, solutions)
+    try:
+        return await model.scorer.score(encoded, deadline=context.deadline)
+    except DeadlineExceeded:  # it knows only of the time that was left
+        raise DeadlineExceeded(context.seconds) from None
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, Scored]]) -> list[Scored]:
+    """Their results; if one fails the others are cancelled, and its error is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as several:
+        raise several.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _name(models: Sequence[Model]) -> str:
+    return "+".join(model.name for model in models)
 
 
 def _answered(request: ScoreRequest) -> list[Solution]:
@@ -112,15 +144,15 @@ def _encode(engine: Engine, problem: str, solutions: dict[int, Solution]) -> lis
     return encoded
 
 
-def _preview(engine: Engine, request: PreviewRequest) -> PreviewResponse:
-    solution = request.candidate()
+def _preview(model: Model, request: PreviewRequest) -> PreviewResponse:
+    engine, solution = model.engine, request.candidate()
     try:
         (encoded,) = _encode(engine, request.problem, {0: solution})
     except SolutionTooLong as error:
         error.pointer = "/solution"
         raise
     return PreviewResponse(
-        model=engine.description.name,
+        model=model.name,
         family=engine.format.family,
         text=engine.format.text(encoded),
         token_ids=list(encoded.ids),

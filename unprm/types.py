@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from unprm.calibration import Calibration
+
 Aggregate = Literal["min", "last", "product", "mean"]
 """How a solution's step scores become its reward."""
 
@@ -135,6 +137,7 @@ class ModelDescription:
     dtype: str
     max_tokens: int
     input_format: str
+    calibration: Calibration
     demo: bool
 
 

@@ -14,6 +14,7 @@ MAX_SOLUTIONS = 256
 Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
 Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
 """A string that is not blank, in the sense of `str.strip`: for it the ASCII separators are blank as well."""
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")]
 
 # the first error in a long list is enough: one per element of a hostile list takes a minute and gigabytes
 _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
@@ -77,6 +78,9 @@ class ScoreRequest(_Model):
     solutions: list[AnySolution] = Field(min_length=1, max_length=MAX_SOLUTIONS)
     aggregate: Aggregate = "min"
     threshold: Probability = Field(0.5, description="A step that scores below it is an error.")
+    model: ModelName | Annotated[list[ModelName], Field(min_length=1, max_length=16)] | None = Field(
+        None, description="A served model, by default the first; of several the mean of their calibrated step scores."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -114,6 +118,7 @@ class PreviewRequest(_Model):
 
     problem: Text
     solution: AnySolution
+    model: ModelName | None = Field(None, description="A served model, by default the first.")
 
     def candidate(self) -> Solution:
         """The solution as a value, steps split."""
@@ -224,10 +229,40 @@ class LimitsOut(_Model):
     max_request_seconds: float
 
 
+class LoadModelRequest(_Model):
+    """A model to load, and the name to serve it by. A model of that name is served until the new one is ready."""
+
+    name: ModelName
+    model: str = Field(min_length=1, description="Embedded model, directory or hub name; the base with an adapter.")
+    adapter: str | None = None
+    revision: str | None = None
+    adapter_revision: str | None = None
+    family: str | None = None
+    reference: str | None = None
+    beta: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+
+class ModelState(_Model):
+    """A model as an administrator sees it; `detail`: what keeps it from being ready."""
+
+    name: str
+    state: Literal["loading", "ready", "failed"]
+    base: str | None = None
+    adapter: str | None = None
+    detail: str | None = None
+
+
+class ModelsResponse(_Model):
+    """All models: the default first, then the others that are served, then those that come or failed to."""
+
+    models: list[ModelState]
+
+
 class ModelResponse(_Model):
     """The model that is served; `demo` marks the embedded model, which knows only its own small domain."""
 
     name: str
+    models: list[str]
     family: str
     base: str
     adapter: str | None

@@ -4,19 +4,21 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
+from server.admin import Open
 from server.app import create_app
+from server.model import Source
 from server.service import Service
 from server.serving import DrainingServer
 from server.settings import Settings
 from unprm.engines.fake import FakeEngine, FakeFormat
-from unprm.types import Encoded, Engine
+from unprm.types import Encoded
 
 PATIENCE = 20.0
 PROBLEM = "How many?"
@@ -51,10 +53,12 @@ class Running:
 
 
 @contextmanager
-def serving(engine: Engine | Callable[[], Engine] | None = None, **options: Any) -> Iterator[Running]:
-    """Serves an engine, by default a fake one, until the end of the block."""
+def serving(
+    models: Source | Mapping[str, Source] | None = None, open_model: Open | None = None, **options: Any
+) -> Iterator[Running]:
+    """Serves models, by default a fake one, until the end of the block."""
     settings = Settings(port=0, **{"drain_seconds": 5.0, **options})
-    app = create_app(settings, FakeEngine() if engine is None else engine)
+    app = create_app(settings, FakeEngine() if models is None else models, open_model)
     server = DrainingServer(app, settings)
     thread = threading.Thread(target=server.run)
     thread.start()

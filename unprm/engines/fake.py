@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from unprm.calibration import Calibration
 from unprm.types import Encoded, ModelDescription
 
 TAG = 256
@@ -52,10 +53,12 @@ class FakeEngine:
         gate: threading.Event | None = None,
         max_tokens: int = 8192,
         demo: bool = False,
+        name: str = "fake",
+        calibration: Calibration | None = None,
     ) -> None:
         self.format = FakeFormat()
         self.description = ModelDescription(
-            name="fake",
+            name=name,
             family=FakeFormat.family,
             base="none",
             adapter=None,
@@ -65,6 +68,7 @@ class FakeEngine:
             dtype="float32",
             max_tokens=max_tokens,
             input_format="{problem}\\n{step 1}ş{step 2}ş… (bytes; scored at each ş)",
+            calibration=calibration or Calibration(),
             demo=demo,
         )
         self.batches: list[tuple[Encoded, ...]] = []

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
 from unprm import mini
+from unprm.calibration import Calibration
 from unprm.engines.checkpoint import (
     PrmFiles,
     fetch,
@@ -86,6 +87,7 @@ def load_engine(
         dtype=str(number).removeprefix("torch."),
         max_tokens=_window(files.base, tokenizer),
         input_format=format.input_format,
+        calibration=Calibration.read(files.directory),
         demo=model == mini.NAME,
     )
     if chosen == "remote":

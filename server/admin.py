@@ -1,0 +1,42 @@
+"""Loading, swapping and unloading models while the server serves; with a key of its own, and not there without one."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from server.service import Service, TheService
+from unprm.types import Engine
+from unprm.wire import LoadModelRequest, ModelName, ModelsResponse
+
+Open = Callable[[LoadModelRequest], Engine]
+"""Loads a model; blocking."""
+
+
+def router(open_model: Open) -> APIRouter:
+    """The routes."""
+    admin = APIRouter(prefix="/admin/models", tags=["admin"])
+
+    @admin.get("")
+    async def list_models(service: TheService) -> ModelsResponse:
+        """All models and their states, the default first."""
+        return _states(service)
+
+    @admin.post("", status_code=202)
+    async def load_model(request: LoadModelRequest, service: TheService) -> ModelsResponse:
+        """Begins to load a model beside the others. Once it is ready it takes the place of the one of the same name,
+        which goes when its last request is answered; if it can't be loaded, that one stays."""
+        service.models.load(request.name, lambda: open_model(request))
+        return _states(service)
+
+    @admin.delete("/{name:path}", status_code=202)
+    async def unload_model(name: Annotated[ModelName, Path()], service: TheService) -> ModelsResponse:
+        """Serves a model no longer; it goes when its last request is answered."""
+        service.models.unload(name)
+        return _states(service)
+
+    return admin
+
+
+def _states(service: Service) -> ModelsResponse:
+    return ModelsResponse(models=service.models.states())

@@ -1,0 +1,132 @@
+"""The served models, and how one is loaded, swapped or unloaded without a request being lost."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from server.model import Model, Source
+from server.settings import Settings
+from unprm.errors import InvalidRequest
+from unprm.wire import ModelState
+
+
+class UnknownModel(InvalidRequest):
+    """A model that is not served."""
+
+    code = "unknown_model"
+
+    def __init__(self, served: Sequence[str]) -> None:
+        super().__init__(f"no served model has the name that was sent; there are {', '.join(served)}", "/model")
+
+
+class Models:
+    """The models of a server by name, the default first, and those that are being loaded beside them."""
+
+    def __init__(self, sources: Source | Mapping[str, Source], settings: Settings) -> None:
+        self._settings = settings
+        if isinstance(sources, Mapping):
+            self._served = [Model(source, settings, name) for name, source in sources.items()]
+        else:
+            self._served = [Model(sources, settings)]
+        self._coming: dict[str, Model] = {}
+        self._changes: set[asyncio.Task[None]] = set()
+
+    @property
+    def default(self) -> Model:
+        """The model of requests that name none."""
+        return self._served[0]
+
+    @property
+    def names(self) -> list[str]:
+        """What requests may name, the default first."""
+        return [model.name for model in self._served]
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens that wait for a model."""
+        return sum(model.queued_tokens for model in self._served)
+
+    @property
+    def queued_requests(self) -> int:
+        """Requests that wait for a model."""
+        return sum(model.queued_requests for model in self._served)
+
+    @contextmanager
+    def chosen(self, asked: str | Sequence[str] | None) -> Iterator[list[Model]]:
+        """The models that a request names, kept while it lasts; raises `UnknownModel`."""
+        names = [asked] if isinstance(asked, str) else asked
+        models = [self.default] if names is None else [self._named(name) for name in names]
+        with ExitStack() as stack:
+            for model in models:
+                stack.enter_context(model.used())
+            yield models
+
+    def check_ready(self) -> None:
+        """Raises `ModelUnavailable` with the reason if any request would be refused now."""
+        for model in self._served:
+            model.check_ready()
+
+    def states(self) -> list[ModelState]:
+        """Of the served ones, the default first, and of those that come or failed to."""
+        return [model.state for model in (*self._served, *self._coming.values())]
+
+    def start(self) -> None:
+        """Begins to load."""
+        for model in self._served:
+            model.start()
+
+    def load(self, name: str, source: Source) -> None:
+        """Loads a model beside the others, then serves it, in the place of one of the same name if there is one."""
+        if (earlier := self._coming.get(name)) is not None:
+            self._change(_discard(earlier))
+        self._coming[name] = Model(source, self._settings, name)
+        self._coming[name].start()
+        self._change(self._take_over(name, self._coming[name]))
+
+    def unload(self, name: str) -> None:
+        """Serves a model no longer; raises `UnknownModel`, and `InvalidRequest` if it is the only one."""
+        if (coming := self._coming.pop(name, None)) is not None:
+            self._change(_discard(coming))
+            return
+        model = self._named(name)
+        if len(self._served) == 1:
+            raise InvalidRequest("the only model can't be unloaded; load another one in its place")
+        self._served.remove(model)
+        self._change(model.retire())
+
+    async def stop(self, seconds: float) -> None:
+        """Finishes what waits within this time, fails the rest with `ShuttingDown`, closes all engines."""
+        models = [*self._served, *self._coming.values()]
+        await asyncio.gather(*(model.stop(seconds) for model in models))
+        for change in self._changes:
+            change.cancel()
+        await asyncio.gather(*self._changes, return_exceptions=True)
+
+    async def _take_over(self, name: str, model: Model) -> None:
+        if not await model.loaded() or self._coming.get(name) is not model:
+            return
+        del self._coming[name]
+        for place, served in enumerate(self._served):
+            if served.name == name:
+                self._served[place] = model
+                await served.retire()
+                return
+        self._served.append(model)
+
+    def _named(self, name: str) -> Model:
+        for model in self._served:
+            if model.name == name:
+                return model
+        raise UnknownModel(self.names)
+
+    def _change(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+
+
+async def _discard(model: Model) -> None:
+    """Closes a model that nobody was served by, once it is loaded: loading can't be interrupted."""
+    await model.loaded()
+    await model.stop(0)
