@@ -177,6 +177,32 @@ def mini(
 
 
 @app.command()
+def calibrate(
+    data: Annotated[Path, typer.Option(help="Step-labelled JSON lines that the model has not learned.", exists=True)],
+    model: evaluation.Model = "unprm-mini",
+    adapter: evaluation.Adapter = None,
+    family: evaluation.Family = None,
+    engine: evaluation.Engine = "auto",
+    server: evaluation.Server = None,
+    output: Annotated[Path | None, typer.Option(help="Where to write; the model's directory by default.")] = None,
+) -> None:
+    """Fit a PRM's calibration, by which its scores are averaged with other models'."""
+    from training.calibrate import calibrate as fit
+
+    place = output or Path(adapter or model)
+    if not place.is_dir():
+        raise typer.BadParameter(f"{place} is no directory: say where the model's copy lies", param_hint="--output")
+    with evaluation.scoring(model, adapter, family, engine, server) as scorer, stage.progress(console) as progress:
+        found = fit(scorer, data, progress)
+    found.calibration.write(place)
+    console.print(
+        f"{place}: scale {found.calibration.scale:.3f}, shift {found.calibration.shift:+.3f}, of {found.steps} steps; "
+        f"calibration error {found.before.calibration_error:.3f} before, {found.after.calibration_error:.3f} after",
+        highlight=False,
+    )
+
+
+@app.command()
 def measure_mini(
     model: Annotated[str, typer.Option(help="The embedded model, or an adapter that `mini` made.")] = "unprm-mini",
     problems: Annotated[int, typer.Option(min=2, help="New problems, 16 solutions each.")] = 300,

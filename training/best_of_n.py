@@ -130,10 +130,10 @@ def kept(output: Path) -> list[Judged]:
 
 
 def _scored(question: Question, scorer: Scorer) -> list[float]:
-    asked = {k: Asked(question.problem, parts) for k, text in enumerate(question.texts)
-             if (parts := tuple(steps.split(text)))}  # fmt: skip
-    scores = dict(zip(asked, scorer.score(list(asked.values())), strict=True))
-    found = (scores.get(k) for k in range(len(question.texts)))
+    asked = [Asked(question.problem, tuple(steps.split(text))) for text in question.texts]
+    distinct = list(dict.fromkeys(own for own in asked if own.steps))  # easy questions get the same text many times
+    scores = dict(zip(distinct, scorer.score(distinct), strict=True))
+    found = (scores.get(own) for own in asked)
     return [steps.reward(own) if own else 0.0 for own in found]
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -17,6 +17,9 @@ console = Console(stderr=True)
 
 Model = Annotated[str, typer.Option(help="The PRM: unprm-mini, a directory that `train` made, or a hub name.")]
 Adapter = Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")]
+Family = Annotated[str | None, typer.Option(help="How it is read, if it does not tell: `python -m server models`.")]
+EngineName = Literal["auto", "torch", "vllm"]
+Engine = Annotated[EngineName, typer.Option(help="auto: vLLM on CUDA where it is installed, else torch.")]
 Server = Annotated[str | None, typer.Option(help="Ask the server at this URL in place of a model here.")]
 Output = Annotated[Path, typer.Option(help="Directory for scores and results; the same command goes on there.")]
 
@@ -29,13 +32,15 @@ def processbench(
     ] = "Qwen/ProcessBench",
     model: Model = "unprm-mini",
     adapter: Adapter = None,
+    family: Family = None,
+    engine: Engine = "auto",
     server: Server = None,
 ) -> None:
     """Find the first wrong step of solutions: ProcessBench's F1, beside what was published."""
     from training import processbench as bench
 
     subsets = bench.load(data)
-    with _scorer(model, adapter, server) as scorer:
+    with scoring(model, adapter, family, engine, server) as scorer:
         results = bench.evaluate(subsets, scorer, output, console)
     Console().print(bench.table(results))
 
@@ -47,6 +52,8 @@ def best_of_n(
     reward: Annotated[str, typer.Option(help="Field of a candidate that holds its reward: no model is asked.")] = "",
     model: Model = "unprm-mini",
     adapter: Adapter = None,
+    family: Family = None,
+    engine: Engine = "auto",
     server: Server = None,
     alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
@@ -57,13 +64,16 @@ def best_of_n(
 
     questions = bench.load(candidates, reward)
     with Equivalence() as equivalence, ExitStack() as stack:
-        scorer = None if reward else stack.enter_context(_scorer(model, adapter, server))
+        scorer = None if reward else stack.enter_context(scoring(model, adapter, family, engine, server))
         results = bench.evaluate(questions, scorer, equivalence, output, console, alpha, seed)
     Console().print(bench.table(results))
 
 
 @contextmanager
-def _scorer(model: str, adapter: str | None, server: str | None) -> "Iterator[Scorer]":
+def scoring(
+    model: str, adapter: str | None, family: str | None, engine: EngineName, server: str | None
+) -> "Iterator[Scorer]":
+    """Who scores, until the end of the block."""
     from training.scorers import EngineScorer, ServerScorer
 
     if server:
@@ -75,8 +85,8 @@ def _scorer(model: str, adapter: str | None, server: str | None) -> "Iterator[Sc
         return
     from unprm.engines.load import load_engine
 
-    engine = load_engine(model, adapter=adapter)
+    loaded = load_engine(model, adapter=adapter, family=family, engine=engine)
     try:
-        yield EngineScorer(engine)
+        yield EngineScorer(loaded)
     finally:
-        engine.close()
+        loaded.close()

@@ -1,0 +1,56 @@
+"""Platt calibration of a PRM: step scores that say how often such steps are right.
+
+Where several models are asked together, their calibrated scores are averaged; a model that is asked alone gives its
+scores as they are.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.progress import Progress
+from sklearn.linear_model import LogisticRegression
+
+from training import records
+from training.metrics import Validation
+from training.scorers import Asked, Scorer
+from unprm.calibration import Calibration, log_odds
+from unprm.errors import RecordInvalid
+
+BATCH = 64
+"""Solutions that are scored between two signs of progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What was found, on how many steps, and how well scores fit the labels before and after it."""
+
+    calibration: Calibration
+    steps: int
+    before: Validation
+    after: Validation
+
+
+def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
+    """Fits the calibration to step-labelled solutions. Those that do not fit the model's window are left out.
+
+    Raises `RecordInvalid` unless there are both right and wrong steps.
+    """
+    solutions = list(records.read(data))
+    task = progress.add_task("scoring", total=len(solutions))
+    scores, labels = [], []
+    for start in range(0, len(solutions), BATCH):
+        batch = solutions[start : start + BATCH]
+        for solution, own in zip(batch, scorer.score([Asked(s.problem, s.steps) for s in batch]), strict=True):
+            if own is not None:
+                scores.append(own)
+                labels.append(solution.labels)
+        progress.advance(task, len(batch))
+    right = [label for own in labels for label in own]
+    if len(set(right)) < 2:
+        raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")
+    odds = np.array([[log_odds(score)] for own in scores for score in own])
+    fitted = LogisticRegression(C=np.inf).fit(odds, right)
+    found = Calibration(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
+    after = [tuple(found(score) for score in own) for own in scores]
+    return Calibrated(found, len(right), Validation.of(scores, labels), Validation.of(after, labels))
