@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from unprm import steps as step_text
 from unprm import votes
-from unprm.calibration import Calibration
+from unprm.calibration import Calibration, log_odds
 from unprm.types import Solution, Strategy, Usage, VoteResult
 from unprm.wire import (
     CandidateOut,
@@ -115,6 +115,7 @@ def _scored(request: ScoreRequest, solutions: Sequence[Solution], scores: StepSc
             reward=step_text.reward(own, request.aggregate),
             first_error=step_text.first_error(own, request.threshold),
             answer=solution.answer,
+            step_log_odds=list(map(log_odds, own)) if request.log_odds else None,
         )
         for solution, own in zip(solutions, scores, strict=True)
     ]

@@ -78,6 +78,7 @@ class ScoreRequest(_Model):
     solutions: list[AnySolution] = Field(min_length=1, max_length=MAX_SOLUTIONS)
     aggregate: Aggregate = "min"
     threshold: Probability = Field(0.5, description="A step that scores below it is an error.")
+    log_odds: bool = Field(False, description="Also return each score's log-odds; the raw value of implicit rewards.")
     model: ModelName | Annotated[list[ModelName], Field(min_length=1, max_length=16)] | None = Field(
         None, description="A served model, by default the first; of several the mean of their calibrated step scores."
     )
@@ -142,6 +143,7 @@ class ScoredSolution(_Model):
     reward: float
     first_error: int | None
     answer: str | None
+    step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda own: own is None)
 
 
 class ScoreResponse(_Model):
@@ -174,6 +176,7 @@ class VotedSolution(_Model):
     reward: float | None
     step_scores: list[float] | None
     first_error: int | None
+    step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda own: own is None)
 
 
 class VoteOut(_Model):

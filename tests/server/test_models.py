@@ -58,6 +58,15 @@ def test_several_models_give_the_mean_of_their_calibrated_scores() -> None:
         assert running.post("/score_steps", ask("x", model=["a", "b", "c"])).json()["usage"]["tokens"] == 3 * one
 
 
+def test_log_odds_are_returned_on_request() -> None:
+    with serving(fixed(0.8)) as running:
+        for path in ("/score_steps", "/vote/prm"):
+            body = ask(boxed(1), boxed(2))
+            told = running.post(path, body | {"log_odds": True}).json()["solutions"][0]
+            assert told["step_log_odds"] == [pytest.approx(1.3862943611198906)]
+            assert "step_log_odds" not in running.post(path, body).json()["solutions"][0]
+
+
 @pytest.mark.parametrize("model", ["nobody", ["a", "nobody"]])
 def test_a_model_that_is_not_served_is_refused(model: Any) -> None:
     with serving({"a": fixed(0.5)}) as running:
@@ -192,16 +201,18 @@ def test_models_are_added_and_unloaded() -> None:
 def test_what_is_asked_for_last_is_what_is_served() -> None:
     gates = [threading.Event(), threading.Event()]
     engines = [fixed(0.5), fixed(0.75)]
-    waiting = iter(zip(gates, engines, strict=True))
+    begun: list[str] = []
 
     def open_model(request: LoadModelRequest) -> Engine:
-        gate, engine = next(waiting)
-        gate.wait()
-        return engine
+        number = int(request.model)
+        begun.append(request.model)
+        gates[number].wait()
+        return engines[number]
 
     with serving({"prm": fixed(0.25)}, open_model, admin_key="admin") as running:
-        load(running, "prm")
-        load(running, "prm")
+        load(running, "prm", model="0")
+        until(lambda: begun == ["0"])
+        load(running, "prm", model="1")
         gates[1].set()
         until(lambda: scores(running)[1] == [0.75, 0.75])
         gates[0].set()

@@ -18,6 +18,9 @@ from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
 
+# what vLLM and PyTorch warn of in their own code
+pytestmark = pytest.mark.filterwarnings("default")
+
 PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. How many marbles does Mia have now?"
 SOLUTIONS = [
     ["Step 1: 30 + 12 = 42.", "The answer is \\boxed{42}."],
@@ -25,6 +28,11 @@ SOLUTIONS = [
     ["Step 1: 30 + 12 = 41.", "Step 2: 41 + 1 = 42.", "The answer is \\boxed{42}."],
     ["\\boxed{42}"],
 ]
+
+
+def agree(scores, expected, tolerance):
+    for values, told in zip(scores, expected, strict=True):
+        assert values == pytest.approx(told, abs=tolerance)
 
 
 def compare(model, tolerance, **options):
@@ -35,9 +43,8 @@ def compare(model, tolerance, **options):
     with closing(load_engine(model, engine="vllm", device="cpu", **options)) as engine:
         assert engine.description.engine == "vllm"
         scores = engine.score(batch)
-        assert engine.score(batch[::-1]) == pytest.approx(scores[::-1], abs=tolerance)
-    for values, told in zip(scores, expected, strict=True):
-        assert values == pytest.approx(told, abs=tolerance)
+        agree(engine.score(batch[::-1]), expected[::-1], tolerance)
+    agree(scores, expected, tolerance)
     every = [value for values in expected for value in values]
     assert max(every) - min(every) > 0.05
 
@@ -64,8 +71,7 @@ def test_a_server_of_vllm_scores_as_torch_does(tmp_path):
     with served as url, closing(load_engine(mini.NAME, engine="remote", url=url)) as engine:
         scores = engine.score(batch)
         assert engine.description.device == url
-    for values, told in zip(scores, expected, strict=True):
-        assert values == pytest.approx(told, abs=1e-3)
+    agree(scores, expected, 1e-3)
     with pytest.raises(ModelInvalid, match="does not score"):
         load_engine(mini.NAME, engine="remote", url=url)
 

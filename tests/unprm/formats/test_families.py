@@ -163,7 +163,7 @@ def test_a_head_that_is_missing_or_of_another_shape_is_refused(places, tmp_path)
     refused(place, "no tensor score.2.weight, the head of this family")
     tensors["score.2.weight"] = tensors["score.2.weight"][:, :7].clone()
     save_file(tensors, place / "model.safetensors", {"format": "pt"})
-    refused(place, r"score.2 is \(2, 7\) with a bias of 2, expected rows of 32")
+    refused(place, r"score.2 is \(2, 7\) with a bias of 2, expected rows of 64")
 
 
 def test_a_checkpoint_that_is_cut_or_incomplete_is_refused(places, tmp_path):
