@@ -25,6 +25,14 @@ def scoring() -> None:
 
 
 @app.command()
+def engines() -> None:
+    """The embedded model by vLLM, here and over HTTP, against the torch engine; needs vLLM."""
+    from benchmarks.engines import run
+
+    Console().print(table(run()))
+
+
+@app.command()
 def sampling() -> None:
     """Rollouts for many searches at once, against a flat list of the same prompts."""
     from benchmarks.sampling import run

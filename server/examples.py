@@ -61,7 +61,7 @@ def _scores() -> BaseModel:
     right, wrong = request.candidates()
     solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
     measured = [(0.9801, 0.9682), (0.0002, 0.0003)]
-    return score_response(request, solutions, measured, _MODEL, Usage(142, 142, 0))
+    return score_response(request, solutions, measured, _MODEL, Usage(142, 101, 41))
 
 
 def _ballot() -> Ballot:

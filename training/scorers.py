@@ -56,7 +56,7 @@ class EngineScorer:
         encoded = [self._engine.format.encode(asked.problem, asked.steps) for asked in batch]
         fitting = [k for k, own in enumerate(encoded) if len(own.ids) <= self._engine.description.max_tokens]
         scores: list[Scores] = [None] * len(batch)
-        for k, values in zip(fitting, self._engine.score([encoded[k] for k in fitting]), strict=True):
+        for k, values in zip(fitting, self._engine.score([encoded[k] for k in fitting]).scores, strict=True):
             scores[k] = values
         return scores
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from unprm.calibration import Calibration
 
@@ -141,6 +141,14 @@ class ModelDescription:
     demo: bool
 
 
+class BatchScores(NamedTuple):
+    """Of each item of a batch: its step scores, and the tokens that the model ran for it. What several share was run
+    for one of them."""
+
+    scores: list[tuple[float, ...]]
+    computed: list[int]
+
+
 class Format(Protocol):
     """Turns a problem and a solution's steps into what a PRM family reads."""
 
@@ -172,7 +180,7 @@ class Engine(Protocol):
         """How the model's input is built."""
         ...
 
-    def score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
+    def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores in [0, 1] for each item, as many as it has positions.
 
         Scores of an item do not depend on what else is in the batch.

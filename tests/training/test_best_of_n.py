@@ -61,7 +61,7 @@ def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence
     assert bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet()) == first
     assert len(engine.batches) == calls
     asked = engine.format.encode(ROW["question"], ["It is \\boxed{0.75}."])
-    assert first[0].rewards[0] == engine.score([asked])[0][0]
+    assert first[0].rewards[0] == engine.score([asked]).scores[0][0]
 
 
 def test_solutions_without_steps_or_over_the_window_are_worth_nothing(tmp_path, equivalence):

@@ -17,12 +17,12 @@ def test_a_merged_prm_scores_as_base_and_adapter_do_and_needs_neither(base, adap
     shutil.copytree(base, home / "base")
     shutil.copytree(adapter, home / "adapter")
     engine = load_engine(str(adapter), device="cpu")
-    expected = engine.score([engine.format.encode("12 + 34?", STEPS)])[0]
+    expected = engine.score([engine.format.encode("12 + 34?", STEPS)]).scores[0]
     output = tmp_path / "merged"
     merge_adapter(str(home / "adapter"), None, output, torch.float32)
     shutil.rmtree(home)
     merged = load_engine(str(output), device="cpu")
-    assert merged.score([merged.format.encode("12 + 34?", STEPS)])[0] == pytest.approx(expected, abs=1e-6)
+    assert merged.score([merged.format.encode("12 + 34?", STEPS)]).scores[0] == pytest.approx(expected, abs=1e-6)
     assert (merged.description.name, merged.description.adapter) == ("tiny-prm", None)
 
 

@@ -58,7 +58,7 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])  # read at the tag itself: with a shift it would not fall
     engine = load_engine(str(output), device="cpu")
     for solution in _solutions(20, seed=9):
-        scores = engine.score([engine.format.encode(solution.problem, solution.steps)])[0]
+        scores = engine.score([engine.format.encode(solution.problem, solution.steps)]).scores[0]
         assert [score > 0.5 for score in scores] == list(solution.labels)
     assert engine.description.name == "prm"
     card = (output / "README.md").read_text()
@@ -75,7 +75,7 @@ def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
     solution = next(_solutions(1, seed=9))
     encoded = engine.format.encode(solution.problem, solution.steps)
     assert engine.format.text(encoded).count("#") == len(solution.steps)
-    assert [score > 0.5 for score in engine.score([encoded])[0]] == list(solution.labels)
+    assert [score > 0.5 for score in engine.score([encoded]).scores[0]] == list(solution.labels)
     with pytest.raises(ModelInvalid, match=r"'no good' is .* tokens"):
         Trainer(_settings(base, data, output, negative="no good"))
     with pytest.raises(ModelInvalid, match="differ"):
@@ -182,8 +182,8 @@ def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(b
     best = max(range(len(told)), key=lambda epoch: told[epoch]["auroc"])
     assert best == len(told) - 2
     engine = load_engine(str(output), device="cpu")
-    scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions])
-    again = asdict(Validation.of(scores, [s.labels for s in solutions]))
+    scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions]).scores
+    again = asdict(Validation.of(scores, [s.labels for s in solutions]).scores)
     assert again == pytest.approx({name: told[best][name] for name in again}, abs=1e-3)
     assert list((output / "tensorboard").glob("events*"))
 

@@ -8,8 +8,8 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 import torch
 
+from benchmarks.vllm_server import serving
 from tests import checkpoints
-from tests.vllm.serving import serving
 from unprm import mini
 from unprm.engines.checkpoint import load_tokenizer, locate
 from unprm.engines.load import load_engine
@@ -39,11 +39,11 @@ def compare(model, tolerance, **options):
     """Scores of vLLM and of torch are equal, and tell solutions apart."""
     with closing(load_engine(model, device="cpu", **options)) as plain:
         batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
-        expected = plain.score(batch)
+        expected = plain.score(batch).scores
     with closing(load_engine(model, engine="vllm", device="cpu", **options)) as engine:
         assert engine.description.engine == "vllm"
-        scores = engine.score(batch)
-        agree(engine.score(batch[::-1]), expected[::-1], tolerance)
+        scores = engine.score(batch).scores
+        agree(engine.score(batch[::-1]).scores, expected[::-1], tolerance)
     agree(scores, expected, tolerance)
     every = [value for values in expected for value in values]
     assert max(every) - min(every) > 0.05
@@ -63,13 +63,13 @@ def test_published_families_score_as_with_torch(family, tmp_path):
 def test_a_server_of_vllm_scores_as_torch_does(tmp_path):
     with closing(load_engine(mini.NAME, device="cpu")) as plain:
         batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
-        expected = plain.score(batch)
+        expected = plain.score(batch).scores
         readout = plain.format.readout
     files = locate(mini.NAME, None, None, None)
     model = prepare(files, readout, load_tokenizer(files.base), torch.float32)
     served = serving(model.directory, "--dtype=float32", *model.options)
     with served as url, closing(load_engine(mini.NAME, engine="remote", url=url)) as engine:
-        scores = engine.score(batch)
+        scores = engine.score(batch).scores
         assert engine.description.device == url
     agree(scores, expected, 1e-3)
     with pytest.raises(ModelInvalid, match="does not score"):

@@ -12,7 +12,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 import torch
 
-from tests.vllm.serving import serving
+from benchmarks.vllm_server import serving
 from training import journal
 from unprm import mini
 from unprm.engines.checkpoint import load_base

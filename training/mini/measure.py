@@ -115,7 +115,7 @@ def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: 
     for number, problem in enumerate(chosen):
         own = [text for text in texts[number * CANDIDATES : (number + 1) * CANDIDATES] if text.strip()]
         split = [steps.split(text) for text in own]
-        scores = engine.score([engine.format.encode(problem.text, parts) for parts in split])
+        scores = engine.score([engine.format.encode(problem.text, parts) for parts in split]).scores
         yield [
             _Scored(problem, values, first_error(problem, parts), answers.extract(text))
             for text, parts, values in zip(own, split, scores, strict=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from unprm.engines.worker import Worker
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, ShuttingDown, SolutionTooLong
-from unprm.types import Encoded, Engine, Usage
+from unprm.types import BatchScores, Encoded, Engine, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -200,9 +200,8 @@ class StepScorer:
             self._waiting.pop(job)
         return batch
 
-    def _deliver(self, batch: dict[Encoded, list[_Place]], scores: Sequence[tuple[float, ...]]) -> None:
-        for (item, places), values in zip(batch.items(), scores, strict=True):
-            cost = len(item.ids)
+    def _deliver(self, batch: dict[Encoded, list[_Place]], told: BatchScores) -> None:
+        for places, values, cost in zip(batch.values(), *told, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller is gone
                     continue
@@ -228,7 +227,7 @@ class StepScorer:
         self._tokens_per_second = _MEMORY * past + (1 - _MEMORY) * speed
 
 
-def _run(engine: Engine, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
+def _run(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
     """The engine's scores if they are what was asked for; runs in the engine's thread."""
     try:
         scores = engine.score(batch)
@@ -242,8 +241,9 @@ def _run(engine: Engine, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
     return scores
 
 
-def _fault(batch: Sequence[Encoded], scores: Sequence[Sequence[float]]) -> str | None:
-    if len(scores) != len(batch):
+def _fault(batch: Sequence[Encoded], told: BatchScores) -> str | None:
+    scores, computed = told
+    if not len(scores) == len(computed) == len(batch):
         return f"it has scores for {len(scores)} of {len(batch)} items"
     for item, values in zip(batch, scores, strict=True):
         if len(values) != len(item.positions):

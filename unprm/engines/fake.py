@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from unprm.calibration import Calibration
-from unprm.types import Encoded, ModelDescription
+from unprm.types import BatchScores, Encoded, ModelDescription
 
 TAG = 256
 """The id that ends a step; ids below it are bytes of UTF-8."""
@@ -78,7 +78,7 @@ class FakeEngine:
         self._failures = failures or {}
         self._gate = gate
 
-    def score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
+    def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores per item, the same for an item in whatever batch."""
         call = len(self.batches)
         self.batches.append(tuple(batch))
@@ -87,7 +87,7 @@ class FakeEngine:
         time.sleep(self._delay)
         if call in self._failures:
             raise self._failures[call]
-        return [tuple(self._scores(item)) for item in batch]
+        return BatchScores([tuple(self._scores(item)) for item in batch], [len(item.ids) for item in batch])
 
     def close(self) -> None:
         """Notes in `closed` that the engine was given back."""

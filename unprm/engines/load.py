@@ -33,6 +33,8 @@ from unprm.types import Engine, ModelDescription
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
+TREE = 8192
+"""Tokens of a tree at the most: the mask of its attention has their square."""
 
 
 def load_engine(
@@ -96,7 +98,7 @@ def load_engine(
         from unprm.engines.vllm_engine import VllmEngine  # installed only where it is used
 
         return VllmEngine(prepare(files, readout, tokenizer, number), format, description, batch_tokens, memory)
-    return TorchEngine(_margins(files, readout, number, place), format, description, batch_tokens)
+    return TorchEngine(_margins(files, readout, number, place), format, description, batch_tokens, *_bounds(files.base))
 
 
 def _pick_engine(engine: EngineName, place: torch.device, url: str | None) -> EngineName:
@@ -151,6 +153,17 @@ def _margins(files: PrmFiles, readout: Readout, dtype: torch.dtype, place: torch
     if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
         raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
     return LikelihoodRatios(network, other, readout.beta, place)
+
+
+def _bounds(base: Path) -> tuple[int, int]:
+    """Tokens of a tree, and tokens that every layer's attention looks back at.
+
+    A tree's attention takes about n / (6 · hidden) of what its linear layers do, most of it for tokens that don't see
+    each other; several smaller trees run again what they have in common.
+    """
+    told = AutoConfig.from_pretrained(base, trust_remote_code=False, local_files_only=True)
+    slides = getattr(told, "sliding_window", None) if getattr(told, "use_sliding_window", True) else None
+    return min(4 * told.hidden_size, TREE), int(slides or told.max_position_embeddings)
 
 
 def _window(base: Path, tokenizer: Tokenizer) -> int:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from unprm.engines.vllm_model import step_scores
 from unprm.errors import ModelInvalid
 from unprm.formats.family import PrmFormat
-from unprm.types import Encoded, ModelDescription
+from unprm.types import BatchScores, Encoded, ModelDescription
 
 SECONDS = 600.0
 """A server that takes longer for a batch has failed."""
@@ -60,8 +60,8 @@ class RemoteEngine:
                 f"documentation names for family {format.family} ({reason})"
             ) from error
 
-    def score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
-        """Step scores per item."""
+    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+        """Step scores per item; vLLM runs all tokens of each."""
         body = {
             "model": self._served.id,
             "input": [list(item.ids) for item in batch],
@@ -72,7 +72,8 @@ class RemoteEngine:
         if response.status_code != 200:
             raise RuntimeError(f"vLLM answered {response.status_code}")
         found = {row.index: row.data for row in _Pooled.model_validate_json(response.content).data}
-        return [step_scores(item, torch.tensor(found[index])) for index, item in enumerate(batch)]
+        scores = [step_scores(item, torch.tensor(found[index])) for index, item in enumerate(batch)]
+        return BatchScores(scores, [len(item.ids) for item in batch])
 
     def close(self) -> None:
         """Closes the connections."""

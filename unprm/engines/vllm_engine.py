@@ -11,7 +11,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from unprm.engines.vllm_model import VllmModel, step_scores
 from unprm.formats.family import PrmFormat
-from unprm.types import Encoded, ModelDescription
+from unprm.types import BatchScores, Encoded, ModelDescription
 
 
 class VllmEngine:
@@ -49,9 +49,10 @@ class VllmEngine:
         threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True).start()
         self._engine = asyncio.run_coroutine_threadsafe(_start(arguments), self._loop).result()
 
-    def score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
-        """Step scores per item."""
-        return asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
+    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+        """Step scores per item; vLLM runs all tokens of each."""
+        scores = asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
+        return BatchScores(scores, [len(item.ids) for item in batch])
 
     def close(self) -> None:
         """Ends vLLM's processes."""

@@ -22,7 +22,7 @@ from unprm.errors import (
     SolutionTooLong,
     UnprmError,
 )
-from unprm.types import Encoded, Usage
+from unprm.types import BatchScores, Encoded, Usage
 
 PATIENCE = 10.0
 
@@ -359,8 +359,9 @@ def test_what_is_no_score_is_never_passed_on(scores: Any) -> None:
 
 def test_scores_for_fewer_items_than_asked_are_never_passed_on() -> None:
     class Forgetful(FakeEngine):
-        def score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
-            return super().score(batch)[1:]
+        def score(self, batch: Sequence[Encoded]) -> BatchScores:
+            scores, computed = super().score(batch)
+            return BatchScores(scores[1:], computed[1:])
 
     async def test() -> None:
         scorer = StepScorer(Forgetful())

@@ -31,23 +31,23 @@ def test_format_ends_each_step_with_one_tag(problem: str, steps: list[str]) -> N
 def test_scores_depend_on_what_precedes_only(problem: str, steps: list[str]) -> None:
     engine = as_engine(FakeEngine())
     whole, beginning = (FakeFormat().encode(problem, part) for part in (steps, steps[:-1]))
-    (scores,) = engine.score([whole])
+    (scores,) = engine.score([whole]).scores
     assert all(0 < score < 1 for score in scores)
-    assert engine.score([beginning, whole]) == [scores[:-1], scores]
+    assert engine.score([beginning, whole]).scores == [scores[:-1], scores]
 
 
 def test_scores_differ_from_text_to_text() -> None:
     items = [FakeFormat().encode("p", [str(number)]) for number in range(1000)]
-    assert len(set(FakeEngine().score(items))) == 1000
+    assert len(set(FakeEngine().score(items).scores)) == 1000
 
 
 def test_records_its_batches_and_fails_on_the_calls_it_is_told_to() -> None:
     engine = FakeEngine(failures={1: RuntimeError("told to")}, scores=lambda item: [0.25])
     item = FakeFormat().encode("p", ["s"])
-    assert engine.score([item]) == [(0.25,)]
+    assert engine.score([item]).scores == [(0.25,)]
     with pytest.raises(RuntimeError, match="told to"):
         engine.score([item, item])
-    assert engine.score([item]) == [(0.25,)]
+    assert engine.score([item]).scores == [(0.25,)]
     assert engine.batches == [(item,), (item, item), (item,)]
     engine.close()
     assert engine.closed

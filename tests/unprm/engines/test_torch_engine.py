@@ -51,7 +51,7 @@ def test_equal_to_the_reference_in_every_batch_and_order(adapter, engine, refere
     expected = [reference(item) for item in items]
     assert max(map(max, expected)) - min(map(min, expected)) > 0.1  # a reference that tells solutions apart
     for order in (list(range(40)), random.Random(1).sample(range(40), 40), [7], [3, 3, 3]):
-        scores = own.score([items[index] for index in order])
+        scores = own.score([items[index] for index in order]).scores
         for index, values in zip(order, scores, strict=True):
             assert values == pytest.approx(expected[index], abs=1e-5)
 
@@ -59,13 +59,13 @@ def test_equal_to_the_reference_in_every_batch_and_order(adapter, engine, refere
 def test_bfloat16_is_close(adapter, engine, reference):
     half = load_engine(str(adapter), device="cpu", dtype="bfloat16")
     items = _solutions(engine.format, 10)
-    for item, values in zip(items, half.score(items), strict=True):
+    for item, values in zip(items, half.score(items).scores, strict=True):
         assert values == pytest.approx(reference(item), abs=0.05)
     assert half.description.dtype == "bfloat16"
 
 
 def test_nothing_to_score(engine):
-    assert engine.score([]) == []
+    assert engine.score([]) == ([], [])
 
 
 def test_the_description_tells_what_is_served(engine, adapter):
@@ -114,3 +114,50 @@ def test_an_adapter_of_another_shape_is_refused(tmp_path, adapter):
 def test_cuda_is_refused_where_there_is_none(adapter):
     with pytest.raises(ModelInvalid, match="no CUDA device"):
         load_engine(str(adapter), device="cuda")
+
+
+def _candidates(form, count, seed=3):
+    """Solutions of one problem that begin with the same steps, some of them equal."""
+    rng = random.Random(seed)
+    problem, common = "what is 12 + 34 - 5 is the answer", ["Step 1 : 12 + 34 = 46 .", "Step 2 : 46 - 5 = 12"]
+    tails = [[" ".join(rng.choices(WORDS, k=rng.randint(1, 4)))] for _ in range(count - 1)]
+    return [form.encode(problem, common[: rng.randint(0, 2)] + tail) for tail in [*tails, tails[0]]]
+
+
+@pytest.mark.parametrize("batch_tokens", [60, 200, 100_000])
+def test_what_candidates_share_is_run_once_and_changes_no_score(adapter, reference, batch_tokens):
+    own = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
+    items = _candidates(own.format, 24) + _solutions(own.format, 6)
+    scores, computed = own.score(items)
+    for item, values in zip(items, scores, strict=True):
+        assert values == pytest.approx(reference(item), abs=1e-5)
+    assert _distinct(items) <= sum(computed) < sum(len(item.ids) for item in items)
+
+
+def test_what_fits_one_tree_is_run_once(engine):
+    items = _candidates(engine.format, 12)
+    assert sum(engine.score(items).computed) == _distinct(items) < 256  # tokens of a tree for a model of width 64
+
+
+def _distinct(items):
+    return len({item.ids[:k] for item in items for k in range(1, len(item.ids) + 1)})
+
+
+def test_attention_that_slides_is_left_to_rows(tmp_path):
+    from transformers import MistralConfig, MistralForCausalLM
+
+    from tests import checkpoints
+
+    place = checkpoints.write("math-shepherd", tmp_path / "sliding")
+    config = MistralConfig.from_pretrained(place, sliding_window=40)
+    MistralForCausalLM.from_pretrained(place, config=config).save_pretrained(place)
+    own = load_engine(str(place), family="math-shepherd", device="cpu")
+    items = _candidates(own.format, 8)
+    assert any(len(item.ids) > 40 for item in items)
+    assert any(len(item.ids) <= 40 for item in [*items, own.format.encode("x", ["y"])])
+    network = AutoModelForCausalLM.from_pretrained(place).eval()
+    verdicts = [own.format.readout.positive, own.format.readout.negative]
+    for item, values in zip(items, own.score(items).scores, strict=True):
+        with torch.no_grad():
+            logits = network(torch.tensor([item.ids])).logits[0, list(item.positions)]
+        assert values == pytest.approx(logits[:, verdicts].softmax(-1)[:, 0].tolist(), abs=1e-5)

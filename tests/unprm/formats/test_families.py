@@ -67,7 +67,7 @@ def test_scores_are_those_of_the_authors_way(name, places, engines):
     engine, expected = engines[name], reference(name, places)
     asked = [(PROBLEM, STEPS), *OTHERS]
     encoded = [engine.format.encode(*own) for own in asked]
-    scores = engine.score(encoded)
+    scores = engine.score(encoded).scores
     for own, item, values in zip(asked, encoded, scores, strict=True):
         ids, told = expected(*own)
         assert list(item.ids) == ids

@@ -1,4 +1,4 @@
-"""A real server of vLLM for tests, on loopback."""
+"""A server of vLLM on loopback, for benchmarks and tests."""
 
 import socket
 import subprocess
