@@ -213,11 +213,12 @@ def test_what_is_asked_for_last_is_what_is_served() -> None:
         load(running, "prm", model="0")
         until(lambda: begun == ["0"])
         load(running, "prm", model="1")
+        until(lambda: begun == ["0", "1"])
+        gates[0].set()  # ready, but not what is wanted any more
+        until(lambda: engines[0].closed)
+        assert scores(running)[1] == [0.25, 0.25]
         gates[1].set()
         until(lambda: scores(running)[1] == [0.75, 0.75])
-        gates[0].set()
-        until(lambda: engines[0].closed)
-        assert scores(running)[1] == [0.75, 0.75]
 
 
 def test_a_server_s_end_closes_all_models() -> None:

@@ -64,6 +64,25 @@ def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence
     assert first[0].rewards[0] == engine.score([asked]).scores[0][0]
 
 
+def test_equal_solutions_are_scored_once(tmp_path, equivalence):
+    texts = ["It is \\boxed{1}.", "It is \\boxed{2}.", "It is \\boxed{1}.", " "]
+    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": text} for text in texts]}]))
+    engine = FakeEngine()
+    (judged,) = bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
+    assert [len(batch) for batch in engine.batches] == [2]
+    assert judged.rewards[0] == judged.rewards[2] != judged.rewards[1]
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_judged_candidates_are_kept_by_the_questions_names(tmp_path, equivalence, names):
+    """Else the draws of a question would depend on which was judged first."""
+    texts = {"a": ["\\boxed{1}"], "b": ["\\boxed{1}", "\\boxed{2}"]}
+    rows = [ROW | {"id": name, "candidates": [{"text": text} for text in texts[name]]} for name in names]
+    questions = bench.load(_file(tmp_path / "c.jsonl", rows))
+    judged = bench.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path / "out", _quiet())
+    assert [len(own.classes) for own in judged] == [1, 2]
+
+
 def test_solutions_without_steps_or_over_the_window_are_worth_nothing(tmp_path, equivalence):
     row = ROW | {"candidates": [{"text": " "}, {"text": "\\boxed{1}" + "x" * 500}, {"text": "\\boxed{3/4}"}]}
     questions = bench.load(_file(tmp_path / "c.jsonl", [row]))

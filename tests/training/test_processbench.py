@@ -49,6 +49,12 @@ def scored(tmp_path_factory):
     return subsets, bench.score(subsets, EngineScorer(FakeEngine()), output, _quiet()), output
 
 
+def test_no_threshold_is_chosen_on_the_subset_that_it_would_be_tried_on(scored):
+    subsets, scores, _ = scored
+    assert list(bench.results(subsets, scores)) == ["fixed", "best on gsm8k"]
+    assert list(bench.results({"math": subsets["math"]}, scores)) == ["fixed"]
+
+
 def test_figures_are_those_of_the_official_definition(scored):
     subsets, scores, _ = scored
     assert {name: len(samples) for name, samples in subsets.items()} == {"gsm8k": 24, "math": 24}

@@ -87,7 +87,9 @@ def _processbench(directory, run, f1, subsets=SUBSETS, wrong=60):
     _write_json(directory / "processbench" / run / "results.json", results)
 
 
-def _annotated(directory, name, search, samples, problem="Why?", steps=("So.", "Thus."), labels=(True, False)):
+def _annotated(
+    directory, name, search, samples, problem="Why?", steps=("So.", "Thus."), labels=(True, False), selected="same"
+):
     """A wrong solution that was labelled after `samples` samples, and one that was not."""
     tried = [{"prefix": "p", "samples": samples, "tokens": 10 * samples}] if samples else []
     record = {"id": "0", "problem": problem, "steps": steps, "model": "qwen", "correct": False, "tried": tried}
@@ -96,7 +98,7 @@ def _annotated(directory, name, search, samples, problem="Why?", steps=("So.", "
     _lines(place / f"{name}.jsonl", [record | {"labels": labels}])
     _lines(place / f"{name}.unresolved.jsonl", [record | {"id": "1", "reason": "unsolved"}])
     _lines(place / f"{name}.questions.jsonl", [{"id": "q", "samples": 7, "tokens": 70}])
-    _write_json(place / f"{name}.config.json", {"search": search, "share_prefixes": False})
+    _write_json(place / f"{name}.config.json", {"search": search, "share_prefixes": False, "selected": selected})
 
 
 def _findings(directory, **changed):
@@ -212,6 +214,14 @@ def test_annotation_is_measured_against_plain_adaptive_binary_search(tmp_path):
     assert cost[4] == ["uncertainty", "2", "2", "1", "2", "40", "400", "7"]
     assert page.tables["labelled solutions by sampling model"][4] == ["uncertainty", "qwen", "1", "1.00", "0.00"]
     assert "labels of wrong solutions against the exact checker" not in page.tables
+
+
+def test_runs_over_other_solutions_than_the_baseline_s_are_not_compared(tmp_path):
+    _annotated(tmp_path, "adaptive_binary", "adaptive_binary", 80)
+    _annotated(tmp_path, "bayes", "bayes", 40)
+    _annotated(tmp_path, "elsewhere", "bayes", 20, selected="others")
+    page = _Page(write(tmp_path))
+    assert page.alt("bayes draws the fewest samples of all that verify steps: 50.0 % fewer than adaptive_binary.")
 
 
 def test_without_a_baseline_costs_are_absolute(tmp_path):
