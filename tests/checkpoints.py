@@ -139,7 +139,10 @@ def qwen_prm(directory: Path) -> Path:
 
 
 def skywork(directory: Path) -> Path:
-    head = {"v_head.summary.weight": torch.randn(1, SHAPE["hidden_size"]), "v_head.summary.bias": torch.randn(1)}
+    head = {
+        "v_head.summary.weight": torch.randn(1, SHAPE["hidden_size"]) * 0.2,
+        "v_head.summary.bias": torch.randn(1) * 0.1,
+    }
     return _headed(directory, "Qwen2ForPrmModel", _special("<extra_0>"), head)
 
 

@@ -40,8 +40,8 @@ class PrmFiles:
 
 def locate(model: str, adapter: str | None, revision: str | None, adapter_revision: str | None) -> PrmFiles:
     """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`."""
-    if model == mini.NAME and adapter is None:
-        return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTER, mini.NAME, mini.NAME)
+    if model in mini.ADAPTERS and adapter is None:
+        return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
     if adapter is None:
         place = fetch(model, revision)
         config = PrmConfig.read(place)
@@ -60,7 +60,7 @@ def fetch(name: str, revision: str | None) -> Path:
     """
     if Path(name).is_dir():
         return Path(name)
-    if name == mini.NAME:
+    if name in mini.ADAPTERS:
         return mini.BASE
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))

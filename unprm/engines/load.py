@@ -56,11 +56,11 @@ def load_engine(
 ) -> Engine:
     """Loads a PRM and puts it on the device, an adapter merged.
 
-    `model` is `unprm-mini` (embedded); the directory or hub name of a PRM made by `training train`, whose base is named
-    in its `prm_config.json`; with `adapter`, the base; or a PRM of another family, which is told by its name or its
-    `config.json`, or by `family`. `reference` and `beta` replace those of a family that is scored by likelihood
-    ratios. `auto` takes CUDA if there is one, and bfloat16 on CUDA, float32 on a CPU. Only safetensors are read and no
-    code comes with a model.
+    `model` is `unprm-mini` or `unprm-mini-rollouts` (embedded); the directory or hub name of a PRM made by
+    `training train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
+    family, which is told by its name or its `config.json`, or by `family`. `reference` and `beta` replace those of a
+    family that is scored by likelihood ratios. `auto` takes CUDA if there is one, and bfloat16 on CUDA, float32 on a
+    CPU. Only safetensors are read and no code comes with a model.
 
     `engine`: `torch`; `vllm`, which takes the share `memory` of a GPU's memory; `remote`, a server of vLLM at `url`
     that serves this model, with its API key; `auto` is `vllm` on CUDA where it is installed, else `torch`.
@@ -90,7 +90,7 @@ def load_engine(
         max_tokens=_window(files.base, tokenizer),
         input_format=format.input_format,
         calibration=Calibration.read(files.directory),
-        demo=model == mini.NAME,
+        demo=model in mini.ADAPTERS,
     )
     if chosen == "remote":
         return RemoteEngine(str(url), key, format, description)
@@ -114,7 +114,7 @@ def _pick_engine(engine: EngineName, place: torch.device, url: str | None) -> En
 
 def _family(model: str, adapter: str | None, revision: str | None, name: str | None) -> Family:
     """The family that is asked for, or that the model shows."""
-    if name is None and (adapter or model == mini.NAME):
+    if name is None and (adapter or model in mini.ADAPTERS):
         return unprm.FAMILY
     if name == unprm.FAMILY.name:
         return unprm.FAMILY

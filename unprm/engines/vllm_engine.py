@@ -46,7 +46,8 @@ class VllmEngine:
         )
         self._numbers = itertools.count()
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
+        self._thread.start()
         self._engine = asyncio.run_coroutine_threadsafe(_start(arguments), self._loop).result()
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
@@ -55,9 +56,18 @@ class VllmEngine:
         return BatchScores(scores, [len(item.ids) for item in batch])
 
     def close(self) -> None:
-        """Ends vLLM's processes."""
-        self._engine.shutdown()
+        """Ends vLLM's processes, and the loop that spoke with them."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._engine.shutdown()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
         return list(await asyncio.gather(*map(self._one, batch)))

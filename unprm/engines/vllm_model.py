@@ -100,7 +100,7 @@ def _with_value_head(base: Path, readout: Head) -> VllmModel:
             kept = {key: own for key, own in tensors.items() if not key.startswith((name, "lm_head."))}
             row = {"score.weight": tensors[f"{name}.weight"]} if f"{name}.weight" in tensors else {}
             save_file(kept | row, place / source.name, {"format": "pt"})
-        left_out = {"auto_map", "architectures"}
+        left_out = {"auto_map", "architectures", "id2label", "label2id"}
         told = {key: value for key, value in config.items() if key not in left_out}
         told |= {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 1}
         (place / "config.json").write_text(json.dumps(told), "utf-8")

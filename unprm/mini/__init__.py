@@ -3,7 +3,11 @@
 from pathlib import Path
 
 NAME = "unprm-mini"
-BASE = Path(__file__).parent / "weights" / "base"
-"""The reasoner: a causal language model that solves the domain's problems, and the base of the PRM."""
-ADAPTER = Path(__file__).parent / "weights" / "adapter"
-"""The PRM: a LoRA adapter for the reasoner."""
+ROLLOUTS = "unprm-mini-rollouts"
+_WEIGHTS = Path(__file__).parent / "weights"
+BASE = _WEIGHTS / "base"
+"""The reasoner: a causal language model that solves the domain's problems, and the base of the PRMs."""
+ADAPTER = _WEIGHTS / "adapter"
+"""The PRM: a LoRA adapter for the reasoner, trained on labels of the exact checker."""
+ADAPTERS = {NAME: ADAPTER, ROLLOUTS: _WEIGHTS / "adapter-rollouts"}
+"""It, and one that was trained on labels of the reasoner's own rollouts, by name."""
