@@ -8,6 +8,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from unprm import mini
 from unprm.engines.load import load_engine
 from unprm.errors import ModelInvalid
 from unprm.types import Encoded
@@ -161,3 +162,16 @@ def test_attention_that_slides_is_left_to_rows(tmp_path):
         with torch.no_grad():
             logits = network(torch.tensor([item.ids])).logits[0, list(item.positions)]
         assert values == pytest.approx(logits[:, verdicts].softmax(-1)[:, 0].tolist(), abs=1e-5)
+
+
+def test_both_embedded_models_tell_a_right_solution_from_a_wrong_one():
+    problem = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+    right, wrong = (
+        ["Step 1: 23 + 45 = 68. The answer is \\boxed{68}."],
+        ["Step 1: 23 + 45 = 78. The answer is \\boxed{78}."],
+    )
+    for name in mini.ADAPTERS:
+        own = load_engine(name, device="cpu")
+        good, bad = own.score([own.format.encode(problem, right), own.format.encode(problem, wrong)]).scores
+        assert good[0] > 0.5 > bad[0]
+        assert (own.description.name, own.description.demo) == (name, True)
