@@ -24,7 +24,7 @@ from unprm.engines.checkpoint import read_tokenizer
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import DEMANDING, generate
 
-SOLUTIONS, PLAIN_BATCH = 32, 8
+SOLUTIONS, PLAIN_BATCH = 8, 8
 
 
 def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
@@ -53,7 +53,7 @@ def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
 
 
 def run() -> list[Comparison]:
-    """One optimiser step of 32 solutions: how long it takes, and how much memory above what the model takes."""
+    """One optimiser step: how long it takes, and how much memory above what the model takes."""
     with tempfile.TemporaryDirectory() as place:
         trainer = _trainer(Path(place))
     batch = trainer.examples

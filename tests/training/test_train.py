@@ -183,7 +183,7 @@ def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(b
     assert best == len(told) - 2
     engine = load_engine(str(output), device="cpu")
     scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions]).scores
-    again = asdict(Validation.of(scores, [s.labels for s in solutions]).scores)
+    again = asdict(Validation.of(scores, [s.labels for s in solutions]))
     assert again == pytest.approx({name: told[best][name] for name in again}, abs=1e-3)
     assert list((output / "tensorboard").glob("events*"))
 
