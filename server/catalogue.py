@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unprm.formats.family import LikelihoodRatio
-from unprm.formats.registry import known_models
+from unprm.formats.registry import families, known_models
 
 BYTES = 2
 """Of a parameter in bfloat16."""
@@ -14,7 +14,7 @@ WIDTH = 100
 
 
 def show() -> None:
-    """Prints it."""
+    """Prints it, and what the families are."""
     table = Table(box=box.SIMPLE, caption=_CAPTION, caption_justify="left")
     for name in ("model on the hub", "family", "licence"):
         table.add_column(name, no_wrap=name != "licence")
@@ -25,7 +25,10 @@ def show() -> None:
         memory = f"{copies * BYTES * model.parameters:.1f} GB"
         score = "–" if model.f1 is None else f"{model.f1:.1f}"
         table.add_row(model.name, family.name, model.licence, f"{model.parameters:g} B", memory, score)
-    Console(width=max(WIDTH, Console().width)).print(table)
+    kinds = Table("family", "what it is", "reward by its authors", box=box.SIMPLE)
+    for family in families().values():
+        kinds.add_row(family.name, family.about, family.aggregate)
+    Console(width=max(WIDTH, Console().width)).print(table, kinds)
 
 
 _CAPTION = """\
