@@ -69,7 +69,6 @@ def load_engine(
     """
     place = torch.device(_pick_device(device))
     number = _pick_dtype(dtype, place)
-    chosen = _pick_engine(engine, place, url)
     kind = _family(model, adapter, revision, family)
     if kind is unprm.FAMILY:
         files = locate(model, adapter, revision, adapter_revision)
@@ -78,6 +77,7 @@ def load_engine(
     tokenizer = load_tokenizer(files.base)
     format = kind.build(tokenizer, files.directory)
     readout = _adjusted(format.readout, reference, beta)
+    chosen = _pick_engine(engine, place, url, readout)
     description = ModelDescription(
         name=files.name,
         family=kind.name,
@@ -101,9 +101,13 @@ def load_engine(
     return TorchEngine(_margins(files, readout, number, place), format, description, batch_tokens, *_bounds(files.base))
 
 
-def _pick_engine(engine: EngineName, place: torch.device, url: str | None) -> EngineName:
+def _pick_engine(engine: EngineName, place: torch.device, url: str | None, readout: Readout) -> EngineName:
     if (engine == "remote") != (url is not None):
         raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
+    if isinstance(readout, LikelihoodRatio):
+        if engine in ("vllm", "remote"):
+            raise ModelInvalid("vLLM does not score by likelihood ratios: use --engine torch")
+        return "torch"
     installed = find_spec("vllm") is not None
     if engine == "vllm" and not installed:
         raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import httpx
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from unprm.engines.vllm_model import step_scores
 from unprm.errors import ModelInvalid
@@ -52,7 +52,7 @@ class RemoteEngine:
         try:
             self._served = self._find()
             self._check()
-        except (httpx.HTTPError, ValidationError, RuntimeError) as error:
+        except (httpx.HTTPError, LookupError, ValueError, RuntimeError) as error:
             self.close()
             reason = str(error).partition("\n")[0]
             raise ModelInvalid(

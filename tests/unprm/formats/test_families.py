@@ -187,3 +187,10 @@ def test_a_tokenizer_larger_than_the_model_is_refused(places, tmp_path):
 def test_reference_and_beta_are_for_likelihood_ratios(places):
     refused(places["skywork"], "for families that are scored by likelihood ratios", beta=0.1)
     refused(places["eurus"], "other vocabularies", family="eurus", reference=str(places["math-shepherd"]))
+
+
+def test_likelihood_ratios_are_scored_by_torch_alone(places):
+    own = options("eurus", places)
+    refused(places["eurus"], "use --engine torch", **own, engine="vllm")
+    refused(places["eurus"], "use --engine torch", **own, engine="remote", url="http://127.0.0.1:9")
+    assert load_engine(str(places["eurus"]), **own, engine="auto").description.engine == "torch"
