@@ -104,7 +104,8 @@ class Model:
         return self._engine is not None
 
     async def retire(self) -> None:
-        """Stops once nobody uses it any more."""
+        """Stops once it is loaded, which can't be interrupted, and nobody uses it any more."""
+        await self.loaded()
         await self._unused.wait()
         await self.stop(self._settings.drain_seconds)
 

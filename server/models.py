@@ -30,6 +30,7 @@ class Models:
         else:
             self._served = [Model(sources, settings)]
         self._coming: dict[str, Model] = {}
+        self._leaving: set[Model] = set()
         self._changes: set[asyncio.Task[None]] = set()
 
     @property
@@ -79,7 +80,7 @@ class Models:
     def load(self, name: str, source: Source) -> None:
         """Loads a model beside the others, then serves it, in the place of one of the same name if there is one."""
         if (earlier := self._coming.get(name)) is not None:
-            self._change(_discard(earlier))
+            self._leave(earlier)
         self._coming[name] = Model(source, self._settings, name)
         self._coming[name].start()
         self._change(self._take_over(name, self._coming[name]))
@@ -87,17 +88,17 @@ class Models:
     def unload(self, name: str) -> None:
         """Serves a model no longer; raises `UnknownModel`, and `InvalidRequest` if it is the only one."""
         if (coming := self._coming.pop(name, None)) is not None:
-            self._change(_discard(coming))
+            self._leave(coming)
             return
         model = self._named(name)
         if len(self._served) == 1:
             raise InvalidRequest("the only model can't be unloaded; load another one in its place")
         self._served.remove(model)
-        self._change(model.retire())
+        self._leave(model)
 
     async def stop(self, seconds: float) -> None:
         """Finishes what waits within this time, fails the rest with `ShuttingDown`, closes all engines."""
-        models = [*self._served, *self._coming.values()]
+        models = [*self._served, *self._coming.values(), *self._leaving]
         await asyncio.gather(*(model.stop(seconds) for model in models))
         for change in self._changes:
             change.cancel()
@@ -110,7 +111,7 @@ class Models:
         for place, served in enumerate(self._served):
             if served.name == name:
                 self._served[place] = model
-                await served.retire()
+                self._leave(served)
                 return
         self._served.append(model)
 
@@ -120,13 +121,17 @@ class Models:
                 return model
         raise UnknownModel(self.names)
 
+    def _leave(self, model: Model) -> None:
+        """Lets a model go that is served no longer, or never was."""
+        self._leaving.add(model)
+
+        async def retire() -> None:
+            await model.retire()
+            self._leaving.discard(model)
+
+        self._change(retire())
+
     def _change(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-
-
-async def _discard(model: Model) -> None:
-    """Closes a model that nobody was served by, once it is loaded: loading can't be interrupted."""
-    await model.loaded()
-    await model.stop(0)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from server.settings import Settings, SettingsInvalid
-from tests.server.harness import PROBLEM, Running, ask, boxed, serving, until
+from tests.server.harness import PROBLEM, Running, ask, boxed, raw, serving, until
 from unprm.calibration import Calibration
 from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelInvalid
@@ -226,6 +226,18 @@ def test_a_server_s_end_closes_all_models() -> None:
     with serving(engines):
         pass
     assert all(engine.closed for engine in engines.values())
+
+
+def test_a_server_s_end_closes_a_model_that_is_about_to_go() -> None:
+    going = fixed(0.25, delay=1.0)
+    with serving({"a": going, "b": fixed(0.5)}, lambda asked: fixed(0.5), admin_key="admin") as running:
+        connection = running.connect(raw(ask("x")))
+        until(lambda: bool(going.batches))
+        assert running.http.delete("/admin/models/a", headers=ADMIN).status_code == 202
+        assert not going.closed
+    with connection:
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    assert going.closed
 
 
 @pytest.mark.parametrize(
