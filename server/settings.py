@@ -98,6 +98,8 @@ class Settings(BaseSettings):
         if len(self.model) > 1:
             if "" in named or len(named) < len(self.model):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
+            if self.engine == "remote":
+                raise ValueError("--engine remote goes with a single --model: the server at --url serves one")
             if any(getattr(self, name) is not None for name in _OF_ONE_MODEL):
                 options = ", ".join(f"--{name.replace('_', '-')}" for name in _OF_ONE_MODEL)
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")

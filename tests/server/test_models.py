@@ -247,6 +247,7 @@ def test_a_server_s_end_closes_a_model_that_is_about_to_go() -> None:
         (["--model", "x", "--model", "a=y"], "NAME=MODEL, with different names"),
         (["--model", "a=x,b=y", "--adapter", "z"], "go with a single --model"),
         (["--model", "a b=x"], "match pattern"),
+        (["--model", "a=x,b=y", "--engine", "remote", "--url", "http://x"], "goes with a single --model"),
     ],
 )
 def test_models_that_cannot_be_told_apart_are_refused(arguments: list[str], told: str) -> None:

@@ -27,7 +27,7 @@ from unprm.engines.vllm_model import prepare
 from unprm.errors import ModelInvalid
 from unprm.formats import unprm
 from unprm.formats.family import Family, Head, LikelihoodRatio, Readout, Verdicts
-from unprm.formats.registry import families, family_named, recognise
+from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.types import Engine, ModelDescription
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -129,8 +129,8 @@ def _family(model: str, adapter: str | None, revision: str | None, name: str | N
         return unprm.FAMILY
     architectures = read_config(directory).get("architectures") or []
     asked = None if name is None else family_named(name)
-    shown = next((own for own in families().values() if set(own.architectures) & set(architectures)), None)
-    if asked and shown not in (None, asked):
+    shown = of_architecture(architectures)
+    if asked and shown and shown is not asked:
         raise ModelInvalid(f"{model} is a model of family {shown.name}, not {asked.name}: leave out --family")
     return asked or recognise(model, architectures)
 

@@ -28,17 +28,19 @@ def known_models() -> Iterator[tuple[Family, KnownModel]]:
     return ((family, model) for family in families().values() for model in family.models)
 
 
+def of_architecture(architectures: list[str]) -> Family | None:
+    """The family that the architectures in a `config.json` belong to, None if they may be any's."""
+    return next((own for own in families().values() if set(own.architectures) & set(architectures)), None)
+
+
 def recognise(model: str, architectures: list[str]) -> Family:
     """The family of a model, by its hub name or by the architectures in its `config.json`.
 
     Raises `ModelInvalid` if neither tells.
     """
-    for family, known in known_models():
-        if model == known.name:
-            return family
-    for family in families().values():
-        if set(family.architectures) & set(architectures):
-            return family
+    named = (family for family, known in known_models() if model == known.name)
+    if found := next(named, None) or of_architecture(architectures):
+        return found
     raise ModelInvalid(
         f"model {model!r} ({', '.join(architectures) or 'no architecture'}) has neither a prm_config.json nor a known "
         f"name: give a PRM adapter with --adapter, or say by --family how it is read: {', '.join(families())}"
