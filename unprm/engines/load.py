@@ -21,8 +21,9 @@ from unprm.engines.checkpoint import (
     read_config,
 )
 from unprm.engines.heads import VerdictHead, read_head
+from unprm.engines.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.engines.remote import RemoteEngine
-from unprm.engines.torch_engine import AtPositions, LikelihoodRatios, Margins, TorchEngine
+from unprm.engines.torch_engine import TorchEngine
 from unprm.engines.vllm_model import prepare
 from unprm.errors import ModelInvalid
 from unprm.formats import unprm
@@ -33,8 +34,8 @@ from unprm.types import Engine, ModelDescription
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
-TREE = 8192
-"""Tokens of a tree at the most: the mask of its attention has their square."""
+CPU_TOKENS = 2048
+"""Tokens that a CPU runs at once: more don't make it faster, and their activations leave its caches."""
 
 
 def load_engine(
@@ -53,6 +54,7 @@ def load_engine(
     dtype: Dtype = "auto",
     batch_tokens: int = 16384,
     memory: float = 0.9,
+    cache_gb: float = 0.0,
 ) -> Engine:
     """Loads a PRM and puts it on the device, an adapter merged.
 
@@ -98,7 +100,8 @@ def load_engine(
         from unprm.engines.vllm_engine import VllmEngine  # installed only where it is used
 
         return VllmEngine(prepare(files, readout, tokenizer, number), format, description, batch_tokens, memory)
-    return TorchEngine(_margins(files, readout, number, place), format, description, batch_tokens, *_bounds(files.base))
+    tokens = batch_tokens if place.type == "cuda" else min(batch_tokens, CPU_TOKENS)
+    return TorchEngine(_reader(files, readout, number, place), format, description, tokens, int(cache_gb * 2**30))
 
 
 def _pick_engine(engine: EngineName, place: torch.device, url: str | None, readout: Readout) -> EngineName:
@@ -144,7 +147,7 @@ def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Re
     return LikelihoodRatio(readout.beta if beta is None else beta, reference or readout.reference)
 
 
-def _margins(files: PrmFiles, readout: Readout, dtype: torch.dtype, place: torch.device) -> Margins:
+def _reader(files: PrmFiles, readout: Readout, dtype: torch.dtype, place: torch.device) -> Reader:
     """The loaded model as the torch engine takes it."""
     if isinstance(readout, Head):
         network = load_network(AutoModel, files.base, dtype)
@@ -157,17 +160,6 @@ def _margins(files: PrmFiles, readout: Readout, dtype: torch.dtype, place: torch
     if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
         raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
     return LikelihoodRatios(network, other, readout.beta, place)
-
-
-def _bounds(base: Path) -> tuple[int, int]:
-    """Tokens of a tree, and tokens that every layer's attention looks back at.
-
-    A tree's attention takes about n / (6 · hidden) of what its linear layers do, most of it for tokens that don't see
-    each other; several smaller trees run again what they have in common.
-    """
-    told = AutoConfig.from_pretrained(base, trust_remote_code=False, local_files_only=True)
-    slides = getattr(told, "sliding_window", None) if getattr(told, "use_sliding_window", True) else None
-    return min(4 * told.hidden_size, TREE), int(slides or told.max_position_embeddings)
 
 
 def _window(base: Path, tokenizer: Tokenizer) -> int:

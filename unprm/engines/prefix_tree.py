@@ -1,77 +1,150 @@
-"""Sequences as a tree: every distinct prefix of tokens is there once, so a causal model has to run it once."""
+"""What a causal model has computed, as a tree: every distinct prefix of tokens is there once.
 
-from collections.abc import Iterator, Mapping, Sequence
+A node is a run of tokens in which no two sequences part. Each token has a slot, where its keys and values are kept.
+Nodes that were not used for longest are let go first, and never one before those that go on from it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import torch
+import numpy as np
 
-Ids = Sequence[int]
+Slots = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-@dataclass(slots=True)
-class Tree:
-    """Tokens in the order in which they came, each after the one before it in its sequence.
+@dataclass(eq=False, slots=True)
+class Node:
+    """Tokens `ids` of sequences, the first of them at index `start`.
 
-    `depths`: a token's place in its sequence. `paths`: the tokens of each sequence that was added, as indices.
+    `values`: what was read off the model at a token, by its index. `fresh`: not computed yet. `used`: the number of
+    the pass that used it last.
     """
 
-    ids: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    paths: list[list[int]] = field(default_factory=list)
-    _children: dict[tuple[int, int], int] = field(default_factory=dict)
-    _shared: list[int] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.ids)
+    ids: tuple[int, ...]
+    start: int
+    slots: Slots
+    parent: "Node | None"
+    fresh: bool = True
+    used: int = 0
+    values: dict[int, float] = field(default_factory=dict)
+    children: dict[int, "Node"] = field(default_factory=dict)
 
     @property
-    def computed(self) -> list[int]:
-        """Tokens that each sequence brought: what it shares with those before it is theirs."""
-        return [len(path) - shared for path, shared in zip(self.paths, self._shared, strict=True)]
+    def end(self) -> int:
+        """Index after its last token."""
+        return self.start + len(self.ids)
 
-    def known(self, ids: Ids) -> list[int]:
-        """The longest prefix of a sequence that is in the tree, as indices."""
-        path: list[int] = []
-        for token in ids:
-            found = self._children.get((path[-1] if path else -1, token))
-            if found is None:
-                break
-            path.append(found)
-        return path
-
-    def add(self, ids: Ids) -> None:
-        """Adds a sequence."""
-        path = self.known(ids)
-        self._shared.append(len(path))
-        for depth in range(len(path), len(ids)):
-            self._children[path[-1] if path else -1, ids[depth]] = len(self.ids)
-            path.append(len(self.ids))
-            self.ids.append(ids[depth])
-            self.depths.append(depth)
-        self.paths.append(path)
-
-    def visible(self) -> torch.Tensor:
-        """Which tokens each token sees, those before it in its sequence and itself: (tokens, tokens), bool."""
-        mask = torch.zeros(len(self), len(self), dtype=torch.bool)
-        for path, shared in zip(self.paths, self._shared, strict=True):
-            if shared < len(path):  # what a sequence brings lies together
-                start, end = path[shared], path[-1] + 1
-                mask[start:end, path[:shared]] = True
-                mask[start:end, start:end] = torch.ones(end - start, end - start, dtype=torch.bool).tril()
-        return mask
+    def path(self) -> list["Node"]:
+        """From the beginning of the sequence to this node."""
+        nodes = []
+        node = self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
 
 
-def forest(sequences: Mapping[int, Ids], most: int) -> Iterator[tuple[list[int], Tree]]:
-    """The sequences, by their numbers, in trees of at most `most` tokens; a longer one has a tree of its own. What
-    begins alike stands together."""
-    indices: list[int] = []
-    tree = Tree()
-    for index in sorted(sequences, key=lambda own: tuple(sequences[own])):
-        ids = sequences[index]
-        if indices and len(tree) + len(ids) - len(tree.known(ids)) > most:
-            yield indices, tree
-            indices, tree = [], Tree()
-        tree.add(ids)
-        indices.append(index)
-    if indices:
-        yield indices, tree
+class PrefixTree:
+    """A tree with slots for `capacity` tokens. A pass is what is added between two calls of `begin`: none of it is let
+    go before the next."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.clear()
+
+    def __len__(self) -> int:
+        """Tokens in the tree."""
+        return self.capacity - self._free_slots
+
+    def clear(self) -> None:
+        """Lets everything go."""
+        self._free = np.arange(self.capacity)[::-1].copy()
+        self._free_slots = self.capacity
+        self._root = Node((), 0, np.empty(0, np.int64), None)
+        self._nodes: OrderedDict[Node, None] = OrderedDict()  # used last at the end, a parent after its children
+        self._pass = 0
+
+    def begin(self) -> None:
+        """Begins a pass."""
+        self._pass += 1
+
+    def missing(self, ids: Sequence[int]) -> int:
+        """Tokens of a sequence that are not in the tree."""
+        return len(ids) - sum(shared for _, shared in self._known(tuple(ids)))
+
+    def add(self, ids: Sequence[int]) -> Node | None:
+        """The node that ends a sequence, of one token or more, in the tree; None if no room can be made for it in this
+        pass."""
+        sequence = tuple(ids)
+        path = [self._root]
+        for child, shared in list(self._known(sequence)):  # whole before a node is cut
+            path.append(child if shared == len(child.ids) else self._split(child, shared))
+        self._use(path[1:])
+        last = path[-1]
+        if last.end < len(sequence):
+            slots = self._take(len(sequence) - last.end)
+            if slots is None:
+                return None
+            new = Node(sequence[last.end :], last.end, slots, last)
+            last.children[new.ids[0]] = new
+            self._use([*path[1:], new])
+            last = new
+        return last
+
+    def trim(self, tokens: int) -> None:
+        """Lets nodes go until at most so many tokens are left."""
+        while len(self) > tokens:
+            self._drop_oldest()
+
+    def _known(self, ids: tuple[int, ...]) -> Iterator[tuple[Node, int]]:
+        """The nodes that a sequence goes through, each with the tokens that they share: all of it but at the last."""
+        node, depth = self._root, 0
+        while depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
+            shared = _common(child.ids, ids[depth : depth + len(child.ids)])
+            yield child, shared
+            if shared < len(child.ids):
+                return
+            node, depth = child, depth + shared
+
+    def _split(self, node: Node, length: int) -> Node:
+        """Cuts a node in two; returns the first, the node itself becomes the second."""
+        assert node.parent is not None
+        cut = node.start + length
+        first = Node(node.ids[:length], node.start, node.slots[:length], node.parent, node.fresh)
+        first.values = {index: value for index, value in node.values.items() if index < cut}
+        first.children[node.ids[length]] = node
+        node.parent.children[first.ids[0]] = first
+        node.values = {index: value for index, value in node.values.items() if index >= cut}
+        node.ids, node.start, node.slots, node.parent = node.ids[length:], cut, node.slots[length:], first
+        return first
+
+    def _use(self, path: Sequence[Node]) -> None:
+        for node in reversed(path):
+            node.used = self._pass
+            self._nodes[node] = None
+            self._nodes.move_to_end(node)
+
+    def _take(self, tokens: int) -> Slots | None:
+        while self._free_slots < tokens:
+            if not self._nodes or next(iter(self._nodes)).used == self._pass:
+                return None
+            self._drop_oldest()
+        self._free_slots -= tokens
+        return self._free[self._free_slots : self._free_slots + tokens].copy()
+
+    def _drop_oldest(self) -> None:
+        node, _ = self._nodes.popitem(last=False)
+        assert node.parent is not None
+        assert not node.children
+        del node.parent.children[node.ids[0]]
+        self._free[self._free_slots : self._free_slots + len(node.ids)] = node.slots
+        self._free_slots += len(node.ids)
+
+
+def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+    """Tokens that two runs begin with alike; most are alike as far as one of them goes."""
+    length = min(len(first), len(second))
+    if first[:length] == second[:length]:
+        return length
+    return next(k for k in range(length) if first[k] != second[k])

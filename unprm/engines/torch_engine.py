@@ -1,183 +1,114 @@
 """Scores with PyTorch, on a GPU or a CPU.
 
-What items of a batch begin with alike, the question of candidates, is run once: they become a tree of tokens, and
-each token sees its own sequence alone. Where there is little to share they are padded instead.
+A model is causal, so what it computes for a token holds for every sequence that begins alike. All sequences are in one
+tree: the tokens that are new to it are run, and no others. What stays in it is known to later batches.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+import logging
+import math
+from collections import deque
+from collections.abc import Sequence
 
 import torch
-from torch import nn
-from torch.nn import functional
-from transformers import PreTrainedModel
 
-from unprm.engines.prefix_tree import Tree, forest
+from unprm.engines import tree_attention
+from unprm.engines.passes import Pass, Waiting, admit
+from unprm.engines.prefix_tree import PrefixTree
+from unprm.engines.readers import Reader
+from unprm.engines.tree_attention import KeyValues, Spans
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
 
-WORTH = 0.8
-"""A tree is worth it if it has at most this share of the tokens: its attention costs more than that of padded rows."""
-LOGITS = 256
-"""Tokens whose logits over the whole vocabulary are in memory at once."""
+logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """The input of one forward pass. `ids`: (rows, length). `items`: what is scored; `places`: of each where its tokens
-    stand in the flattened ids. `depths`, as ids, and `visible`, (length, length): of a tree, which is one row."""
-
-    ids: torch.Tensor
-    items: Sequence[Encoded]
-    places: Sequence[torch.Tensor]
-    depths: torch.Tensor | None = None
-    visible: torch.Tensor | None = None
-
-    @classmethod
-    def padded(cls, items: Sequence[Encoded]) -> "Pass":
-        """A row per item, padded on the right: nothing scored can see the padding, so no mask is needed."""
-        length = max(len(item.ids) for item in items)
-        ids = torch.zeros(len(items), length, dtype=torch.long)
-        for row, item in enumerate(items):
-            ids[row, : len(item.ids)] = torch.tensor(item.ids)
-        return cls(ids, items, [row * length + torch.arange(len(item.ids)) for row, item in enumerate(items)])
-
-    @classmethod
-    def of_tree(cls, tree: Tree, items: Sequence[Encoded]) -> "Pass":
-        """Items whose sequences were added to the tree in this order."""
-        ids, depths = torch.tensor([tree.ids]), torch.tensor([tree.depths])
-        return cls(ids, items, list(map(torch.tensor, tree.paths)), depths, tree.visible())
-
-    def hidden(self, decoder: PreTrainedModel) -> torch.Tensor:
-        """The decoder's last hidden state at each of the flattened ids: (rows · length, hidden)."""
-        device, dtype = decoder.device, decoder.dtype
-        more = {}
-        if self.visible is not None and self.depths is not None:
-            hide = torch.where(self.visible, 0.0, torch.finfo(dtype).min).to(dtype)
-            more = {"position_ids": self.depths.to(device), "attention_mask": hide[None, None].to(device)}
-        made: torch.Tensor = decoder(input_ids=self.ids.to(device), use_cache=False, **more).last_hidden_state
-        return made.flatten(0, 1)
-
-
-Margins = Callable[[Pass], torch.Tensor]
-"""What is scored: the margin of each position of each item in turn, (all positions,). Its sigmoid is the score."""
+LEAST = 128
+"""A pass of so many tokens or fewer is not halved when memory runs out."""
 
 
 class TorchEngine:
     """A causal model that is read at the scored positions.
 
-    `batch_tokens`: size of one forward pass in tokens, padding included; a single longer item runs alone.
-    `tree_tokens`: size of a tree. `reach`: tokens that attention looks back at; a longer item is never part of a tree.
+    `pass_tokens`: tokens that are run at once; a longer sequence is run in parts. `cache_bytes`: for keys and values
+    that are kept from batch to batch.
     """
 
     def __init__(
-        self,
-        margins: Margins,
-        format: PrmFormat,
-        description: ModelDescription,
-        batch_tokens: int,
-        tree_tokens: int,
-        reach: int,
+        self, reader: Reader, format: PrmFormat, description: ModelDescription, pass_tokens: int, cache_bytes: int
     ) -> None:
         self.format: PrmFormat = format
         self.description = description
-        self._batch_tokens = batch_tokens
-        self._tree_tokens = min(tree_tokens, batch_tokens)
-        self._reach = reach
-        self._margins: Margins | None = margins
+        self._pass_tokens = pass_tokens
+        self._cached_tokens = cache_bytes // sum(map(KeyValues.bytes_per_token, reader.decoders))
+        slots = self._cached_tokens + max(pass_tokens, description.max_tokens)
+        self._tree = PrefixTree(slots)
+        self._stores = [KeyValues(decoder, slots) for decoder in reader.decoders]
+        for decoder in reader.decoders:
+            tree_attention.use(decoder)
+        self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; they depend on nothing else in the batch."""
+        """Step scores per item; they depend neither on what else is in the batch nor on what came before."""
+        if self._reader is None:
+            raise RuntimeError("the engine is closed")
         scores: list[tuple[float, ...]] = [()] * len(batch)
         computed = [0] * len(batch)
-        for indices, own, costs in self._passes(batch):
-            for index, values, cost in zip(indices, self._forward(own), costs, strict=True):
-                scores[index], computed[index] = values, cost
+        # what begins alike comes together
+        waiting = deque(sorted(map(Waiting, range(len(batch)), batch), key=lambda own: own.item.ids))
+        while waiting:
+            shares = admit(self._tree, waiting, self._pass_tokens)
+            work = Pass(shares, self._reader)
+            try:
+                work.end(self._read(work, self._reader))
+            except torch.OutOfMemoryError:
+                self._shrink(len(work.ids))
+                waiting.extendleft(Waiting(own.index, own.item) for own in reversed(shares) if own.whole)
+                continue
+            except BaseException:
+                self._tree.clear()  # what was not run is not known
+                raise
+            for own, cost in zip(shares, work.computed, strict=True):
+                computed[own.index] += cost
+                if own.whole:
+                    scores[own.index] = tuple(map(_sigmoid, work.margins(own)))
+        self._tree.trim(self._cached_tokens)
         return BatchScores(scores, computed)
 
     def close(self) -> None:
-        """Lets go of the weights."""
-        self._margins = None
+        """Lets go of the weights and of what is cached."""
+        self._reader = None
+        self._stores.clear()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _passes(self, batch: Sequence[Encoded]) -> Iterator[tuple[list[int], Pass, list[int]]]:
-        """Forward passes with the items of each, as indices, and the tokens that are run for each."""
-        alone = [i for i, item in enumerate(batch) if len(item.ids) > self._reach]
-        near = {i: item.ids for i, item in enumerate(batch) if len(item.ids) <= self._reach}
-        for indices, tree in forest(near, self._tree_tokens):
-            if len(tree) <= WORTH * sum(map(len, tree.paths)):
-                yield indices, Pass.of_tree(tree, [batch[i] for i in indices]), tree.computed
-            else:
-                alone += indices
-        for indices in self._groups(batch, alone):
-            items = [batch[i] for i in indices]
-            yield indices, Pass.padded(items), [len(item.ids) for item in items]
-
-    def _groups(self, batch: Sequence[Encoded], indices: Sequence[int]) -> Iterator[list[int]]:
-        """Items, longest first, in groups that fit the token budget once padded."""
-        group: list[int] = []
-        longest = 0
-        for index in sorted(indices, key=lambda i: -len(batch[i].ids)):
-            if group and (len(group) + 1) * longest > self._batch_tokens:
-                yield group
-                group = []
-            longest = longest if group else len(batch[index].ids)
-            group.append(index)
-        if group:
-            yield group
+    def _shrink(self, tokens: int) -> None:
+        self._tree.clear()
+        if tokens <= LEAST:
+            raise
+        self._pass_tokens = tokens // 2
+        torch.cuda.empty_cache()
+        logger.warning("out of memory with %d tokens at once; at most %d from now on", tokens, self._pass_tokens)
 
     @torch.inference_mode()
-    def _forward(self, own: Pass) -> list[tuple[float, ...]]:
-        if self._margins is None:
-            raise RuntimeError("the engine is closed")
-        scores = torch.sigmoid(self._margins(own)).tolist()
-        counts = [len(item.positions) for item in own.items]
-        return [tuple(scores[end - count : end]) for count, end in zip(counts, accumulate(counts), strict=True)]
+    def _read(self, work: Pass, reader: Reader) -> list[float]:
+        """The values that a pass asks for."""
+        if not work.ids:
+            return []
+        device = reader.decoders[0].device
+        ids, depths = (torch.tensor([numbers], device=device) for numbers in (work.ids, work.depths))
+        spans = Spans(work.spans, device)
+        places = torch.tensor([read.place for read in work.reads], dtype=torch.long, device=device)
+        hidden = []
+        for decoder, kept in zip(reader.decoders, self._stores, strict=True):
+            own = decoder(input_ids=ids, position_ids=depths, use_cache=False, spans=spans, kept=kept)
+            hidden.append(own.last_hidden_state[0, places])
+        if not work.reads:
+            return []
+        tokens = torch.tensor([read.token for read in work.reads], device=device)
+        values: list[float] = reader.read(hidden, tokens).tolist()
+        if not all(map(math.isfinite, values)):
+            raise RuntimeError("the model's hidden states are not finite numbers")
+        return values
 
 
-class AtPositions:
-    """Margins by a head on the last hidden state at each scored position."""
-
-    def __init__(self, decoder: PreTrainedModel, head: nn.Module, device: torch.device) -> None:
-        self._decoder = decoder.to(device).eval()
-        self._head = head.to(device).eval()
-
-    def __call__(self, own: Pass) -> torch.Tensor:
-        """As `Margins`."""
-        scored = torch.cat([place[list(item.positions)] for item, place in zip(own.items, own.places, strict=True)])
-        hidden = own.hidden(self._decoder)
-        margins: torch.Tensor = self._head(hidden[scored.to(hidden.device)])
-        return margins
-
-
-class LikelihoodRatios:
-    """Margins by `beta` times the logarithm of how much likelier the model finds the response so far than the
-    reference model does."""
-
-    def __init__(self, model: PreTrainedModel, reference: PreTrainedModel, beta: float, device: torch.device) -> None:
-        self._models = [network.to(device).eval() for network in (model, reference)]
-        self._beta = beta
-
-    def __call__(self, own: Pass) -> torch.Tensor:
-        """As `Margins`."""
-        spans = [slice(item.response - 1, item.positions[-1]) for item in own.items]  # what foretells the response
-        before = torch.cat([place[span] for place, span in zip(own.places, spans, strict=True)])
-        responses = [item.ids[item.response : item.positions[-1] + 1] for item in own.items]
-        wanted = torch.tensor([token for response in responses for token in response])
-        model, reference = (self._logprobs(network, own, before, wanted) for network in self._models)
-        ratios = (model - reference).split(list(map(len, responses)))
-        ends = [[position - item.response for position in item.positions] for item in own.items]
-        return self._beta * torch.cat([part.cumsum(0)[end] for part, end in zip(ratios, ends, strict=True)])
-
-    @staticmethod
-    def _logprobs(network: PreTrainedModel, own: Pass, before: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """Of the wanted tokens after these places, in double precision so that long sums stay exact: (places,)"""
-        hidden, output = own.hidden(network.get_decoder()), network.get_output_embeddings()
-        parts = zip(before.split(LOGITS), wanted.to(hidden.device).split(LOGITS), strict=True)
-        losses = [
-            functional.cross_entropy(output(hidden[places.to(hidden.device)]).float(), next_, reduction="none")
-            for places, next_ in parts
-        ]
-        return -torch.cat(losses).double()
+def _sigmoid(margin: float) -> float:
+    return 1 / (1 + math.exp(-margin)) if margin >= 0 else math.exp(margin) / (1 + math.exp(margin))

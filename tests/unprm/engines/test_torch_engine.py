@@ -125,26 +125,42 @@ def _candidates(form, count, seed=3):
     return [form.encode(problem, common[: rng.randint(0, 2)] + tail) for tail in [*tails, tails[0]]]
 
 
-@pytest.mark.parametrize("batch_tokens", [60, 200, 100_000])
-def test_what_candidates_share_is_run_once_and_changes_no_score(adapter, reference, batch_tokens):
+@pytest.mark.parametrize("batch_tokens", [7, 60, 200, 100_000])
+def test_every_distinct_token_is_run_once_and_no_score_changes(adapter, reference, batch_tokens):
     own = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
     items = _candidates(own.format, 24) + _solutions(own.format, 6)
+    random.Random(5).shuffle(items)
     scores, computed = own.score(items)
     for item, values in zip(items, scores, strict=True):
         assert values == pytest.approx(reference(item), abs=1e-5)
-    assert _distinct(items) <= sum(computed) < sum(len(item.ids) for item in items)
+    assert sum(computed) == _distinct(items) < sum(len(item.ids) for item in items)
 
 
-def test_what_fits_one_tree_is_run_once(engine):
-    items = _candidates(engine.format, 12)
-    assert sum(engine.score(items).computed) == _distinct(items) < 256  # tokens of a tree for a model of width 64
+def test_nothing_is_kept_without_a_cache(engine):
+    items = _candidates(engine.format, 4)
+    assert engine.score(items).computed == engine.score(items).computed
+    assert sum(engine.score(items).computed) == _distinct(items)
+
+
+def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
+    own = load_engine(str(adapter), device="cpu", cache_gb=0.1)
+    form = own.format
+    steps = ["Step 1 : 12 + 34 = 46 .", "Step 2 : 46 - 5 = 12", "The answer is 41"]
+    known = 0
+    for count in (1, 2, 3):
+        item = form.encode("what is 12 + 34 - 5", steps[:count])
+        scores, computed = own.score([item])
+        assert scores[0] == pytest.approx(reference(item), abs=1e-5)
+        assert computed == [len(item.ids) - known]
+        known = len(item.ids)
+        assert own.score([item, item]) == (scores * 2, [0, 0])
 
 
 def _distinct(items):
     return len({item.ids[:k] for item in items for k in range(1, len(item.ids) + 1)})
 
 
-def test_attention_that_slides_is_left_to_rows(tmp_path):
+def test_attention_that_slides(tmp_path):
     from transformers import MistralConfig, MistralForCausalLM
 
     from tests import checkpoints

@@ -1,0 +1,146 @@
+"""What a model runs at once: the tokens of some sequences that the tree does not know yet."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from unprm.engines.prefix_tree import Node, PrefixTree
+from unprm.engines.readers import Reader
+from unprm.engines.tree_attention import Span
+from unprm.types import Encoded
+
+
+class Waiting(NamedTuple):
+    """An item of a batch, and its place there."""
+
+    index: int
+    item: Encoded
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The tokens that its scores depend on."""
+        return self.item.ids[: self.item.positions[-1] + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """An item in a pass, `whole` or a part, as far as the end of the node `end`."""
+
+    index: int
+    item: Encoded
+    end: Node
+    whole: bool
+
+
+def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
+    """Takes those items from the left of `waiting` that bring at most so many tokens to the tree, where they are then.
+
+    Of an item that brings more a part is taken, and it goes on waiting.
+    """
+    tree.begin()
+    shares: list[Share] = []
+    room = most
+    while waiting:
+        index, item = own = waiting[0]
+        ids = own.ids
+        missing = tree.missing(ids)
+        if missing > room and shares:
+            break
+        part = ids[: len(ids) - missing + min(missing, room)]
+        end = tree.add(part)
+        if end is None:
+            break
+        shares.append(Share(index, item, end, whole=len(part) == len(ids)))
+        room -= min(missing, room)
+        if len(part) < len(ids):
+            break
+        waiting.popleft()
+    assert shares, "the tree has room for any one sequence"
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The value of a token is read off the model: at place `place` of the pass, for the token at `index` of `node`."""
+
+    place: int
+    token: int
+    node: Node
+    index: int
+
+
+class Pass:
+    """What is run for some shares, none of which may be added to any more.
+
+    `ids`, `depths`: of its tokens, and their indices in their sequences. `computed`: tokens that are run for each
+    share, which pays for what those after it have in common with it.
+    """
+
+    def __init__(self, shares: Sequence[Share], reader: Reader) -> None:
+        self._reader = reader
+        self.ids: list[int] = []
+        self.depths: list[int] = []
+        self.spans: list[Span] = []
+        self.reads: list[Read] = []
+        self._places: dict[tuple[Node, int], int] = {}  # of nodes by their starts, and of tokens that are run again
+        self._wanted: set[tuple[Node, int]] = set()
+        self.computed = [self._add(share) for share in shares]
+
+    def end(self, values: Sequence[float]) -> None:
+        """Notes the values that were read, one for each of `reads`; what was run is known now."""
+        for node, _ in self._places:
+            node.fresh = False
+        for read, value in zip(self.reads, values, strict=True):
+            read.node.values[read.index] = value
+
+    def margins(self, share: Share) -> list[float]:
+        """The margin of each position of a whole share, at the end of the pass."""
+        matter = self._reader.matter(share.item)
+        nodes = _along(share.end.path(), matter)
+        return self._reader.margins(share.item, [node.values[k] for node, k in zip(nodes, matter, strict=True)])
+
+    def _add(self, share: Share) -> int:
+        before = len(self.ids)
+        path = share.end.path()
+        for number, node in enumerate(path):
+            if node.fresh and (node, node.start) not in self._places:
+                self._run(path[: number + 1], node.start)
+        behind = self._reader.behind
+        matter = [index for index in self._reader.matter(share.item) if index < share.end.end]
+        seen = _along(path, [index - behind for index in matter])
+        for index, node, shown in zip(matter, _along(path, matter), seen, strict=True):
+            if index not in node.values and (node, index) not in self._wanted:
+                self._wanted.add((node, index))
+                place = self._place(path, shown, index - behind)
+                self.reads.append(Read(place, share.item.ids[index], node, index))
+        return len(self.ids) - before
+
+    def _place(self, path: list[Node], node: Node, index: int) -> int:
+        """Where a token is run; one that is in the tree already is run again."""
+        if (node, node.start) in self._places and node.fresh:
+            return self._places[node, node.start] + index - node.start
+        if (node, index) not in self._places:
+            self._run(path[: path.index(node) + 1], index, index + 1)
+        return self._places[node, index]
+
+    def _run(self, path: Sequence[Node], first: int, last: int | None = None) -> None:
+        """Tokens of the last node of a path."""
+        node = path[-1]
+        last = node.end if last is None else last
+        self._places[node, first] = len(self.ids)
+        self.ids += node.ids[first - node.start : last - node.start]
+        self.depths += range(first, last)
+        self.spans.append(Span(np.concatenate([own.slots for own in path])[:last], last - first))
+
+
+def _along(path: Sequence[Node], indices: Sequence[int]) -> Iterator[Node]:
+    """The node that has each of the tokens, which are told by their indices, ascending."""
+    nodes = iter(path)
+    node = next(nodes)
+    for index in indices:
+        while index >= node.end:
+            node = next(nodes)
+        yield node

@@ -1,0 +1,250 @@
+"""Attention of tokens that stand in a tree: each sees the tokens of its own sequence up to itself, which may have been
+computed long ago.
+
+The model runs all tokens as one row, so that nothing is padded outside of the attention. On CUDA, in half precision,
+FlashAttention takes spans of unequal lengths as they are; elsewhere spans of about the same shape are attended to
+together, padded a little.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.nn.attention.varlen import varlen_attn
+from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
+
+from unprm.engines.prefix_tree import Slots
+
+NAME = "unprm_tree"
+CLOSE = 1.25
+"""Spans are padded together up to this ratio of their lengths, and of those of what they see."""
+TOGETHER = 65_536
+"""Keys, padding included, that are gathered at once."""
+_FLASH = (torch.float16, torch.bfloat16)
+
+
+class KeyValues:
+    """Keys and values of so many tokens, in slots, for every layer of a model: (slots, key heads, width) each."""
+
+    def __init__(self, network: PreTrainedModel, slots: int) -> None:
+        shape = (slots, *_shape(network.config))
+        layers = range(network.config.num_hidden_layers)
+        make = {"dtype": network.dtype, "device": network.device}
+        # not filled: on a CPU what is never used takes no memory
+        self.layers = [(torch.empty(shape, **make), torch.empty(shape, **make)) for _ in layers]
+
+    @staticmethod
+    def bytes_per_token(network: PreTrainedModel) -> int:
+        """What a slot takes."""
+        heads, width = _shape(network.config)
+        return 2 * heads * width * int(network.config.num_hidden_layers) * network.dtype.itemsize
+
+
+def _shape(config: PretrainedConfig) -> tuple[int, int]:
+    """Key heads, and the width of each."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(heads), int(width)
+
+
+class Span(NamedTuple):
+    """Tokens that follow each other in a sequence. `slots`: of the sequence's tokens from its first to the span's last;
+    the last `length` of them are the span's own."""
+
+    slots: Slots
+    length: int
+
+
+class Spans:
+    """The tokens of a pass, one span after the other, and what each of them sees."""
+
+    def __init__(self, spans: Sequence[Span], device: torch.device) -> None:
+        self._spans = spans
+        self._device = device
+        self.slots = self._tensor(np.concatenate([span.slots[-span.length :] for span in spans]))
+
+    @cached_property
+    def packed(self) -> "_Packed":
+        """As FlashAttention takes them."""
+        lengths, seen = [span.length for span in self._spans], [len(span.slots) for span in self._spans]
+        return _Packed(
+            self._tensor(np.concatenate([span.slots for span in self._spans])),
+            self._tensor(np.cumsum([0, *lengths])).int(),
+            self._tensor(np.cumsum([0, *seen])).int(),
+            max(lengths),
+            max(seen),
+        )
+
+    @cached_property
+    def padded(self) -> "_Padded":
+        """Spans of about the same shape together."""
+        starts = np.cumsum([0, *(span.length for span in self._spans)])
+        groups = [self._group(indices, starts) for indices in _alike(self._spans)]
+        flat = torch.cat([group.queries.flatten()[group.real.flatten()] for group in groups])
+        return _Padded(groups, flat.argsort())
+
+    def _group(self, indices: Sequence[int], starts: np.ndarray[Any, Any]) -> "_Group":
+        spans = [self._spans[index] for index in indices]
+        lengths = np.array([span.length for span in spans])
+        seen = np.array([len(span.slots) for span in spans])
+        steps = np.arange(lengths.max())
+        places = np.arange(seen.max())
+        # what pads repeats the last: its keys are finite, and nobody sees them
+        queries = starts[list(indices)][:, None] + np.minimum(steps, lengths[:, None] - 1)
+        keys = np.stack([span.slots[np.minimum(places, len(span.slots) - 1)] for span in spans])
+        depths = (seen - lengths)[:, None] + steps
+        return _Group(
+            self._tensor(queries),
+            self._tensor(keys),
+            self._tensor(depths),
+            self._tensor(steps < lengths[:, None]),
+            bool((seen == lengths).all()),
+        )
+
+    def _tensor(self, numbers: np.ndarray[Any, Any]) -> torch.Tensor:
+        return torch.from_numpy(numbers).to(self._device)
+
+
+class _Packed(NamedTuple):
+    """`keys`: slots of what each span sees, one span after the other; the rest as `varlen_attn` names it."""
+
+    keys: torch.Tensor
+    cu_seq_q: torch.Tensor
+    cu_seq_k: torch.Tensor
+    max_q: int
+    max_k: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Spans that are attended to together.
+
+    `queries`: places of their tokens in the pass, (spans, length); `keys`: slots of what they see, (spans, seen);
+    `depths`: index of each token in its sequence, and `real`, whether it is none that pads, both as `queries`. `whole`:
+    all of them begin where their sequences do.
+    """
+
+    queries: torch.Tensor
+    keys: torch.Tensor
+    depths: torch.Tensor
+    real: torch.Tensor
+    whole: bool
+
+
+class _Padded(NamedTuple):
+    """`order`: where each token of the pass stands among the groups' real tokens."""
+
+    groups: list[_Group]
+    order: torch.Tensor
+
+
+def _alike(spans: Sequence[Span]) -> list[list[int]]:
+    """Indices of spans, those of about the same shape together."""
+
+    def shape(index: int) -> tuple[bool, int, int]:
+        span = spans[index]
+        # powers of CLOSE: within one of them lengths differ by no more
+        bucket = int(np.log(span.length) / np.log(CLOSE))
+        return len(span.slots) == span.length, bucket, len(span.slots)
+
+    groups: list[list[int]] = []
+    for index in sorted(range(len(spans)), key=shape):
+        if groups:
+            first, last = spans[groups[-1][0]], shape(groups[-1][-1])
+            own, seen = shape(index), len(spans[index].slots)
+            close = own[:2] == last[:2] and seen <= CLOSE * len(first.slots)
+            if close and (len(groups[-1]) + 1) * seen <= TOGETHER:
+                groups[-1].append(index)
+                continue
+        groups.append([index])
+    return groups
+
+
+def use(network: PreTrainedModel) -> None:
+    """Lets a model take `spans` and `kept` in its forward pass, and nothing else."""
+    AttentionInterface.register(NAME, attention)
+    network.set_attn_implementation(NAME)
+
+
+def attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    spans: Spans,
+    kept: KeyValues,
+    scaling: float,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Keeps the tokens' keys and values, and attends to those of all that each sees.
+
+    `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width); returns (1, tokens, heads, width).
+    Raises `NotImplementedError` for what it can't do, rather than leave it out.
+    """
+    if softcap is not None or s_aux is not None:
+        raise NotImplementedError("attention with capped scores or sinks")
+    keys, values = kept.layers[int(module.layer_idx)]  # type: ignore[arg-type]
+    keys.index_copy_(0, spans.slots, key[0].transpose(0, 1))
+    values.index_copy_(0, spans.slots, value[0].transpose(0, 1))
+    asked = query[0].transpose(0, 1)
+    attend = _flash if query.is_cuda and query.dtype in _FLASH else _by_groups
+    return attend(asked, keys, values, spans, scaling, sliding_window)[None], None
+
+
+def _flash(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, spans: Spans, scaling: float, window: int | None
+) -> torch.Tensor:
+    """(tokens, heads, width), as `query`; a token sees `window` of those before it and itself."""
+    told = spans.packed
+    made: torch.Tensor = varlen_attn(
+        query.contiguous(),
+        keys[told.keys],
+        values[told.keys],
+        told.cu_seq_q,
+        told.cu_seq_k,
+        told.max_q,
+        told.max_k,
+        scale=scaling,
+        window_size=(-1 if window is None else window - 1, 0),
+        enable_gqa=True,
+    )
+    return made
+
+
+def _by_groups(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, spans: Spans, scaling: float, window: int | None
+) -> torch.Tensor:
+    """As `_flash`."""
+    made = [_group(query, keys, values, group, scaling, window) for group in spans.padded.groups]
+    return torch.cat(made)[spans.padded.order]
+
+
+def _group(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: _Group, scaling: float, window: int | None
+) -> torch.Tensor:
+    """Of the group's real tokens: (tokens, heads, width)."""
+    mask = None
+    if not group.whole or window is not None:
+        places = torch.arange(group.keys.shape[1], device=query.device)
+        mask = places <= group.depths[..., None]  # (spans, length, seen)
+        if window is not None:
+            mask &= places > group.depths[..., None] - window
+        mask = mask[:, None]
+    made = functional.scaled_dot_product_attention(
+        query[group.queries].transpose(1, 2),
+        keys[group.keys].transpose(1, 2),
+        values[group.keys].transpose(1, 2),
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scaling,
+        enable_gqa=True,
+    )
+    return made.transpose(1, 2)[group.real]
