@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from unprm.engines.tree_attention import Span
 from unprm.types import Encoded
 
 
-class Waiting(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Waiting:
     """An item of a batch, and its place there."""
 
     index: int
@@ -44,7 +44,7 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
     shares: list[Share] = []
     room = most
     while waiting:
-        index, item = own = waiting[0]
+        own = waiting[0]
         ids = own.ids
         missing = tree.missing(ids)
         if missing > room and shares:
@@ -53,7 +53,7 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
         end = tree.add(part)
         if end is None:
             break
-        shares.append(Share(index, item, end, whole=len(part) == len(ids)))
+        shares.append(Share(own.index, own.item, end, whole=len(part) == len(ids)))
         room -= min(missing, room)
         if len(part) < len(ids):
             break

@@ -41,7 +41,8 @@ class KeyValues:
     def bytes_per_token(network: PreTrainedModel) -> int:
         """What a slot takes."""
         heads, width = _shape(network.config)
-        return 2 * heads * width * int(network.config.num_hidden_layers) * network.dtype.itemsize
+        layers = int(network.config.num_hidden_layers)
+        return 2 * layers * heads * width * int(network.dtype.itemsize)
 
 
 def _shape(config: PretrainedConfig) -> tuple[int, int]:
@@ -184,9 +185,9 @@ def attention(
     s_aux: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Keeps the tokens' keys and values, and attends to those of all that each sees.
+    """Keeps the tokens' keys and values, and attends to those of all that each sees: (1, tokens, heads, width).
 
-    `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width); returns (1, tokens, heads, width).
+    `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width).
     Raises `NotImplementedError` for what it can't do, rather than leave it out.
     """
     if softcap is not None or s_aux is not None:
@@ -204,7 +205,7 @@ def _flash(
 ) -> torch.Tensor:
     """(tokens, heads, width), as `query`; a token sees `window` of those before it and itself."""
     told = spans.packed
-    made: torch.Tensor = varlen_attn(
+    made = varlen_attn(
         query.contiguous(),
         keys[told.keys],
         values[told.keys],
@@ -216,6 +217,7 @@ def _flash(
         window_size=(-1 if window is None else window - 1, 0),
         enable_gqa=True,
     )
+    assert isinstance(made, torch.Tensor)
     return made
 
 
