@@ -1,4 +1,5 @@
-"""The queue in front of a blocking engine: concurrent callers share its batches, first come, first served.
+"""The queue in front of a blocking engine: concurrent callers share its batches. Half of each goes to who came first,
+the other half around, so that one with much to ask neither waits for the others nor they for it.
 
 A job is one caller's items. All state lives on the event loop, so nothing here is locked; only the engine
 runs elsewhere, in one thread. `StepScorer._step` is the whole design.
@@ -34,11 +35,13 @@ class Scored(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """One caller's items; `taken` of them have left the queue."""
+    """One caller's items; `taken` of them have left the queue. `served`: number of the last batch that took any, or
+    that was taken before it came."""
 
     items: Sequence[Encoded]
     deadline: float | None
     done: "asyncio.Future[Scored]"
+    served: int
     taken: int = 0
     computed: int = 0
     scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
@@ -69,6 +72,7 @@ class StepScorer:
         self._jobs: dict[_Job, None] = {}  # unanswered, by arrival; a set would forget the order
         self._waiting: dict[_Job, None] = {}  # those of them with items that no batch has taken yet
         self._queued_tokens = 0
+        self._batches = 0
         self._tokens_per_second = 0.0
         self._closed = False
         self._worker = Worker("engine")
@@ -150,7 +154,7 @@ class StepScorer:
         return max(1.0, excess / self._tokens_per_second) if self._tokens_per_second else 1.0
 
     def _enqueue(self, encoded: Sequence[Encoded], deadline: float | None) -> _Job:
-        job = _Job(encoded, deadline, asyncio.get_running_loop().create_future())
+        job = _Job(encoded, deadline, asyncio.get_running_loop().create_future(), self._batches)
         self._jobs[job] = self._waiting[job] = None
         self._queued_tokens += job.tokens()
         if self._serving is None or self._serving.done():
@@ -180,25 +184,39 @@ class StepScorer:
             self._deliver(batch, scores)
 
     def _take(self) -> dict[Encoded, list[_Place]]:
-        """The next batch, by arrival: distinct sequences, and who asked for each. Equal ones run once."""
+        """The next batch: distinct sequences, and who asked for each. Equal ones run once."""
         now = asyncio.get_running_loop().time()
-        batch: dict[Encoded, list[_Place]] = {}
-        room = self._batch_tokens
         for job in list(self._waiting):
             if job.deadline is not None and job.deadline <= now:
                 self._leave_queue(job)  # its caller is about to wake up and see for itself
-                continue
-            while job.taken < len(job.items):
-                item = job.items[job.taken]
-                cost = 0 if item in batch else len(item.ids)
-                if batch and cost > max(room, 0):
-                    return batch
-                room -= cost
-                batch.setdefault(item, []).append(_Place(job, job.taken))
-                job.taken += 1
-                self._queued_tokens -= len(item.ids)
-            self._waiting.pop(job)
+        self._batches += 1
+        batch: dict[Encoded, list[_Place]] = {}
+        half = room = self._batch_tokens // 2
+        for job in sorted(self._waiting, key=lambda job: job.served):
+            room -= self._move(job, batch, room, half // len(self._waiting))
+        room += self._batch_tokens - half
+        for job in self._waiting:
+            room -= self._move(job, batch, room, room)
+            if job.taken < len(job.items):
+                break
+        self._waiting = {job: None for job in self._waiting if job.taken < len(job.items)}
         return batch
+
+    def _move(self, job: _Job, batch: dict[Encoded, list[_Place]], room: int, share: int) -> int:
+        """Moves items from the queue to a batch, as far as there is room, at most the caller's share but one at least;
+        returns their tokens. Any item fits an empty batch."""
+        spent = 0
+        while job.taken < len(job.items):
+            item = job.items[job.taken]
+            cost = 0 if item in batch else len(item.ids)
+            if cost and ((batch and spent + cost > room) or (spent and spent + cost > share)):
+                break
+            spent += cost
+            batch.setdefault(item, []).append(_Place(job, job.taken))
+            job.taken += 1
+            job.served = self._batches
+            self._queued_tokens -= len(item.ids)
+        return spent
 
     def _deliver(self, batch: dict[Encoded, list[_Place]], told: BatchScores) -> None:
         for places, values, cost in zip(batch.values(), *told, strict=True):

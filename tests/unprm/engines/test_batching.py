@@ -150,6 +150,37 @@ def test_equal_sequences_of_a_batch_run_once_and_the_first_pays() -> None:
     run(test())
 
 
+def test_one_that_asks_little_does_not_wait_for_those_who_ask_much() -> None:
+    async def test() -> None:
+        engine, gate, place = held(batch_tokens=40)
+        async with place as scorer:
+            votes = [await ask(scorer, *(item(100 * vote + k) for k in range(20))) for vote in range(3)]
+            single = await ask(scorer, item(1000))
+            late = await ask(scorer, item(1001))
+            gate.set()
+            await asyncio.gather(*votes, single, late)
+        first = [{one.ids[0] for one in batch} for batch in engine.batches[1:]]
+        # half of a batch goes around, the other half to the first
+        assert first[:3] == [{0, 1, 2, 100}, {200, 1000, 3, 4}, {1001, 101, 5, 6}]
+        assert max(k for k, batch in enumerate(first) if batch & set(range(100))) < 10  # two of its twenty in each
+        assert len(first) == 16  # full to the end
+
+    run(test())
+
+
+def test_equal_callers_get_equal_shares_of_what_goes_around() -> None:
+    async def test() -> None:
+        engine, gate, place = held(batch_tokens=80)
+        async with place as scorer:
+            tasks = [await ask(scorer, *(item(100 * caller + k) for k in range(9))) for caller in range(2)]
+            gate.set()
+            await asyncio.gather(*tasks)
+        callers = [[one.ids[0] // 100 for one in batch] for batch in engine.batches[1:]]
+        assert callers == [[0, 0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 1, 1, 1], [1, 1]]
+
+    run(test())
+
+
 def test_the_oversized_item_shares_with_its_equals() -> None:
     async def test() -> None:
         engine, gate, place = held(batch_tokens=20)
