@@ -69,6 +69,7 @@ def _load(settings: Settings, asked: LoadModelRequest) -> Engine:
         device=settings.device,
         dtype=settings.dtype,
         batch_tokens=settings.batch_tokens,
+        prefix_cache_gb=settings.prefix_cache_gb,
     )
 
 

@@ -71,6 +71,12 @@ class Settings(BaseSettings):
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
     batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
+    prefix_cache_gb: float = Field(
+        default=2.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="GiB per model for what was computed before; 0: nothing is kept. vLLM takes it from --memory.",
+    )
     max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Tokens that may wait; more get 429.")
     max_request_seconds: float = Field(
         default=60.0,

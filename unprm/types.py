@@ -37,6 +37,11 @@ class Encoded:
     positions: tuple[int, ...]
     response: int = 0
 
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The ids as far as the last position: no score depends on more."""
+        return self.ids[: self.positions[-1] + 1]
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -1,5 +1,6 @@
 """Scoring with real vLLM, in this process and through its server, against the torch engine; `make test-vllm`."""
 
+import random
 from contextlib import closing
 
 import pytest
@@ -13,10 +14,12 @@ from tests import checkpoints
 from unprm import mini
 from unprm.engines.checkpoint import load_tokenizer, locate
 from unprm.engines.load import load_engine
+from unprm.engines.vllm_engine import BLOCK
 from unprm.engines.vllm_model import prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
+from unprm.types import Encoded
 
 # what vLLM and PyTorch warn of in their own code
 pytestmark = pytest.mark.filterwarnings("default")
@@ -82,6 +85,32 @@ def test_a_server_that_only_generates_is_refused():
         pytest.raises(ModelInvalid, match="--runner pooling"),
     ):
         load_engine(mini.NAME, engine="remote", url=url)
+
+
+def test_what_vllm_knows_is_not_run_again_and_changes_no_score():
+    """Holds vLLM to a field that it marks as internal: with it the prefix cache is read, and the rest is returned."""
+    rng = random.Random(0)
+    problem = " ".join([PROBLEM] * 4)
+    steps = [f"Step {k}: 30 + {k} = {30 + k}." for k in range(1, 13)]
+    with closing(load_engine(mini.NAME, device="cpu")) as plain:
+        items = [plain.format.encode(problem, steps[:count]) for count in range(1, 13)]
+        items += [plain.format.encode(problem, [*steps[:count], "The answer is 7."]) for count in range(0, 12, 3)]
+        # scored where their like are not
+        items += [Encoded(own.ids, own.positions[1::2], own.response) for own in items if len(own.positions) > 3]
+        expected = plain.score(items).scores
+    with closing(load_engine(mini.NAME, engine="vllm", device="cpu", prefix_cache_gb=1.0)) as engine:
+        grown = [engine.score([item]) for item in items[:12]]
+        agree([own.scores[0] for own in grown], expected[:12], 1e-3)
+        for (_, (computed,)), before, item in zip(grown[1:], items, items[1:12], strict=False):
+            assert computed <= len(item.ids) - len(before.ids) + BLOCK
+        for _ in range(10):
+            numbers = rng.choices(range(len(items)), k=rng.randint(1, 6))
+            scores, computed = engine.score([items[number] for number in numbers])
+            agree(scores, [expected[number] for number in numbers], 1e-3)
+        assert engine.score(items[:12]).computed == [0] * 12
+    with closing(load_engine(mini.NAME, engine="vllm", device="cpu")) as engine:
+        for _ in range(2):
+            assert engine.score(items[:3]).computed == [len(item.needed) for item in items[:3]]
 
 
 def test_what_was_written_for_vllm_is_found_again():

@@ -54,7 +54,7 @@ def load_engine(
     dtype: Dtype = "auto",
     batch_tokens: int = 16384,
     memory: float = 0.9,
-    cache_gb: float = 0.0,
+    prefix_cache_gb: float = 0.0,
 ) -> Engine:
     """Loads a PRM and puts it on the device, an adapter merged.
 
@@ -66,6 +66,9 @@ def load_engine(
 
     `engine`: `torch`; `vllm`, which takes the share `memory` of a GPU's memory; `remote`, a server of vLLM at `url`
     that serves this model, with its API key; `auto` is `vllm` on CUDA where it is installed, else `torch`.
+
+    `prefix_cache_gb`: GiB of keys and values that torch keeps from call to call, so that what a sequence begins with is
+    not run again; vLLM keeps them within `memory` unless this is 0.
 
     Raises `ModelInvalid` with what is missing or does not fit.
     """
@@ -99,9 +102,11 @@ def load_engine(
     if chosen == "vllm":
         from unprm.engines.vllm_engine import VllmEngine  # installed only where it is used
 
-        return VllmEngine(prepare(files, readout, tokenizer, number), format, description, batch_tokens, memory)
+        prepared = prepare(files, readout, tokenizer, number)
+        return VllmEngine(prepared, format, description, batch_tokens, memory, caching=prefix_cache_gb > 0)
     tokens = batch_tokens if place.type == "cuda" else min(batch_tokens, CPU_TOKENS)
-    return TorchEngine(_reader(files, readout, number, place), format, description, tokens, int(cache_gb * 2**30))
+    reader = _reader(files, readout, number, place)
+    return TorchEngine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
 
 
 def _pick_engine(engine: EngineName, place: torch.device, url: str | None, readout: Readout) -> EngineName:

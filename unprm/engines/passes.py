@@ -19,11 +19,6 @@ class Waiting:
     index: int
     item: Encoded
 
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """The tokens that its scores depend on."""
-        return self.item.ids[: self.item.positions[-1] + 1]
-
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -45,7 +40,7 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
     room = most
     while waiting:
         own = waiting[0]
-        ids = own.ids
+        ids = own.item.needed
         missing = tree.missing(ids)
         if missing > room and shares:
             break

@@ -64,7 +64,7 @@ class RemoteEngine:
         """Step scores per item; vLLM runs all tokens of each."""
         body = {
             "model": self._served.id,
-            "input": [list(item.ids) for item in batch],
+            "input": [list(item.needed) for item in batch],
             "task": "token_classify",
             "use_activation": False,
         }
@@ -73,7 +73,7 @@ class RemoteEngine:
             raise RuntimeError(f"vLLM answered {response.status_code}")
         found = {row.index: row.data for row in _Pooled.model_validate_json(response.content).data}
         scores = [step_scores(item, torch.tensor(found[index])) for index, item in enumerate(batch)]
-        return BatchScores(scores, [len(item.ids) for item in batch])
+        return BatchScores(scores, [len(item.needed) for item in batch])
 
     def close(self) -> None:
         """Closes the connections."""

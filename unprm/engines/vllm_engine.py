@@ -5,19 +5,26 @@ import itertools
 import threading
 from collections.abc import Sequence
 
-from vllm import AsyncEngineArgs, PoolingParams, TokensPrompt
+from vllm import AsyncEngineArgs, PoolingOutput, PoolingParams, PoolingRequestOutput, TokensPrompt
 from vllm.config import PoolerConfig
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from unprm.engines.score_cache import ScoreCache
 from unprm.engines.vllm_model import VllmModel, step_scores
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
+
+BLOCK = 32
+"""Tokens of which a CPU shares all or none; the fewest that vLLM has a kernel for. On a GPU vLLM chooses, mostly 16."""
+SCORES = 2**18
+"""Step scores that are kept, 150 bytes each."""
 
 
 class VllmEngine:
     """Every item is one request of vLLM, which batches them; the scores are read at the items' positions.
 
-    `memory`: share of the GPU's memory that vLLM takes.
+    `memory`: share of the GPU's memory that vLLM takes. `caching`: vLLM keeps the keys and values of prefixes in what
+    it does not need for requests, and their scores are kept here, since vLLM returns nothing for what it does not run.
     """
 
     def __init__(
@@ -27,6 +34,7 @@ class VllmEngine:
         description: ModelDescription,
         batch_tokens: int,
         memory: float,
+        caching: bool,
     ) -> None:
         self.format: PrmFormat = format
         self.description = description
@@ -41,9 +49,13 @@ class VllmEngine:
             max_model_len=description.max_tokens,
             max_num_batched_tokens=max(batch_tokens, description.max_tokens),
             gpu_memory_utilization=memory,
+            enable_prefix_caching=caching,
+            block_size=None if cuda else BLOCK,
             enforce_eager=not cuda,  # compiling for a CPU takes longer than it saves
             disable_log_stats=True,
         )
+        self._caching = caching
+        self._known = ScoreCache(SCORES)
         self._numbers = itertools.count()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
@@ -51,9 +63,9 @@ class VllmEngine:
         self._engine = asyncio.run_coroutine_threadsafe(_start(arguments), self._loop).result()
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; vLLM runs all tokens of each."""
-        scores = asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
-        return BatchScores(scores, [len(item.ids) for item in batch])
+        """Step scores per item."""
+        told = asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
+        return BatchScores([scores for scores, _ in told], [computed for _, computed in told])
 
     def close(self) -> None:
         """Ends vLLM's processes, and the loop that spoke with them."""
@@ -69,15 +81,34 @@ class VllmEngine:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    async def _score(self, batch: Sequence[Encoded]) -> list[tuple[float, ...]]:
+    async def _score(self, batch: Sequence[Encoded]) -> list[tuple[tuple[float, ...], int]]:
         return list(await asyncio.gather(*map(self._one, batch)))
 
-    async def _one(self, item: Encoded) -> tuple[float, ...]:
-        prompt = TokensPrompt(prompt_token_ids=list(item.ids))
-        parameters = PoolingParams(task="token_classify", use_activation=False)
+    async def _one(self, item: Encoded) -> tuple[tuple[float, ...], int]:
+        """Step scores, and the tokens that vLLM ran."""
+        known = self._known.find(item) if self._caching else []
+        early = tuple(score for score in known if score is not None)
+        if self._caching and len(early) == len(known):
+            return early, 0
+        output = await self._run(item, self._caching)
+        skipped = output.num_cached_tokens
+        computed = len(item.needed) - skipped
+        before = sum(position < skipped for position in item.positions)
+        if None in known[:before]:  # vLLM knows the tokens, and nobody their scores
+            output, before, skipped = await self._run(item, False), 0, 0
+            computed += len(item.needed)
+        scores = (*early[:before], *step_scores(item, output.outputs.data, skipped))
+        if self._caching:
+            self._known.keep(item, scores)
+        return scores, computed
+
+    async def _run(self, item: Encoded, cached: bool) -> PoolingRequestOutput[PoolingOutput]:
+        """All of an item's needed tokens, or, `cached`, those that vLLM does not know."""
+        prompt = TokensPrompt(prompt_token_ids=list(item.needed))
+        parameters = PoolingParams(task="token_classify", use_activation=False, skip_reading_prefix_cache=not cached)
         async for output in self._engine.encode(prompt, parameters, f"score-{next(self._numbers)}"):
             last = output
-        return step_scores(item, last.outputs.data)
+        return last
 
 
 async def _start(arguments: AsyncEngineArgs) -> AsyncLLM:

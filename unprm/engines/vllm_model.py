@@ -79,14 +79,17 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
     raise ModelInvalid("vLLM does not score by likelihood ratios: use --engine torch")
 
 
-def step_scores(item: Encoded, rows: torch.Tensor) -> tuple[float, ...]:
-    """An item's step scores of what vLLM pooled at each of its tokens, (tokens, outputs), without an activation.
+def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
+    """An item's step scores of what vLLM pooled at each of its needed tokens from the `first` on, (tokens, outputs),
+    without an activation; the scores of positions before it are left out.
 
     Raises `RuntimeError` if that is not one row per token.
     """
-    if len(rows) != len(item.ids):
-        raise RuntimeError(f"vLLM returned {len(rows)} rows for {len(item.ids)} tokens")
-    return tuple(torch.sigmoid(margins(rows[list(item.positions)].double())).tolist())
+    tokens = len(item.needed) - first
+    if len(rows) != tokens:
+        raise RuntimeError(f"vLLM returned {len(rows)} rows for {tokens} tokens")
+    places = [position - first for position in item.positions if position >= first]
+    return tuple(torch.sigmoid(margins(rows[places].double())).tolist())
 
 
 def _with_value_head(base: Path, readout: Head) -> VllmModel:

@@ -143,7 +143,7 @@ def test_nothing_is_kept_without_a_cache(engine):
 
 
 def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
-    own = load_engine(str(adapter), device="cpu", cache_gb=0.1)
+    own = load_engine(str(adapter), device="cpu", prefix_cache_gb=0.1)
     form = own.format
     steps = ["Step 1 : 12 + 34 = 46 .", "Step 2 : 46 - 5 = 12", "The answer is 41"]
     known = 0

@@ -1,0 +1,47 @@
+"""Step scores that an engine has given, by all of the tokens that they depend on."""
+
+import hashlib
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from unprm.types import Encoded
+
+
+class ScoreCache:
+    """Scores of the tokens of one model, `entries` at the most: those that were not used for longest go first."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._scores: OrderedDict[bytes, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    def find(self, item: Encoded) -> list[float | None]:
+        """The score of each position, None where it is not known."""
+        found = []
+        for key in _keys(item):
+            score = self._scores.get(key)
+            if score is not None:
+                self._scores.move_to_end(key)
+            found.append(score)
+        return found
+
+    def keep(self, item: Encoded, scores: Sequence[float]) -> None:
+        """Notes an item's scores."""
+        for key, score in zip(_keys(item), scores, strict=True):
+            self._scores[key] = score
+            self._scores.move_to_end(key)
+        while len(self._scores) > self._entries:
+            self._scores.popitem(last=False)
+
+
+def _keys(item: Encoded) -> list[bytes]:
+    """A digest of the tokens as far as each position; collisions can't be made with SHA-256."""
+    digest, done, keys = hashlib.sha256(), 0, []
+    for position in item.positions:
+        digest.update(array("q", item.ids[done : position + 1]).tobytes())
+        done = position + 1
+        keys.append(digest.digest())
+    return keys
