@@ -1,67 +1,68 @@
-"""The engines on one model: PyTorch in this process, vLLM, and a server of vLLM over HTTP. Needs vLLM."""
+"""Our torch engine against vLLM's pooling server over HTTP, on `vote` and `tree`. Needs vLLM."""
 
 import os
 import random
 import statistics
-import time
+import tempfile
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
+from pathlib import Path
 
 import torch
 
-from benchmarks.timing import Comparison
-from benchmarks.vllm_server import serving
-from training.mini.slips import Author
-from unprm import mini
+from benchmarks import models, servers
+from benchmarks.timing import Comparison, timed
 from unprm.engines.checkpoint import load_tokenizer, locate
 from unprm.engines.load import load_engine
 from unprm.engines.vllm_model import prepare
-from unprm.formats.family import Verdicts
-from unprm.formats.unprm import PrmConfig
-from unprm.mini.storyteller import generate
 from unprm.types import Encoded, Engine
 
-SOLUTIONS, ROUNDS = 256, 5
-Scores = list[tuple[float, ...]]
+ROUNDS = 3
+Work = Callable[[int], list[list[Encoded]]]
+"""From a seed to what is asked for, one call after the other."""
+
+
+def _vote(seed: int) -> list[list[Encoded]]:
+    return [models.vote(random.Random(seed))]
+
+
+def _search(seed: int) -> list[list[Encoded]]:
+    return models.beam_search(random.Random(seed))
+
+
+WORKS: dict[str, Work] = {"64 candidates of one question": _vote, "a beam search, 8 × 8 × 10 steps": _search}
 
 
 def run() -> list[Comparison]:
-    """256 solutions of as many problems in fp32, one engine after the other: two at once would share the cores."""
+    """In fp32, one engine after the other: two at once would share the cores."""
     # quiet, and no more memory than the small model needs
-    os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    with closing(load_engine(dtype="float32")) as engine:
-        batch = _batch(engine)
-        baseline, expected = _measure(engine, batch)
-    with closing(load_engine(engine="vllm", dtype="float32")) as engine:
-        here = _measure(engine, batch)
-    files, config = locate(mini.NAME, None, None, None), PrmConfig.read(mini.ADAPTER)
-    verdicts = Verdicts(config.positive_id, config.negative_id)
-    model = prepare(files, verdicts, load_tokenizer(files.base), torch.float32)
-    served = serving(model.directory, "--dtype=float32", *model.options)
-    with served as url, closing(load_engine(engine="remote", url=url)) as engine:
-        there = _measure(engine, batch)
+    os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "2"}
+    with tempfile.TemporaryDirectory() as directory:
+        place = models.write(Path(directory))
+        with closing(load_engine(str(place), device="cpu", dtype="float32", prefix_cache_gb=1.0)) as engine:
+            ours = [_measure(engine, work) for work in WORKS.values()]
+            readout = engine.format.readout  # type: ignore[attr-defined]  # every family has one
+        prepared = prepare(locate(str(place), None, None, None), readout, load_tokenizer(place), torch.float32)
+        served = servers.vllm(prepared.directory, "--dtype=float32", *prepared.options)
+        with served as url, closing(load_engine(str(place), engine="remote", url=url)) as engine:
+            theirs = [_measure(engine, work) for work in WORKS.values()]
     rows = []
-    for name, (seconds, scores) in {"vLLM in-process": here, "vLLM's server over HTTP": there}.items():
-        told = f"{name}: {SOLUTIONS / seconds:,.0f} solutions/s, scores within {_difference(scores, expected):.0e}"
-        rows.append(Comparison(told, seconds, f"torch: {SOLUTIONS / baseline:,.0f} solutions/s", baseline, ROUNDS))
+    for what, (seconds, scores), (baseline, expected) in zip(WORKS, ours, theirs, strict=True):
+        close = models.apart(scores, expected)
+        told = f"{what}, scores within {close:.0e}"
+        rows.append(Comparison(told, seconds, "vLLM's pooling server", baseline, ROUNDS))
     return rows
 
 
-def _batch(engine: Engine) -> list[Encoded]:
-    rng = random.Random(0)
-    problems = [generate(rng) for _ in range(SOLUTIONS)]
-    return [engine.format.encode(problem.text, Author(rng, 1.0).solve(problem)) for problem in problems]
-
-
-def _measure(engine: Engine, batch: list[Encoded]) -> tuple[float, Scores]:
-    scores = engine.score(batch).scores
-    taken = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        engine.score(batch)
-        taken.append(time.perf_counter() - start)
+def _measure(engine: Engine, work: Work) -> tuple[float, list[tuple[float, ...]]]:
+    """The median time, and the scores of the first run."""
+    scores = [values for asked in work(0) for values in engine.score(asked).scores]
+    searches = map(work, range(1, ROUNDS + 1))
+    taken = [timed(partial(_score_all, engine, asked)) for asked in searches]
     return statistics.median(taken), scores
 
 
-def _difference(first: Scores, second: Scores) -> float:
-    pairs = zip(first, second, strict=True)
-    return max(abs(a - b) for one, other in pairs for a, b in zip(one, other, strict=True))
+def _score_all(engine: Engine, asked: list[list[Encoded]]) -> None:
+    for batch in asked:
+        engine.score(batch)

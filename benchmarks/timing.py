@@ -8,44 +8,62 @@ from typing import Literal
 
 from rich.table import Table
 
+Unit = Literal["s", "B", "/s", "tokens"]
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Medians over `rounds` runs of each, in seconds or in bytes; `ratio` > 1: ours takes less."""
+    """Medians over `rounds` runs of each; `ratio` > 1: ours is better. `allowed`: the ratio at which ours would do no
+    more than the multiplications that it has to."""
 
     what: str
     ours: float
     baseline_name: str
     baseline: float
     rounds: int
-    unit: Literal["s", "B"] = "s"
+    unit: Unit = "s"
+    allowed: float | None = None
 
     @property
     def ratio(self) -> float:
-        """How many times as much the baseline takes."""
-        return self.baseline / self.ours
+        """How many times as much the baseline takes; how many times as many a second ours does."""
+        return self.ours / self.baseline if self.unit == "/s" else self.baseline / self.ours
 
 
 def compare(
-    what: str, ours: Callable[[], object], baseline_name: str, baseline: Callable[[], object], rounds: int = 5
+    what: str,
+    ours: Callable[[], object],
+    baseline_name: str,
+    baseline: Callable[[], object],
+    rounds: int = 5,
+    allowed: float | None = None,
 ) -> Comparison:
     """Times both by turns."""
     taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
         for run, seconds in zip((ours, baseline), taken, strict=True):
-            start = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - start)
-    return Comparison(what, statistics.median(taken[0]), baseline_name, statistics.median(taken[1]), rounds)
+            seconds.append(timed(run))
+    return Comparison(
+        what, statistics.median(taken[0]), baseline_name, statistics.median(taken[1]), rounds, allowed=allowed
+    )
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Seconds that it takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def table(comparisons: list[Comparison]) -> Table:
     """For a terminal."""
-    shown = Table(title="medians; a ratio above 1 means that unprm takes less")
-    for name in ("what", "unprm", "baseline", "took", "ratio"):
+    shown = Table(title="medians; a ratio above 1 means that unprm is better")
+    for name in ("what", "unprm", "baseline", "took", "ratio", "allowed"):
         shown.add_column(name, justify="left" if name in ("what", "baseline") else "right")
     for c in comparisons:
-        shown.add_row(c.what, _shown(c.ours, c.unit), c.baseline_name, _shown(c.baseline, c.unit), f"{c.ratio:.2f}×")
+        allowed = "" if c.allowed is None else f"{c.allowed:.2f}×"
+        figures = (_shown(c.ours, c.unit), c.baseline_name, _shown(c.baseline, c.unit), f"{c.ratio:.2f}×", allowed)
+        shown.add_row(c.what, *figures)
     return shown
 
 
@@ -64,7 +82,9 @@ def _status(name: str) -> float:
     return 1024 * float(line.split()[1])
 
 
-def _shown(value: float, unit: str) -> str:
+def _shown(value: float, unit: Unit) -> str:
     if unit == "B":
         return f"{value / 2**20:,.0f} MiB"
+    if unit != "s":
+        return f"{value:,.0f} {unit}" if unit == "tokens" else f"{value:,.4g}/s"
     return f"{1000 * value:.2f} ms" if value < 1 else f"{value:.2f} s"

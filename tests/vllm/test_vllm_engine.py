@@ -9,7 +9,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 import torch
 
-from benchmarks.vllm_server import serving
+from benchmarks import servers
 from tests import checkpoints
 from unprm import mini
 from unprm.engines.checkpoint import load_tokenizer, locate
@@ -70,7 +70,7 @@ def test_a_server_of_vllm_scores_as_torch_does(tmp_path):
         readout = plain.format.readout
     files = locate(mini.NAME, None, None, None)
     model = prepare(files, readout, load_tokenizer(files.base), torch.float32)
-    served = serving(model.directory, "--dtype=float32", *model.options)
+    served = servers.vllm(model.directory, "--dtype=float32", *model.options)
     with served as url, closing(load_engine(mini.NAME, engine="remote", url=url)) as engine:
         scores = engine.score(batch).scores
         assert engine.description.device == url
@@ -81,7 +81,7 @@ def test_a_server_of_vllm_scores_as_torch_does(tmp_path):
 
 def test_a_server_that_only_generates_is_refused():
     with (
-        serving(mini.BASE, "--no-enable-chunked-prefill") as url,
+        servers.vllm(mini.BASE, "--no-enable-chunked-prefill") as url,
         pytest.raises(ModelInvalid, match="--runner pooling"),
     ):
         load_engine(mini.NAME, engine="remote", url=url)

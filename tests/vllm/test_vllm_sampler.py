@@ -12,7 +12,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 import torch
 
-from benchmarks.vllm_server import serving
+from benchmarks import servers
 from training import journal
 from unprm import mini
 from unprm.engines.checkpoint import load_base
@@ -28,7 +28,7 @@ def server():
     """The address of `vllm serve` with the embedded reasoner."""
     # chunked prefill of seeded requests fails on a CPU
     options = ["--served-model-name", mini.NAME, "--no-enable-chunked-prefill", "--generation-config", "vllm"]
-    with serving(mini.BASE, *options) as url:
+    with servers.vllm(mini.BASE, *options) as url:
         yield url
 
 

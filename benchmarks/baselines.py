@@ -1,0 +1,83 @@
+"""What others do, as well as it can be done that way."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks import models
+from unprm.engines.checkpoint import load_base
+from unprm.engines.heads import VerdictHead
+from unprm.engines.load import load_engine
+from unprm.formats.family import Verdicts
+from unprm.formats.unprm import PrmConfig
+from unprm.types import Encoded, Engine
+
+ROWS = 8
+"""Solutions of a padded batch."""
+Scores = list[tuple[float, ...]]
+
+
+class Plain:
+    """A PRM of family unprm as transformers loads it, and what it has to multiply."""
+
+    def __init__(self, place: Path) -> None:
+        self.network = load_base(place, torch.float32)
+        self.config = PrmConfig.read(place)
+        verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
+        self.head = VerdictHead(self.network.get_output_embeddings().weight, verdicts)
+        layers = self.network.get_decoder().layers.modules()
+        self._layers: int = sum(own.weight.numel() for own in layers if isinstance(own, nn.Linear))
+        self._logits: int = self.network.get_output_embeddings().weight.numel()
+
+    def work(self, items: Sequence[Encoded], logits: bool = False) -> int:
+        """Multiplications of the linear layers if nothing is shared, with those of all logits or without."""
+        return sum(len(item.ids) for item in items) * (self._layers + logits * self._logits)
+
+    def least(self, items: Sequence[Encoded]) -> int:
+        """Those for each distinct token once."""
+        return models.distinct(items) * self._layers
+
+
+@contextmanager
+def loaded(prefix_cache_gb: float = 0.0) -> Iterator[tuple[Engine, Plain]]:
+    """The PRM of `models` by our torch engine, and plainly, both in fp32 on the CPU."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = models.write(Path(directory))
+        engine = load_engine(str(place), device="cpu", dtype="float32", prefix_cache_gb=prefix_cache_gb)
+        plain = Plain(place)
+    with closing(engine):
+        yield engine, plain
+
+
+@torch.inference_mode()
+def plain_loop(plain: Plain, items: Sequence[Encoded]) -> Scores:
+    """One solution a forward, logits of the whole vocabulary: the public scripts."""
+    scores = []
+    for item in items:
+        logits = plain.network(input_ids=torch.tensor([item.ids])).logits[0, list(item.positions)].float()
+        margins = logits[:, plain.config.positive_id] - logits[:, plain.config.negative_id]
+        scores.append(tuple(torch.sigmoid(margins).tolist()))
+    return scores
+
+
+@torch.inference_mode()
+def padded(plain: Plain, items: Sequence[Encoded]) -> Scores:
+    """Batches of solutions of about equal length, padded on the right, two rows of the output layer: transformers,
+    used well."""
+    scores: Scores = [()] * len(items)
+    order = sorted(range(len(items)), key=lambda index: len(items[index].ids))
+    for start in range(0, len(order), ROWS):
+        batch = order[start : start + ROWS]
+        length = max(len(items[index].ids) for index in batch)
+        ids = torch.zeros(len(batch), length, dtype=torch.long)
+        for row, index in enumerate(batch):
+            ids[row, : len(items[index].ids)] = torch.tensor(items[index].ids)
+        hidden = plain.network.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        for row, index in enumerate(batch):
+            margins = plain.head(hidden[row, list(items[index].positions)])
+            scores[index] = tuple(torch.sigmoid(margins).tolist())
+    return scores

@@ -1,0 +1,45 @@
+"""A beam search that scores after every step, 8 beams × 8 continuations × 10 steps, against padded batches."""
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+
+from benchmarks import models
+from benchmarks.baselines import loaded, padded
+from benchmarks.timing import Comparison, compare
+from unprm.types import Encoded
+
+ROUNDS = 3
+
+
+def run() -> list[Comparison]:
+    """In fp32; every search has a question that was not seen before."""
+    first = models.beam_search(random.Random(0))
+    everything = [item for asked in first for item in asked]
+    with loaded(prefix_cache_gb=1.0) as (engine, plain):
+        told = [engine.score(asked) for asked in first]
+        ran = sum(sum(own.computed) for own in told)
+        expected = padded(plain, first[-1])
+        share = ran / models.distinct(everything)
+        close = models.apart(told[-1].scores, expected)
+        return [
+            compare(
+                f"a beam search, 8 × 8 × 10 steps; {share:.3f} × its distinct tokens run, scores within {close:.0e}",
+                _searching(engine.score),
+                "padded batches of 8",
+                _searching(lambda items: padded(plain, items)),
+                ROUNDS,
+                plain.work(everything) / plain.least(everything),
+            )
+        ]
+
+
+def _searching(score: Callable[[list[Encoded]], object]) -> Callable[[], None]:
+    """Each call is another search."""
+    seeds: Iterator[int] = itertools.count(1)
+
+    def search() -> None:
+        for asked in models.beam_search(random.Random(next(seeds))):
+            score(asked)
+
+    return search
