@@ -27,8 +27,8 @@ class Plain:
     def __init__(self, place: Path) -> None:
         self.network = load_base(place, torch.float32)
         self.config = PrmConfig.read(place)
-        verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
-        self.head = VerdictHead(self.network.get_output_embeddings().weight, verdicts)
+        self.verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
+        self.head = VerdictHead(self.network.get_output_embeddings().weight, self.verdicts)
         layers = self.network.get_decoder().layers.modules()
         self._layers: int = sum(own.weight.numel() for own in layers if isinstance(own, nn.Linear))
         self._logits: int = self.network.get_output_embeddings().weight.numel()

@@ -4,10 +4,11 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, ParamSpec
 
 from rich.table import Table
 
+P = ParamSpec("P")
 Unit = Literal["s", "B", "/s", "tokens"]
 
 
@@ -48,10 +49,10 @@ def compare(
     )
 
 
-def timed(run: Callable[[], object]) -> float:
-    """Seconds that it takes."""
+def timed(run: Callable[P, object], *arguments: P.args, **options: P.kwargs) -> float:
+    """Seconds that a call takes."""
     start = time.perf_counter()
-    run()
+    run(*arguments, **options)
     return time.perf_counter() - start
 
 

@@ -1,0 +1,52 @@
+"""Callers of an HTTP server on this machine, each with a connection that stays open."""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+Request = tuple[str, bytes]
+"""Path and JSON body."""
+
+
+def request(path: str, body: Mapping[str, Any]) -> Request:
+    """As it is sent."""
+    return path, json.dumps(body).encode()
+
+
+def call(url: str, requests: Sequence[Request], clients: int) -> list[float]:
+    """Has so many clients send the requests, each the next when it has its answer; seconds that each request took.
+
+    Raises `RuntimeError` if one is not answered with 200.
+    """
+    waiting = iter(requests)
+    taken: list[float] = []
+    failures: list[str] = []
+    lock = threading.Lock()
+
+    def client() -> None:
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)
+        while True:
+            with lock:
+                told = next(waiting, None)
+            if told is None or failures:
+                return connection.close()
+            start = time.perf_counter()
+            connection.request("POST", told[0], told[1], {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answer = response.read()
+            taken.append(time.perf_counter() - start)
+            if response.status != 200:
+                failures.append(f"{response.status}: {answer[:200]!r}")
+
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures or len(taken) < len(requests):
+        raise RuntimeError(f"{len(taken)} of {len(requests)} requests were answered; {failures[:1]}")
+    return taken

@@ -1,0 +1,59 @@
+"""How the cost grows: with the number of candidates and of steps, against padded batches, and with concurrent clients,
+against one."""
+
+import random
+
+from benchmarks import clients, mixed, models, servers
+from benchmarks.baselines import Plain, loaded, padded
+from benchmarks.timing import Comparison, compare, timed
+from unprm import mini
+from unprm.types import Encoded, Engine
+
+CANDIDATES, DEPTHS, CLIENTS = (1, 4, 16, 64), (1, 4, 8), (4, 16, 64)
+WIDTH, REQUESTS, ROUNDS = 4, 256, 3
+
+
+def run() -> list[Comparison]:
+    """In fp32."""
+    with loaded(prefix_cache_gb=1.0) as (engine, plain):
+        rows = [_candidates(engine, plain, count) for count in CANDIDATES]
+        rows += [_steps(engine, plain, depth) for depth in DEPTHS]
+    return rows + _clients()
+
+
+def _candidates(engine: Engine, plain: Plain, count: int) -> Comparison:
+    asked = [models.vote(random.Random(seed), count) for seed in range(ROUNDS + 1)]
+    return _against_padded(f"{count} candidates of a question", engine, plain, [[own] for own in asked])
+
+
+def _steps(engine: Engine, plain: Plain, depth: int) -> Comparison:
+    asked = [models.beam_search(random.Random(seed), WIDTH, depth) for seed in range(ROUNDS + 1)]
+    return _against_padded(f"a beam search, {WIDTH} × {WIDTH} × {depth} steps", engine, plain, asked)
+
+
+def _against_padded(what: str, engine: Engine, plain: Plain, asked: list[list[list[Encoded]]]) -> Comparison:
+    """Each round asks for something else; the first warms up."""
+    ours, theirs = iter(asked), iter(asked)
+    for items in next(ours):
+        engine.score(items)
+    for items in next(theirs):
+        padded(plain, items)
+    everything = [item for items in asked[0] for item in items]
+    return compare(
+        what,
+        lambda: [engine.score(items) for items in next(ours)],
+        "padded batches of 8",
+        lambda: [padded(plain, items) for items in next(theirs)],
+        ROUNDS,
+        plain.work(everything) / plain.least(everything),
+    )
+
+
+def _clients() -> list[Comparison]:
+    rates = {}
+    with servers.unprm(f"--model={mini.NAME}", "--device=cpu", "--prefix-cache-gb=0") as url:
+        for seed, count in enumerate((64, 1, *CLIENTS)):
+            bodies = list(map(mixed.ours, mixed.requests(random.Random(seed), REQUESTS)))
+            rates[count] = REQUESTS / timed(clients.call, url, bodies, count)
+    what = f"requests of {mixed.CANDIDATES} candidates by {mini.NAME} over HTTP"
+    return [Comparison(f"{count} clients: {what}", rates[count], "one client", rates[1], 1, "/s") for count in CLIENTS]

@@ -1,0 +1,71 @@
+"""Many clients at once, some questions asked far more often than others (Zipf), against padded batches of each request
+without HTTP and, where it is installed, vLLM's pooling server."""
+
+import os
+import random
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from benchmarks import clients, models, servers
+from benchmarks.baselines import Plain, padded
+from benchmarks.timing import Comparison, timed
+from training.mini.slips import Author
+from unprm.engines.checkpoint import load_tokenizer, locate
+from unprm.engines.vllm_model import prepare
+from unprm.formats.unprm import UnprmFormat
+from unprm.mini.storyteller import DEMANDING, generate
+from unprm.types import Encoded
+
+QUESTIONS, REQUESTS, CANDIDATES, CLIENTS = 20, 80, 4, 16
+Asked = tuple[str, list[list[str]]]
+
+
+def run() -> list[Comparison]:
+    """In fp32, one server after the other: two at once would share the cores."""
+    what = f"{CLIENTS} clients, {REQUESTS} requests of {CANDIDATES} candidates, {QUESTIONS} questions, over HTTP"
+    with tempfile.TemporaryDirectory() as directory:
+        place = models.write(Path(directory))
+        plain = Plain(place)
+        form = UnprmFormat(load_tokenizer(place), plain.config)
+        warm, asked = requests(random.Random(1), 4), requests(random.Random(0), REQUESTS)
+        encoded = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in asked]
+        padded(plain, encoded[0])
+        rows = {"padded batches of each request, no HTTP": timed(lambda: [padded(plain, items) for items in encoded])}
+        with servers.unprm(f"--model={place}", "--device=cpu", "--dtype=float32") as url:
+            clients.call(url, list(map(ours, warm)), CLIENTS)
+            taken = timed(clients.call, url, list(map(ours, asked)), CLIENTS)
+        if find_spec("vllm"):
+            rows["vLLM's pooling server"] = _vllm(place, plain, encoded)
+    everything = [item for items in encoded for item in items]
+    allowed = plain.work(everything) / plain.least(everything)
+    return [Comparison(what, taken, name, seconds, 1, allowed=allowed) for name, seconds in rows.items()]
+
+
+def requests(rng: random.Random, count: int) -> list[Asked]:
+    """Problems and solutions; the k-th problem is asked for in proportion to 1 / k."""
+    problems = [generate(rng, DEMANDING) for _ in range(QUESTIONS)]
+    weights = [1 / (rank + 1) for rank in range(QUESTIONS)]
+    chosen = rng.choices(problems, weights, k=count)
+    return [(own.text, [Author(rng, 1.0).solve(own) for _ in range(CANDIDATES)]) for own in chosen]
+
+
+def ours(asked: Asked) -> clients.Request:
+    """For our server."""
+    return clients.request("/score_steps", {"problem": asked[0], "solutions": asked[1]})
+
+
+def _vllm(place: Path, plain: Plain, encoded: Sequence[Sequence[Encoded]]) -> float:
+    os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "2"}
+    files, tokenizer = locate(str(place), None, None, None), load_tokenizer(place)
+    model = prepare(files, plain.verdicts, tokenizer, torch.float32)
+    bodies = [
+        clients.request("/pooling", {"model": "m", "input": [list(own.ids) for own in items], "task": "token_classify"})
+        for items in encoded
+    ]
+    with servers.vllm(model.directory, "--dtype=float32", "--served-model-name=m", *model.options) as url:
+        clients.call(url, bodies[:1], 1)
+        return timed(clients.call, url, bodies, CLIENTS)

@@ -1,0 +1,57 @@
+"""What HTTP costs: requests of many clients, and of one, against the engine alone on the same solutions."""
+
+import random
+import statistics
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks import clients, mixed, models, servers
+from benchmarks.mixed import Asked
+from benchmarks.timing import Comparison, timed
+from unprm import mini
+from unprm.engines.load import load_engine
+from unprm.types import Encoded, Engine
+
+CLIENTS, SINGLE, ROUNDS = 64, 50, 3
+
+
+def run() -> list[Comparison]:
+    """In fp32. Every round asks for something else; the engine alone has all of a round at once."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = str(models.write(Path(directory)))
+        return [_many(place, "0.1 billion parameters", 64), _many(mini.NAME, mini.NAME, 512), _one()]
+
+
+def _many(model: str, name: str, requests: int) -> Comparison:
+    rounds = [mixed.requests(random.Random(seed), requests) for seed in range(ROUNDS + 1)]
+    with closing(load_engine(model, device="cpu", dtype="float32", prefix_cache_gb=1.0)) as engine:
+        alone = [_seconds(engine, _encoded(engine, asked)) for asked in rounds]
+    with servers.unprm(f"--model={model}", "--device=cpu", "--dtype=float32", "--prefix-cache-gb=1") as url:
+        over = [timed(clients.call, url, list(map(mixed.ours, asked)), CLIENTS) for asked in rounds]
+    rates = [requests / statistics.median(taken[1:]) for taken in (over, alone)]  # the first warms up
+    what = f"{name}, {CLIENTS} clients: requests of {mixed.CANDIDATES} candidates over HTTP"
+    return Comparison(what, rates[0], "the engine alone", rates[1], ROUNDS, "/s", allowed=1.0)
+
+
+def _one() -> Comparison:
+    """A client that has its answer before it asks again."""
+    asked = [(problem, solutions[:1]) for problem, solutions in mixed.requests(random.Random(9), SINGLE)]
+    with closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine:
+        items = _encoded(engine, asked)
+        engine.score(items)
+        alone = statistics.median(_seconds(engine, [item]) for item in items)
+    with servers.unprm(f"--model={mini.NAME}", "--device=cpu", "--dtype=float32", "--prefix-cache-gb=0") as url:
+        bodies = list(map(mixed.ours, asked))
+        clients.call(url, bodies, 1)
+        over = statistics.median(clients.call(url, bodies, 1))
+    what = f"a single solution by {mini.NAME}: {1000 * (over - alone):.1f} ms more over HTTP"
+    return Comparison(what, over, "the engine alone", alone, SINGLE, allowed=1.0)
+
+
+def _encoded(engine: Engine, asked: list[Asked]) -> list[Encoded]:
+    return [engine.format.encode(problem, steps) for problem, solutions in asked for steps in solutions]
+
+
+def _seconds(engine: Engine, items: list[Encoded]) -> float:
+    return timed(engine.score, items)
