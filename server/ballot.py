@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from unprm import steps as step_text
 from unprm import votes
@@ -90,8 +91,8 @@ class Ballot:
     def _voted(self) -> list[VotedSolution]:
         if self.scores is None:
             return [_unscored(solution) for solution in self.solutions]
-        scored = _scored(self.request, self.solutions, self.scores)
-        return [VotedSolution(**own.model_dump(exclude={"steps"})) for own in scored]
+        pairs = zip(self.solutions, self.scores, strict=True)
+        return [VotedSolution(**_told(self.request, solution, own)) for solution, own in pairs]
 
 
 def score_response(
@@ -108,17 +109,21 @@ def score_response(
 
 def _scored(request: ScoreRequest, solutions: Sequence[Solution], scores: StepScores) -> list[ScoredSolution]:
     return [
-        ScoredSolution(
-            id=solution.id,
-            steps=list(solution.steps),
-            step_scores=list(own),
-            reward=step_text.reward(own, request.aggregate),
-            first_error=step_text.first_error(own, request.threshold),
-            answer=solution.answer,
-            step_log_odds=list(map(log_odds, own)) if request.log_odds else None,
-        )
+        ScoredSolution(steps=list(solution.steps), **_told(request, solution, own))
         for solution, own in zip(solutions, scores, strict=True)
     ]
+
+
+def _told(request: ScoreRequest, solution: Solution, scores: tuple[float, ...]) -> dict[str, Any]:
+    """What every response tells of a scored solution."""
+    return {
+        "id": solution.id,
+        "step_scores": list(scores),
+        "reward": step_text.reward(scores, request.aggregate),
+        "first_error": step_text.first_error(scores, request.threshold),
+        "answer": solution.answer,
+        "step_log_odds": list(map(log_odds, scores)) if request.log_odds else None,
+    }
 
 
 def _unscored(solution: Solution) -> VotedSolution:

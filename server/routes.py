@@ -29,7 +29,7 @@ from unprm.wire import (
 )
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:  # async: FastAPI would have a thread call it otherwise
     return context_of(request.scope)
 
 

@@ -112,7 +112,7 @@ class Service:
         )
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:  # async: FastAPI would have a thread call it otherwise
     service: Service = request.app.state.service
     return service
 
