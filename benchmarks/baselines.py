@@ -4,14 +4,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from benchmarks import models
 from unprm.engines.checkpoint import load_base
 from unprm.engines.heads import VerdictHead
-from unprm.engines.load import load_engine
+from unprm.engines.load import Dtype, load_engine
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
 from unprm.types import Encoded, Engine
@@ -22,33 +24,38 @@ Scores = list[tuple[float, ...]]
 
 
 class Plain:
-    """A PRM of family unprm as transformers loads it, and what it has to multiply."""
+    """A causal language model as transformers makes it, read by two rows of its output layer, and what it has to
+    multiply."""
 
-    def __init__(self, place: Path) -> None:
-        self.network = load_base(place, torch.float32)
-        self.config = PrmConfig.read(place)
-        self.verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
-        self.head = VerdictHead(self.network.get_output_embeddings().weight, self.verdicts)
-        layers = self.network.get_decoder().layers.modules()
-        self._layers: int = sum(own.weight.numel() for own in layers if isinstance(own, nn.Linear))
-        self._logits: int = self.network.get_output_embeddings().weight.numel()
+    def __init__(self, network: PreTrainedModel, verdicts: Verdicts) -> None:
+        self.network, self.verdicts = network, verdicts
+        self.decoder, output = network.get_decoder(), network.get_output_embeddings()
+        self.head = VerdictHead(output.weight, verdicts)
+        self.weights: int = sum(own.weight.numel() for own in self.decoder.modules() if isinstance(own, nn.Linear))
+        self._logits: int = output.weight.numel()
+
+    @classmethod
+    def load(cls, place: Path) -> Self:
+        """A PRM of family unprm, in fp32."""
+        config = PrmConfig.read(place)
+        return cls(load_base(place, torch.float32), Verdicts(config.positive_id, config.negative_id))
 
     def work(self, items: Sequence[Encoded], logits: bool = False) -> int:
         """Multiplications of the linear layers if nothing is shared, with those of all logits or without."""
-        return sum(len(item.ids) for item in items) * (self._layers + logits * self._logits)
+        return sum(len(item.ids) for item in items) * (self.weights + logits * self._logits)
 
     def least(self, items: Sequence[Encoded]) -> int:
         """Those for each distinct token once."""
-        return models.distinct(items) * self._layers
+        return models.distinct(items) * self.weights
 
 
 @contextmanager
-def loaded(prefix_cache_gb: float = 0.0) -> Iterator[tuple[Engine, Plain]]:
-    """The PRM of `models` by our torch engine, and plainly, both in fp32 on the CPU."""
+def loaded(prefix_cache_gb: float = 0.0, dtype: Dtype = "float32") -> Iterator[tuple[Engine, Plain]]:
+    """The PRM of `models` by our torch engine, and plainly in fp32, on the CPU."""
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory))
-        engine = load_engine(str(place), device="cpu", dtype="float32", prefix_cache_gb=prefix_cache_gb)
-        plain = Plain(place)
+        engine = load_engine(str(place), device="cpu", dtype=dtype, prefix_cache_gb=prefix_cache_gb)
+        plain = Plain.load(place)
     with closing(engine):
         yield engine, plain
 
@@ -59,7 +66,7 @@ def plain_loop(plain: Plain, items: Sequence[Encoded]) -> Scores:
     scores = []
     for item in items:
         logits = plain.network(input_ids=torch.tensor([item.ids])).logits[0, list(item.positions)].float()
-        margins = logits[:, plain.config.positive_id] - logits[:, plain.config.negative_id]
+        margins = logits[:, plain.verdicts.positive] - logits[:, plain.verdicts.negative]
         scores.append(tuple(torch.sigmoid(margins).tolist()))
     return scores
 
@@ -76,7 +83,7 @@ def padded(plain: Plain, items: Sequence[Encoded]) -> Scores:
         ids = torch.zeros(len(batch), length, dtype=torch.long)
         for row, index in enumerate(batch):
             ids[row, : len(items[index].ids)] = torch.tensor(items[index].ids)
-        hidden = plain.network.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        hidden = plain.decoder(input_ids=ids.to(plain.decoder.device), use_cache=False).last_hidden_state
         for row, index in enumerate(batch):
             margins = plain.head(hidden[row, list(items[index].positions)])
             scores[index] = tuple(torch.sigmoid(margins).tolist())

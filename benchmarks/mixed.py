@@ -16,7 +16,7 @@ from benchmarks.timing import Comparison, timed
 from training.mini.slips import Author
 from unprm.engines.checkpoint import load_tokenizer, locate
 from unprm.engines.vllm_model import prepare
-from unprm.formats.unprm import UnprmFormat
+from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.mini.storyteller import DEMANDING, generate
 from unprm.types import Encoded
 
@@ -29,8 +29,8 @@ def run() -> list[Comparison]:
     what = f"{CLIENTS} clients, {REQUESTS} requests of {CANDIDATES} candidates, {QUESTIONS} questions, over HTTP"
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory))
-        plain = Plain(place)
-        form = UnprmFormat(load_tokenizer(place), plain.config)
+        plain = Plain.load(place)
+        form = UnprmFormat(load_tokenizer(place), PrmConfig.read(place))
         warm, asked = requests(random.Random(1), 4), requests(random.Random(0), REQUESTS)
         encoded = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in asked]
         padded(plain, encoded[0])

@@ -9,7 +9,7 @@ from typing import Literal, ParamSpec
 from rich.table import Table
 
 P = ParamSpec("P")
-Unit = Literal["s", "B", "/s", "tokens"]
+Unit = Literal["s", "B", "/s", "AUROC"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """How many times as much the baseline takes; how many times as many a second ours does."""
-        return self.ours / self.baseline if self.unit == "/s" else self.baseline / self.ours
+        """How many times as much the baseline takes, or how many times as many a second ours does."""
+        return self.ours / self.baseline if self.unit in ("/s", "AUROC") else self.baseline / self.ours
 
 
 def compare(
@@ -86,6 +86,8 @@ def _status(name: str) -> float:
 def _shown(value: float, unit: Unit) -> str:
     if unit == "B":
         return f"{value / 2**20:,.0f} MiB"
-    if unit != "s":
-        return f"{value:,.0f} {unit}" if unit == "tokens" else f"{value:,.4g}/s"
+    if unit == "AUROC":
+        return f"{value:.4f}"
+    if unit == "/s":
+        return f"{value:,.4g}/s"
     return f"{1000 * value:.2f} ms" if value < 1 else f"{value:.2f} s"

@@ -57,7 +57,9 @@ class Settings(BaseSettings):
     url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of vLLM's server.")
     memory: float = Field(default=0.9, gt=0, le=1, description="Share of the GPU's memory that vLLM takes.")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: CUDA if there is one.")
-    dtype: Literal["auto", "float32", "bfloat16"] = Field(default="auto", description="auto: bfloat16 on CUDA.")
+    dtype: Literal["auto", "float32", "bfloat16", "int8", "float8"] = Field(
+        default="auto", description="auto: bfloat16 on CUDA, else float32. int8 is fast on a CPU, float8 on Hopper."
+    )
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: SecretStr | None = Field(

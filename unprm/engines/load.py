@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from tokenizers import Tokenizer
@@ -21,6 +21,7 @@ from unprm.engines.checkpoint import (
     read_config,
 )
 from unprm.engines.heads import VerdictHead, read_head
+from unprm.engines.quantized import Eight, quantize
 from unprm.engines.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.engines.remote import RemoteEngine
 from unprm.engines.torch_engine import TorchEngine
@@ -32,8 +33,10 @@ from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.types import Engine, ModelDescription
 
 Device = Literal["auto", "cpu", "cuda"]
-Dtype = Literal["auto", "float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16", "int8", "float8"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
+BATCH_TOKENS = 16_384
+"""Tokens that a GPU runs at once."""
 CPU_TOKENS = 2048
 """Tokens that a CPU runs at once: more don't make it faster, and their activations leave its caches."""
 
@@ -52,7 +55,7 @@ def load_engine(
     key: str | None = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
-    batch_tokens: int = 16384,
+    batch_tokens: int = BATCH_TOKENS,
     memory: float = 0.9,
     prefix_cache_gb: float = 0.0,
 ) -> Engine:
@@ -62,7 +65,8 @@ def load_engine(
     `training train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
     family, which is told by its name or its `config.json`, or by `family`. `reference` and `beta` replace those of a
     family that is scored by likelihood ratios. `auto` takes CUDA if there is one, and bfloat16 on CUDA, float32 on a
-    CPU. Only safetensors are read and no code comes with a model.
+    CPU. `int8` and `float8` compute the linear layers in eight bits and the rest as `auto` does. Only safetensors are
+    read and no code comes with a model.
 
     `engine`: `torch`; `vllm`, which takes the share `memory` of a GPU's memory; `remote`, a server of vLLM at `url`
     that serves this model, with its API key; `auto` is `vllm` on CUDA where it is installed, else `torch`.
@@ -82,7 +86,7 @@ def load_engine(
     tokenizer = load_tokenizer(files.base)
     format = kind.build(tokenizer, files.directory)
     readout = _adjusted(format.readout, reference, beta)
-    chosen = _pick_engine(engine, place, url, readout)
+    chosen = _pick_engine(engine, place, url, readout, dtype)
     description = ModelDescription(
         name=files.name,
         family=kind.name,
@@ -91,7 +95,7 @@ def load_engine(
         revision=adapter_revision if adapter else revision,
         engine=chosen,
         device=url if chosen == "remote" and url else str(place),
-        dtype=str(number).removeprefix("torch."),
+        dtype=dtype if dtype in get_args(Eight) else str(number).removeprefix("torch."),
         max_tokens=_window(files.base, tokenizer),
         input_format=format.input_format,
         calibration=Calibration.read(files.directory),
@@ -103,13 +107,18 @@ def load_engine(
         from unprm.engines.vllm_engine import VllmEngine  # installed only where it is used
 
         prepared = prepare(files, readout, tokenizer, number)
-        return VllmEngine(prepared, format, description, batch_tokens, memory, caching=prefix_cache_gb > 0)
+        return VllmEngine(prepared, format, description, number, batch_tokens, memory, caching=prefix_cache_gb > 0)
     tokens = batch_tokens if place.type == "cuda" else min(batch_tokens, CPU_TOKENS)
     reader = _reader(files, readout, number, place)
+    if dtype == "int8" or dtype == "float8":
+        for decoder in reader.decoders:
+            quantize(decoder, dtype)
     return TorchEngine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
 
 
-def _pick_engine(engine: EngineName, place: torch.device, url: str | None, readout: Readout) -> EngineName:
+def _pick_engine(
+    engine: EngineName, place: torch.device, url: str | None, readout: Readout, dtype: Dtype
+) -> EngineName:
     if (engine == "remote") != (url is not None):
         raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
     if isinstance(readout, LikelihoodRatio):
@@ -119,8 +128,10 @@ def _pick_engine(engine: EngineName, place: torch.device, url: str | None, reado
     installed = find_spec("vllm") is not None
     if engine == "vllm" and not installed:
         raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")
+    if engine == "vllm" and dtype == "int8":
+        raise ModelInvalid("vLLM is not asked to compute in int8: use --engine torch, or --dtype float8")
     if engine == "auto":
-        return "vllm" if installed and place.type == "cuda" else "torch"
+        return "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
     return engine
 
 

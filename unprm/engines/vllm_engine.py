@@ -5,6 +5,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 
+import torch
 from vllm import AsyncEngineArgs, PoolingOutput, PoolingParams, PoolingRequestOutput, TokensPrompt
 from vllm.config import PoolerConfig
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -32,6 +33,7 @@ class VllmEngine:
         model: VllmModel,
         format: PrmFormat,
         description: ModelDescription,
+        dtype: torch.dtype,
         batch_tokens: int,
         memory: float,
         caching: bool,
@@ -45,7 +47,8 @@ class VllmEngine:
             convert=model.convert,
             hf_overrides=model.overrides,
             pooler_config=PoolerConfig(**model.pooling),
-            dtype=description.dtype,
+            dtype=str(dtype).removeprefix("torch."),
+            quantization="fp8" if description.dtype == "float8" else None,
             max_model_len=description.max_tokens,
             max_num_batched_tokens=max(batch_tokens, description.max_tokens),
             gpu_memory_utilization=memory,

@@ -1,0 +1,93 @@
+"""A PRM in the shape of Qwen2.5-Math-7B with random weights on a GPU: 64 candidates of one question, against the
+card's measured peak and against padded batches. Needs CUDA."""
+
+import random
+import statistics
+from collections.abc import Callable
+from contextlib import closing
+
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from benchmarks import models
+from benchmarks.baselines import Plain, padded
+from benchmarks.timing import Comparison, timed
+from unprm.engines.load import BATCH_TOKENS
+from unprm.engines.readers import AtPositions
+from unprm.engines.torch_engine import TorchEngine
+from unprm.formats.family import Verdicts
+from unprm.types import Encoded, ModelDescription
+
+SEVEN_BILLION = {
+    "vocab_size": models.VOCABULARY,
+    "hidden_size": 3584,
+    "intermediate_size": 18_944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+}
+CANDIDATES, LENGTH, ROUNDS, MATRIX = 64, 500, 5, 8192
+
+
+def run() -> list[Comparison]:
+    """In bf16."""
+    if not torch.cuda.is_available():
+        raise SystemExit("this benchmark needs a GPU that PyTorch sees")
+    return measure(SEVEN_BILLION, torch.device("cuda"), MATRIX)
+
+
+def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Comparison]:
+    """A model of this shape on a device, whose peak is that of the product of two square matrices."""
+    with device:
+        network = Qwen2ForCausalLM._from_config(Qwen2Config(**shape), dtype=torch.bfloat16).eval()
+    plain = Plain(network, Verdicts(11, 12))
+    plain.head.to(device)
+    asked = [_vote(random.Random(seed), shape["vocab_size"]) for seed in range(ROUNDS + 1)]
+    padded(plain, asked[0][:8])
+    baseline = [timed(_synchronised, device, padded, plain, items) for items in asked[1:]]
+    expected = padded(plain, asked[0])
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    # from here on the network takes our attention
+    about = ModelDescription("7b", "", "", None, None, "torch", str(device), "bfloat16", 4096, "", None, False)  # type: ignore[arg-type]
+    engine = TorchEngine(AtPositions(plain.decoder, plain.head, device), None, about, BATCH_TOKENS, 0)  # type: ignore[arg-type]
+    with closing(engine):
+        told = engine.score(asked[0])
+        seconds = statistics.median(timed(engine.score, items) for items in asked[1:])
+    computed = models.distinct(asked[0])
+    close = models.apart(told.scores, expected)
+    what = (
+        f"{CANDIDATES} candidates of {LENGTH} tokens, {sum(told.computed) / computed:.3f} × their distinct tokens run"
+    )
+    peak = _peak(device, matrix) / (2 * plain.weights)
+    rows = [
+        Comparison(
+            f"{what}, scores within {close:.0e}", seconds, "padded batches of 8", statistics.median(baseline), ROUNDS
+        ),
+        Comparison("tokens computed", computed / seconds, "the matrix product's peak", peak, ROUNDS, "/s", 1.0),
+    ]
+    if device.type == "cuda":
+        weights = sum(own.numel() * own.element_size() for own in network.parameters())
+        rows.append(Comparison("memory", torch.cuda.max_memory_allocated(), "the weights", weights, 1, "B"))
+    return rows
+
+
+def _vote(rng: random.Random, vocabulary: int) -> list[Encoded]:
+    question = rng.choices(range(vocabulary), k=models.QUESTION)
+    return [models.scored(question + rng.choices(range(vocabulary), k=LENGTH)) for _ in range(CANDIDATES)]
+
+
+def _peak(device: torch.device, size: int) -> float:
+    """Operations a second of a product of square matrices in bf16; two for each multiplication."""
+    first, second = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    taken = [timed(_synchronised, device, torch.matmul, first, second) for _ in range(10)]
+    return 2 * size**3 / min(taken)
+
+
+def _synchronised(device: torch.device, work: Callable[..., object], *arguments: object) -> None:
+    """Waits for what a GPU does."""
+    work(*arguments)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

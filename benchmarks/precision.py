@@ -1,0 +1,55 @@
+"""Fewer bits: 64 candidates of one question against the plain loop in fp32, and what becomes of the embedded model's
+step AUROC, against fp32."""
+
+import random
+from contextlib import closing
+
+from sklearn.metrics import roc_auc_score
+
+from benchmarks import models
+from benchmarks.baselines import loaded, plain_loop
+from benchmarks.timing import Comparison, compare
+from training.mini.slips import Author
+from unprm import mini
+from unprm.engines.load import Dtype, load_engine
+from unprm.mini.checker import labels
+from unprm.mini.storyteller import DEMANDING, generate
+
+EIGHT_BITS: list[Dtype] = ["int8", "float8"]
+ROUNDS, SOLUTIONS = 3, 1500
+
+
+def run() -> list[Comparison]:
+    """int8 is for CPUs, bf16 and float8 for GPUs, where their speed is measured by `gpu`."""
+    candidates = models.vote(random.Random(0))
+    with loaded(dtype="int8") as (engine, plain):
+        engine.score(candidates)
+        plain_loop(plain, candidates[:4])
+        fast = compare(
+            "64 candidates of one question, int8",
+            lambda: engine.score(candidates),
+            "one solution at a time, all logits, fp32",
+            lambda: plain_loop(plain, candidates),
+            ROUNDS,
+        )
+    auroc = {dtype: _auroc(dtype) for dtype in ("float32", "bfloat16", *EIGHT_BITS)}
+    what = f"AUROC of {mini.NAME} over the steps of {SOLUTIONS} solutions"
+    return [
+        fast,
+        *(
+            Comparison(f"{what}, {dtype}", own, "float32", auroc["float32"], 1, "AUROC")
+            for dtype, own in auroc.items()
+            if dtype != "float32"
+        ),
+    ]
+
+
+def _auroc(dtype: Dtype) -> float:
+    rng = random.Random(0)
+    problems = [generate(rng, DEMANDING) for _ in range(SOLUTIONS)]
+    solutions = [Author(rng, 1.0).solve(problem) for problem in problems]
+    truth = [label for pair in zip(problems, solutions, strict=True) for label in labels(*pair)]
+    with closing(load_engine(mini.NAME, device="cpu", dtype=dtype)) as engine:
+        items = [engine.format.encode(own.text, steps) for own, steps in zip(problems, solutions, strict=True)]
+        scores = [score for values in engine.score(items).scores for score in values]
+    return float(roc_auc_score(truth, scores))

@@ -1,0 +1,54 @@
+"""Linear layers in eight bits: the weights once, the activations at every call. Each row of either has a scale of its
+own, so that what comes out for a token does not depend on the others in the batch."""
+
+from typing import Literal
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+Eight = Literal["int8", "float8"]
+_LARGEST = {"int8": 127.0, "float8": float(torch.finfo(torch.float8_e4m3fn).max)}
+_NUMBERS = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
+
+
+class EightBitLinear(nn.Module):
+    """Computes as `linear` does, in `int8` or `float8` (e4m3): faster where the processor has instructions for it, VNNI
+    or AMX for the one, a GPU since Ada and Hopper for the other."""
+
+    def __init__(self, linear: nn.Linear, numbers: Eight) -> None:
+        super().__init__()
+        self._numbers = numbers
+        weight, scale = _rounded(linear.weight.detach(), numbers)
+        # by columns, as the products take it
+        self.register_buffer("weight", weight.contiguous().t())
+        self.register_buffer("scale", scale.t().contiguous())
+        self.bias = linear.bias
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """(…, inputs) -> (…, outputs)"""
+        flat = rows.flatten(0, -2)
+        numbers, scale = _rounded(flat, self._numbers)
+        weight, own = self.get_buffer("weight"), self.get_buffer("scale")
+        if self._numbers == "int8":
+            made = torch._int_mm(numbers, weight).to(rows.dtype).mul_(scale).mul_(own)
+        else:
+            made = torch._scaled_mm(numbers, weight, scale.float(), own.float(), out_dtype=rows.dtype)
+        if self.bias is not None:
+            made += self.bias
+        return made.view(*rows.shape[:-1], -1)
+
+
+def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Tensor]:
+    """In eight bits, (n, width), and what to multiply each row by, (n, 1)."""
+    scale = rows.abs().amax(1, keepdim=True).div_(_LARGEST[numbers]).clamp_min_(torch.finfo(rows.dtype).tiny)
+    made = rows / scale
+    return (made.round_() if numbers == "int8" else made).to(_NUMBERS[numbers]), scale
+
+
+def quantize(network: PreTrainedModel, numbers: Eight) -> None:
+    """Puts all linear layers of a decoder in eight bits; embeddings, norms and what reads scores stay as they are."""
+    for parent in list(network.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(parent, name, EightBitLinear(child, numbers))
