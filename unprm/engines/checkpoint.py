@@ -2,6 +2,7 @@
 code comes with a model."""
 
 import json
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from unprm import mini
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
 
+_LOADING = threading.RLock()
+"""transformers changes settings of the whole process while it loads: two at once spoil each other's tensors."""
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
@@ -111,14 +114,15 @@ def load_network(kind: Any, directory: Path, dtype: torch.dtype) -> PreTrainedMo
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
     try:
-        network, told = kind.from_pretrained(
-            directory,
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-        )
+        with _LOADING:
+            network, told = kind.from_pretrained(
+                directory,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+            )
     except (OSError, ValueError, SafetensorError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(f"{directory} can't be loaded as a language model: {reason}") from error
@@ -138,7 +142,8 @@ def load_merged(files: PrmFiles, dtype: torch.dtype) -> PreTrainedModel:
     base = load_base(files.base, dtype)
     try:
         config = PeftConfig.from_pretrained(str(files.adapter))
-        tuned = PeftModel.from_pretrained(base, str(files.adapter), config=config, use_safetensors=True)
+        with _LOADING:
+            tuned = PeftModel.from_pretrained(base, str(files.adapter), config=config, use_safetensors=True)
     except (OSError, ValueError, SafetensorError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -178,6 +179,14 @@ def test_attention_that_slides(tmp_path):
         with torch.no_grad():
             logits = network(torch.tensor([item.ids])).logits[0, list(item.positions)]
         assert values == pytest.approx(logits[:, verdicts].softmax(-1)[:, 0].tolist(), abs=1e-5)
+
+
+def test_several_may_be_loaded_at_the_same_time():
+    first = load_engine(mini.NAME, device="cpu")
+    items = _solutions(first.format, 3)
+    with ThreadPoolExecutor(4) as pool:
+        others = list(pool.map(lambda _: load_engine(mini.NAME, device="cpu"), range(8)))
+    assert all(other.score(items) == first.score(items) for other in others)
 
 
 def test_both_embedded_models_tell_a_right_solution_from_a_wrong_one():

@@ -1,0 +1,50 @@
+"""What an agent that searches sees: the same scores as ever, and tokens that are run once."""
+
+import pytest
+
+from tests.server.harness import serving
+from unprm import mini
+from unprm.engines.load import load_engine
+
+PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. Zoe loses 8 coins. How many coins does Zoe have now?"
+STEPS = ["Step 1: 23 + 45 = 68.", "Step 2: 68 - 8 = 60.", "The answer is \\boxed{60}."]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(load_engine(mini.NAME, device="cpu", prefix_cache_gb=0.05)) as running:
+        yield running
+
+
+def score(server, *solutions):
+    response = server.post("/score_steps", {"problem": PROBLEM, "solutions": list(solutions)})
+    assert response.status_code == 200, response.text
+    told = response.json()
+    return [own["step_scores"] for own in told["solutions"]], told["usage"]
+
+
+def test_a_search_pays_for_each_step_once(server):
+    with serving(load_engine(mini.NAME, device="cpu")) as stateless:
+        expected, whole = score(stateless, STEPS)
+    tokens = 0
+    for count in range(1, 4):
+        scores, usage = score(server, STEPS[:count])
+        assert scores[0] == pytest.approx(expected[0][:count], abs=1e-5)
+        assert usage["computed_tokens"] == usage["tokens"] - tokens
+        assert usage["cached_tokens"] == tokens
+        tokens = usage["tokens"]
+    assert tokens == whole["tokens"] == whole["computed_tokens"]
+    assert score(server, STEPS, STEPS) == (
+        [scores[0]] * 2,
+        {"tokens": 2 * tokens, "computed_tokens": 0, "cached_tokens": 2 * tokens},
+    )
+
+
+def test_metrics_count_what_was_run(server):
+    before = server.metric("unprm_tokens_total"), server.metric("unprm_computed_tokens_total")
+    _, first = score(server, ["Step 1: 23 + 45 = 70."], ["Step 1: 23 + 45 = 71."])
+    _, second = score(server, ["Step 1: 23 + 45 = 70."])
+    after = server.metric("unprm_tokens_total"), server.metric("unprm_computed_tokens_total")
+    assert after[0] - before[0] == first["tokens"] + second["tokens"]
+    assert after[1] - before[1] == first["computed_tokens"]
+    assert second["computed_tokens"] == 0
