@@ -74,7 +74,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
     batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
     prefix_cache_gb: float = Field(
-        default=2.0,
+        default=1.0,
         ge=0,
         allow_inf_nan=False,
         description="GiB per model for what was computed before; 0: nothing is kept. vLLM takes it from --memory.",

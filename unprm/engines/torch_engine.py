@@ -16,6 +16,7 @@ from unprm.engines.passes import Pass, Waiting, admit
 from unprm.engines.prefix_tree import PrefixTree
 from unprm.engines.readers import Reader
 from unprm.engines.tree_attention import KeyValues, Spans
+from unprm.errors import SolutionTooLong
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
 
@@ -47,9 +48,15 @@ class TorchEngine:
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; they depend neither on what else is in the batch nor on what came before."""
+        """Step scores per item; they depend neither on what else is in the batch nor on what came before.
+
+        Raises `SolutionTooLong` for an item that is longer than the model's window.
+        """
         if self._reader is None:
             raise RuntimeError("the engine is closed")
+        for index, item in enumerate(batch):
+            if len(item.ids) > self.description.max_tokens:
+                raise SolutionTooLong(index, len(item.ids), self.description.max_tokens)
         scores: list[tuple[float, ...]] = [()] * len(batch)
         computed = [0] * len(batch)
         # what begins alike comes together

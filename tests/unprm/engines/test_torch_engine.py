@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from unprm import mini
 from unprm.engines.load import load_engine
-from unprm.errors import ModelInvalid
+from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.types import Encoded
 
 WORDS = ["Step", "1", "2", "3", ":", "12", "+", "34", "=", "46", ".", "-", "5", "is", "The", "answer", "what"]
@@ -68,6 +68,13 @@ def test_bfloat16_is_close(adapter, engine, reference):
 
 def test_nothing_to_score(engine):
     assert engine.score([]) == ([], [])
+
+
+def test_what_is_longer_than_the_window_is_refused(engine):
+    item = engine.format.encode("what is 12", ["Step 1 : 12 + 34"] * 40)
+    with pytest.raises(SolutionTooLong) as refused:
+        engine.score([engine.format.encode("1", ["2"]), item])
+    assert (refused.value.index, refused.value.tokens, refused.value.limit) == (1, len(item.ids), 256)
 
 
 def test_the_description_tells_what_is_served(engine, adapter):
