@@ -47,6 +47,8 @@ def main() -> int:
 
 def _load(settings: Settings, asked: LoadModelRequest) -> Engine:
     # only here: the server itself needs no torch
+    import joblib
+    import torch
     from transformers.utils import logging as transformers_logging
 
     from unprm.engines.load import load_engine
@@ -54,6 +56,8 @@ def _load(settings: Settings, asked: LoadModelRequest) -> Engine:
     # what it warns of, tensors that are missing or too many, is checked here; its bars are no log lines
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    # by its own count PyTorch would take all cores of a machine of which a container has a few
+    torch.set_num_threads(joblib.cpu_count())
     return load_engine(
         asked.model,
         adapter=asked.adapter,

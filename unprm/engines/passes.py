@@ -57,21 +57,11 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
     return shares
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """The value of a token is read off the model: at place `place` of the pass, for the token at `index` of `node`."""
-
-    place: int
-    token: int
-    node: Node
-    index: int
-
-
 class Pass:
     """What is run for some shares, none of which may be added to any more.
 
-    `ids`, `depths`: of its tokens, and their indices in their sequences. `computed`: tokens that are run for each
-    share, which pays for what those after it have in common with it.
+    `ids`, `depths`: of its tokens, and their indices in their sequences. `spans`: runs of tokens, with what they see.
+    `computed`: tokens that are run for each share, which pays for what those after it have in common with it.
     """
 
     def __init__(self, shares: Sequence[Share], reader: Reader) -> None:
@@ -79,17 +69,21 @@ class Pass:
         self.ids: list[int] = []
         self.depths: list[int] = []
         self.spans: list[Span] = []
-        self.reads: list[Read] = []
         self._places: dict[tuple[Node, int], int] = {}  # of nodes by their starts, and of tokens that are run again
-        self._wanted: set[tuple[Node, int]] = set()
+        self._reads: dict[tuple[Node, int], tuple[int, int]] = {}  # of tokens whose values are missing
         self.computed = [self._add(share) for share in shares]
+
+    @property
+    def reads(self) -> list[tuple[int, int]]:
+        """Where in the pass values are read off, and the ids of the tokens whose values they are."""
+        return list(self._reads.values())
 
     def end(self, values: Sequence[float]) -> None:
         """Notes the values that were read, one for each of `reads`; what was run is known now."""
         for node, _ in self._places:
             node.fresh = False
-        for read, value in zip(self.reads, values, strict=True):
-            read.node.values[read.index] = value
+        for (node, index), value in zip(self._reads, values, strict=True):
+            node.values[index] = value
 
     def margins(self, share: Share) -> list[float]:
         """The margin of each position of a whole share, at the end of the pass."""
@@ -107,10 +101,8 @@ class Pass:
         matter = [index for index in self._reader.matter(share.item) if index < share.end.end]
         seen = _along(path, [index - behind for index in matter])
         for index, node, shown in zip(matter, _along(path, matter), seen, strict=True):
-            if index not in node.values and (node, index) not in self._wanted:
-                self._wanted.add((node, index))
-                place = self._place(path, shown, index - behind)
-                self.reads.append(Read(place, share.item.ids[index], node, index))
+            if index not in node.values:
+                self._reads[node, index] = self._place(path, shown, index - behind), share.item.ids[index]
         return len(self.ids) - before
 
     def _place(self, path: list[Node], node: Node, index: int) -> int:

@@ -103,14 +103,13 @@ class TorchEngine:
         device = reader.decoders[0].device
         ids, depths = (torch.tensor([numbers], device=device) for numbers in (work.ids, work.depths))
         spans = Spans(work.spans, device)
-        places = torch.tensor([read.place for read in work.reads], dtype=torch.long, device=device)
+        places, tokens = torch.tensor(work.reads, dtype=torch.long, device=device).view(-1, 2).unbind(1)
         hidden = []
         for decoder, kept in zip(reader.decoders, self._stores, strict=True):
             own = decoder(input_ids=ids, position_ids=depths, use_cache=False, spans=spans, kept=kept)
             hidden.append(own.last_hidden_state[0, places])
         if not work.reads:
             return []
-        tokens = torch.tensor([read.token for read in work.reads], device=device)
         values: list[float] = reader.read(hidden, tokens).tolist()
         if not all(map(math.isfinite, values)):
             raise RuntimeError("the model's hidden states are not finite numbers")

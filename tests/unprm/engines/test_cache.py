@@ -136,6 +136,18 @@ def test_where_positions_are_those_of_tags_nothing_is_run_twice(case, items):
     assert distinct <= computed <= distinct + again
 
 
+def test_a_known_token_that_was_not_read_is_run_again_once(case):
+    ids = (1, 2, 3, 4, 5, 6, 7, 8)
+    engine = case.engine(50, 5000)
+    engine.score([Encoded(ids, (7,), response=7)])
+    others = [Encoded((*ids, token), (4, 8), response=4) for token in (9, 10)]
+    scores, computed = engine.score(others)
+    again = 4 if case.name == "ratio" else 1  # read off at 3, 4, 5 and 7: the value of 7 is known
+    assert computed == [again + 1, 1]
+    for item, values in zip(others, scores, strict=True):
+        assert values == pytest.approx(case.expected(item), abs=1e-5)
+
+
 def test_what_is_kept_stays_within_the_budget(case, items):
     engine = case.engine(50, 60)
     for item in items:
