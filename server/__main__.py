@@ -9,6 +9,7 @@ from functools import partial
 
 from server.app import create_app
 from server.catalogue import show
+from server.keys import KeysInvalid
 from server.logs import configure
 from server.serving import DrainingServer
 from server.settings import Settings, SettingsInvalid
@@ -40,7 +41,11 @@ def main() -> int:
             raise
 
     models = {name: partial(open_first, asked) for name, asked in settings.models().items()}
-    server = DrainingServer(create_app(settings, models, open_model), settings)
+    try:
+        server = DrainingServer(create_app(settings, models, open_model), settings)
+    except KeysInvalid as error:
+        print(error, file=sys.stderr)
+        return 2
     server.run()
     return server.status
 

@@ -15,6 +15,7 @@ from server import admin, routes
 from server.admin import Open
 from server.context import context_of
 from server.errors import problem
+from server.keys import Keys
 from server.middleware import Authorization, Envelope
 from server.model import Source
 from server.openapi import ABOUT, DocumentedApp
@@ -29,8 +30,11 @@ def create_app(settings: Settings, models: Source | Mapping[str, Source], open_m
     `models`: a loaded engine, or what loads one, or several of these by name, the default first. Loading runs in the
     background once the app has started, and requests that need a model meanwhile are answered 503. The app closes all
     engines at its shutdown. `open_model` loads those that an administrator asks for.
+
+    Raises `KeysInvalid`.
     """
     service = Service(settings, models)
+    keys = Keys(settings.api_key, settings.api_keys_file)
     app = DocumentedApp(
         title="unprm",
         version=_version(),
@@ -40,7 +44,7 @@ def create_app(settings: Settings, models: Source | Mapping[str, Source], open_m
         lifespan=_lifespan,
         middleware=[
             Middleware(Envelope, metrics=service.metrics),
-            Middleware(Authorization, key=settings.api_key, admin_key=settings.admin_key),
+            Middleware(Authorization, keys=keys, admin_keys=Keys(settings.admin_key, None)),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )

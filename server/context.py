@@ -12,12 +12,14 @@ _KEY = "unprm.context"
 
 @dataclass(slots=True)
 class Context:
-    """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock."""
+    """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
+    that goes with the key that was sent."""
 
     request_id: str
     arrived: float
     deadline: float | None = None
     seconds: float = 0.0
+    caller: str = ""
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)
 

@@ -58,7 +58,7 @@ class Unauthorized(UnprmError):
     code = "unauthorized"
 
     def __init__(self) -> None:
-        super().__init__("send the server's key as `Authorization: Bearer KEY`")
+        super().__init__("send a key of the server as `Authorization: Bearer KEY`")
 
 
 class BodyTooLarge(UnprmError):

@@ -42,6 +42,7 @@ def log_request(method: str, route: str, status: int, seconds: float, context: C
         "status": status,
         "ms": round(seconds * 1000, 1),
         "request_id": context.request_id,
+        **({"caller": context.caller} if context.caller else {}),
         "solutions": context.solutions,
         "tokens": context.usage.tokens,
         "computed_tokens": context.usage.computed_tokens,

@@ -1,17 +1,16 @@
 """Pure ASGI middleware: what every response carries and every line of the log says, and who may ask."""
 
 import asyncio
-import hmac
 import re
 import uuid
 
-from pydantic import SecretStr
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.context import Context, attach
+from server.context import Context, attach, context_of
 from server.errors import Unauthorized, problem
+from server.keys import Keys
 from server.logs import log_request
 from server.metrics import Metrics
 
@@ -65,25 +64,23 @@ class Envelope:
 
 
 class Authorization:
-    """Lets in who sends the key; without a key, everybody. Administration has a key of its own."""
+    """Lets in who sends a key, and tells whose it is; without keys, everybody. Administration has a key of its own."""
 
-    def __init__(self, app: ASGIApp, key: SecretStr | None, admin_key: SecretStr | None) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, admin_keys: Keys) -> None:
         self.app = app
-        self._key, self._admin_key = _bytes(key), _bytes(admin_key)
+        self._keys, self._admin_keys = keys, admin_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises `Unauthorized` before anything of the body is read."""
         if scope["type"] == "http" and scope["path"] not in _OPEN:
-            key = self._admin_key if scope["path"].startswith(_ADMIN) else self._key
-            scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-            sent = token.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
-            if key is not None and not hmac.compare_digest(sent, key):
-                raise Unauthorized
+            keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
+            if keys.needed:
+                scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+                caller = keys.caller(token.strip().encode("latin-1") if scheme.lower() == "bearer" else b"")
+                if caller is None:
+                    raise Unauthorized
+                context_of(scope).caller = caller
         await self.app(scope, receive, send)
-
-
-def _bytes(key: SecretStr | None) -> bytes | None:
-    return None if key is None else key.get_secret_value().encode()
 
 
 def _request_id(scope: Scope) -> str:

@@ -5,6 +5,7 @@ The environment is read here and nowhere else. Options win over variables; unkno
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
@@ -66,6 +67,9 @@ class Settings(BaseSettings):
         default=None,
         min_length=1,
         description="Bearer token to be sent by callers; as an option, others can see it.",
+    )
+    api_keys_file: Path | None = Field(
+        default=None, description="File with a line NAME KEY for each caller; read again when it changes."
     )
     admin_key: SecretStr | None = Field(
         default=None, min_length=1, description="Bearer token for /admin/models, which is not there without one."

@@ -103,7 +103,7 @@ async def _step_scores(
 async def _scored(model: Model, problem: str, solutions: dict[int, Solution], context: Context) -> Scored:
     encoded = await asyncio.to_thread(_encode, model.engine, problem, solutions)
     try:
-        return await model.scorer.score(encoded, deadline=context.deadline)
+        return await model.scorer.score(encoded, deadline=context.deadline, caller=context.caller)
     except DeadlineExceeded:  # it knows only of the time that was left
         raise DeadlineExceeded(context.seconds) from None
 

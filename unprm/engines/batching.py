@@ -1,5 +1,6 @@
-"""The queue in front of a blocking engine: concurrent callers share its batches. Half of each goes to who came first,
-the other half around, so that one with much to ask neither waits for the others nor they for it.
+"""The queue in front of a blocking engine: concurrent requests share its batches. Half of each goes to what came
+first, the other half around, from caller to caller and among the requests of each, so that much that is asked neither
+waits for the rest nor the rest for it.
 
 A job is one caller's items. All state lives on the event loop, so nothing here is locked; only the engine
 runs elsewhere, in one thread. `StepScorer._step` is the whole design.
@@ -9,9 +10,10 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple
 
 from unprm.engines.worker import Worker
@@ -41,6 +43,7 @@ class _Job:
     items: Sequence[Encoded]
     deadline: float | None
     done: "asyncio.Future[Scored]"
+    caller: str
     served: int
     taken: int = 0
     computed: int = 0
@@ -88,8 +91,8 @@ class StepScorer:
         """Callers with items that wait for a batch."""
         return len(self._waiting)
 
-    async def score(self, encoded: Sequence[Encoded], *, deadline: float | None = None) -> Scored:
-        """Scores all items or none. `deadline`: a time of the event loop's clock.
+    async def score(self, encoded: Sequence[Encoded], *, deadline: float | None = None, caller: str = "") -> Scored:
+        """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: who shares a turn.
 
         Raises `SolutionTooLong`, `Overloaded`, `ShuttingDown` before anything runs, `DeadlineExceeded` and
         `ModelUnavailable` later. A caller that is cancelled frees its place: what waits of it never runs.
@@ -98,7 +101,7 @@ class StepScorer:
         self._check(encoded, seconds)
         if not encoded:
             return Scored([], Usage())
-        job = self._enqueue(encoded, deadline)
+        job = self._enqueue(encoded, deadline, caller)
         try:
             async with asyncio.timeout_at(deadline):
                 return await job.done
@@ -153,8 +156,8 @@ class StepScorer:
         excess = min(self._queued_tokens, self._queued_tokens + asked - self._max_queued_tokens)
         return max(1.0, excess / self._tokens_per_second) if self._tokens_per_second else 1.0
 
-    def _enqueue(self, encoded: Sequence[Encoded], deadline: float | None) -> _Job:
-        job = _Job(encoded, deadline, asyncio.get_running_loop().create_future(), self._batches)
+    def _enqueue(self, encoded: Sequence[Encoded], deadline: float | None, caller: str) -> _Job:
+        job = _Job(encoded, deadline, asyncio.get_running_loop().create_future(), caller, self._batches)
         self._jobs[job] = self._waiting[job] = None
         self._queued_tokens += job.tokens()
         if self._serving is None or self._serving.done():
@@ -192,8 +195,8 @@ class StepScorer:
         self._batches += 1
         batch: dict[Encoded, list[_Place]] = {}
         half = room = self._batch_tokens // 2
-        for job in sorted(self._waiting, key=lambda job: job.served):
-            room -= self._move(job, batch, room, half // len(self._waiting))
+        for job, share in self._turns():
+            room -= self._move(job, batch, room, int(half * share))
         room += self._batch_tokens - half
         for job in self._waiting:
             room -= self._move(job, batch, room, room)
@@ -201,6 +204,18 @@ class StepScorer:
                 break
         self._waiting = {job: None for job in self._waiting if job.taken < len(job.items)}
         return batch
+
+    def _turns(self) -> Iterator[tuple[_Job, float]]:
+        """What waits, in the order in which it may take its share of what goes around: a request of every caller, then
+        a second one of each; first those that were served longest ago."""
+        own: dict[str, list[_Job]] = {}
+        for job in sorted(self._waiting, key=lambda job: job.served):
+            own.setdefault(job.caller, []).append(job)
+        callers = sorted(own.values(), key=lambda jobs: jobs[-1].served)  # by when each was served last
+        for turn in zip_longest(*callers):
+            for job in turn:
+                if job is not None:
+                    yield job, 1 / len(own) / len(own[job.caller])
 
     def _move(self, job: _Job, batch: dict[Encoded, list[_Place]], room: int, share: int) -> int:
         """Moves items from the queue to a batch, as far as there is room, at most the caller's share but one at least;

@@ -181,6 +181,21 @@ def test_equal_callers_get_equal_shares_of_what_goes_around() -> None:
     run(test())
 
 
+def test_callers_share_alike_whatever_the_number_of_their_requests() -> None:
+    async def test() -> None:
+        engine, gate, place = held(batch_tokens=80)
+        async with place as scorer:
+            many = [await ask(scorer, item(k), item(100 + k), caller="many") for k in range(8)]
+            one = await ask(scorer, *(item(200 + k) for k in range(4)), caller="one")
+            gate.set()
+            await asyncio.gather(*many, one)
+        callers = [["one" if own.ids[0] >= 200 else "many" for own in batch] for batch in engine.batches[1:]]
+        # of the four that go around in each batch, two are each caller's; the other four are the first requests'
+        assert [own.count("one") for own in callers] == [2, 2, 0]
+
+    run(test())
+
+
 def test_the_oversized_item_shares_with_its_equals() -> None:
     async def test() -> None:
         engine, gate, place = held(batch_tokens=20)

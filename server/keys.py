@@ -1,0 +1,90 @@
+"""Who may ask: the callers' keys, from the settings and from a file that is read again when it changes."""
+
+import hmac
+import logging
+import os
+import re
+from pathlib import Path
+
+from pydantic import SecretStr
+
+logger = logging.getLogger(__name__)
+
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})")
+Signature = tuple[int, int, int]
+
+
+class KeysInvalid(Exception):
+    """A file of keys that can't be used; the message has the place and no key."""
+
+
+class Keys:
+    """Names of callers by their keys; `key` is that of a caller without a name.
+
+    `file` has a line `NAME KEY` for each caller; blank lines and those that begin with # are passed over. It is looked
+    at before every answer, so that keys are changed by writing it anew. A new version that can't be used is logged and
+    the old one stays. Raises `KeysInvalid` if the first can't be.
+    """
+
+    def __init__(self, key: SecretStr | None, file: Path | None) -> None:
+        self._own = {} if key is None else {key.get_secret_value().encode(): ""}
+        self._file = file
+        self._read: dict[bytes, str] = {}
+        self._seen: Signature | None = None
+        if file is not None:
+            self._seen, self._read = _signature(file), _read(file)
+
+    @property
+    def needed(self) -> bool:
+        """Whether callers have to send one."""
+        return bool(self._own) or self._file is not None
+
+    def caller(self, sent: bytes) -> str | None:
+        """The name of the caller whose key this is, None if it is nobody's. Takes as long for every key."""
+        self._refresh()
+        found = None
+        for key, name in (self._own | self._read).items():
+            if hmac.compare_digest(sent, key):
+                found = name
+        return found
+
+    def _refresh(self) -> None:
+        if self._file is None:
+            return
+        try:
+            seen = _signature(self._file)
+            if seen != self._seen:
+                self._seen = seen
+                self._read = _read(self._file)
+                logger.info("%d keys were read anew", len(self._read))
+        except KeysInvalid as error:
+            logger.error("the keys stay as they were: %s", error)
+
+
+def _signature(file: Path) -> Signature:
+    """Another one for every version of a file."""
+    try:
+        told = os.stat(file)
+    except OSError as error:
+        raise KeysInvalid(f"the file of keys {file} can't be read ({error.strerror})") from None
+    return told.st_mtime_ns, told.st_ino, told.st_size
+
+
+def _read(file: Path) -> dict[bytes, str]:
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeysInvalid(f"the file of keys {file} can't be read ({type(error).__name__})") from None
+    keys: dict[bytes, str] = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        told = _LINE.fullmatch(line)
+        if told is None:
+            raise KeysInvalid(f"{file}, line {number}: expected NAME KEY, a key of at least 8 characters")
+        if told["name"] in keys.values() or told["key"].encode() in keys:
+            raise KeysInvalid(f"{file}, line {number}: the name or the key is there twice")
+        keys[told["key"].encode()] = told["name"]
+    if not keys:
+        raise KeysInvalid(f"the file of keys {file} has none: nobody could ask")
+    return keys
