@@ -42,7 +42,7 @@ def main() -> int:
 
     models = {name: partial(open_first, asked) for name, asked in settings.models().items()}
     try:
-        server = DrainingServer(create_app(settings, models, open_model), settings)
+        server = DrainingServer(create_app(settings, models, open_model, lambda: server.give_up(1)), settings)
     except KeysInvalid as error:
         print(error, file=sys.stderr)
         return 2

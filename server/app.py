@@ -1,6 +1,6 @@
 """The application: routes, middleware, error handlers and lifespan, put together."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
@@ -24,16 +24,22 @@ from server.settings import Settings
 from unprm.errors import UnprmError
 
 
-def create_app(settings: Settings, models: Source | Mapping[str, Source], open_model: Open | None = None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    models: Source | Mapping[str, Source],
+    open_model: Open | None = None,
+    lost: Callable[[], None] = lambda: None,
+) -> FastAPI:
     """The server as an ASGI application.
 
     `models`: a loaded engine, or what loads one, or several of these by name, the default first. Loading runs in the
     background once the app has started, and requests that need a model meanwhile are answered 503. The app closes all
-    engines at its shutdown. `open_model` loads those that an administrator asks for.
+    engines at its shutdown. `open_model` loads those that an administrator asks for. `lost` is called when one hangs
+    or fails for good: the process should end then, so that another one takes its place.
 
     Raises `KeysInvalid`.
     """
-    service = Service(settings, models)
+    service = Service(settings, models, lost)
     keys = Keys(settings.api_key, settings.api_keys_file)
     app = DocumentedApp(
         title="unprm",

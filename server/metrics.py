@@ -6,10 +6,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from unprm.engines.batching import BatchFigures
 from unprm.types import Usage
 from unprm.wire import VoteOut
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
 
 
 class Metrics:
@@ -28,6 +32,19 @@ class Metrics:
         )
         self._tokens = Counter("unprm_tokens", "Tokens asked for.", registry=self._registry)
         self._computed = Counter("unprm_computed_tokens", "Tokens the model ran.", registry=self._registry)
+        self._cached = Counter("unprm_cached_tokens", "Tokens known from before.", registry=self._registry)
+        self._batch_items = Histogram(
+            "unprm_batch_solutions", "Distinct sequences in a batch.", buckets=_SIZES, registry=self._registry
+        )
+        self._batch_tokens = Histogram(
+            "unprm_batch_tokens", "Tokens in a batch.", buckets=_TOKENS, registry=self._registry
+        )
+        self._forward = Histogram(
+            "unprm_forward_seconds", "Time the model took for a batch.", buckets=_SECONDS, registry=self._registry
+        )
+        self._waits = Histogram(
+            "unprm_queue_seconds", "Time until a request's first batch.", buckets=_SECONDS, registry=self._registry
+        )
         self._votes = Counter("unprm_votes", "Votes taken.", ("strategy",), registry=self._registry)
         self._ties = Counter("unprm_ties", "Votes that ended in a tie.", ("strategy",), registry=self._registry)
 
@@ -37,6 +54,15 @@ class Metrics:
         self._seconds.labels(route).observe(seconds)
         self._tokens.inc(usage.tokens)
         self._computed.inc(usage.computed_tokens)
+        self._cached.inc(usage.cached_tokens)
+
+    def ran(self, batch: BatchFigures) -> None:
+        """Counts a batch of a model."""
+        self._batch_items.observe(batch.items)
+        self._batch_tokens.observe(batch.tokens)
+        self._forward.observe(batch.seconds)
+        for seconds in batch.waits:
+            self._waits.observe(seconds)
 
     def voted(self, vote: VoteOut) -> None:
         """Counts a vote."""

@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from server.settings import Settings
-from unprm.engines.batching import StepScorer
+from unprm.engines.batching import BatchFigures, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
 from unprm.types import Engine
@@ -23,11 +23,19 @@ Source = Engine | Callable[[], Engine]
 """A loaded engine, or what loads one."""
 
 
+class Watch(NamedTuple):
+    """Who is told: of every batch that was run, and when a model is lost."""
+
+    observe: Callable[[BatchFigures], None]
+    lost: Callable[[], None]
+
+
 class Model:
     """An engine and its queue, once there are any. Owns the engine: `stop` closes it."""
 
-    def __init__(self, source: Source, settings: Settings, name: str = "") -> None:
+    def __init__(self, source: Source, settings: Settings, watch: Watch, name: str = "") -> None:
         self._source = source
+        self._watch = watch
         self._given_name = name
         self._users = 0
         self._unused = asyncio.Event()
@@ -144,6 +152,9 @@ class Model:
             engine,
             batch_tokens=self._settings.batch_tokens,
             max_queued_tokens=self._settings.max_queued_tokens,
+            patience=self._settings.max_batch_seconds,
+            observe=self._watch.observe,
+            lost=self._watch.lost,
         )
         about = engine.description
         logger.info("serving %s (%s, %s on %s)", about.name, about.family, about.dtype, about.device)

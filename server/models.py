@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from server.model import Model, Source
+from server.model import Model, Source, Watch
 from server.settings import Settings
 from unprm.errors import InvalidRequest
 from unprm.wire import ModelState
@@ -23,12 +23,13 @@ class UnknownModel(InvalidRequest):
 class Models:
     """The models of a server by name, the default first, and those that are being loaded beside them."""
 
-    def __init__(self, sources: Source | Mapping[str, Source], settings: Settings) -> None:
+    def __init__(self, sources: Source | Mapping[str, Source], settings: Settings, watch: Watch) -> None:
         self._settings = settings
+        self._watch = watch
         if isinstance(sources, Mapping):
-            self._served = [Model(source, settings, name) for name, source in sources.items()]
+            self._served = [Model(source, settings, watch, name) for name, source in sources.items()]
         else:
-            self._served = [Model(sources, settings)]
+            self._served = [Model(sources, settings, watch)]
         self._coming: dict[str, Model] = {}
         self._leaving: set[Model] = set()
         self._changes: set[asyncio.Task[None]] = set()
@@ -81,7 +82,7 @@ class Models:
         """Loads a model beside the others, then serves it, in the place of one of the same name if there is one."""
         if (earlier := self._coming.get(name)) is not None:
             self._leave(earlier)
-        self._coming[name] = Model(source, self._settings, name)
+        self._coming[name] = Model(source, self._settings, self._watch, name)
         self._coming[name].start()
         self._change(self._take_over(name, self._coming[name]))
 

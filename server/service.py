@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Annotated
@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from server.metrics import Metrics
-from server.model import Source
+from server.model import Source, Watch
 from server.models import Models
 from server.settings import Settings
 from unprm.equivalence import Equivalence
@@ -25,10 +25,10 @@ _COMPARERS = 4
 class Service:
     """Models, equivalence of answers and metrics of one app, and the count of what it works on."""
 
-    def __init__(self, settings: Settings, sources: Source | Mapping[str, Source]) -> None:
+    def __init__(self, settings: Settings, sources: Source | Mapping[str, Source], lost: Callable[[], None]) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.models = Models(sources, settings)
+        self.models = Models(sources, settings, Watch(self.metrics.ran, lost))
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
         self._running = 0

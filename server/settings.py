@@ -90,6 +90,12 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Time for a request; X-Request-Timeout may ask for less.",
     )
+    max_batch_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time for a batch; a model that takes longer hangs, and the server ends with status 1.",
+    )
     equivalence_deadline: float = Field(
         default=2.0, gt=0, allow_inf_nan=False, description="Seconds for telling a request's answers apart."
     )

@@ -11,7 +11,7 @@ from server.model import Model
 from server.service import Service
 from unprm import answers, votes
 from unprm import steps as step_text
-from unprm.engines.batching import Scored
+from unprm.engines.turns import Scored
 from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong
 from unprm.types import Encoded, Engine, Solution, Strategy, Usage
 from unprm.wire import (

@@ -1,4 +1,7 @@
-"""A server with the fake engine as a process, for the tests of signals and logs: DELAY [OPTIONS]."""
+"""A server with the fake engine as a process, for the tests of signals, logs and faults: DELAY [OPTIONS].
+
+The first batch fails; with the delay `lost`, all of them.
+"""
 
 import sys
 
@@ -9,12 +12,16 @@ from server.settings import Settings
 from unprm.engines.fake import FakeEngine
 
 
-def main() -> None:
+def main() -> int:
     settings = Settings.load(sys.argv[2:])
     configure(settings.log_level, settings.log_format)
-    engine = FakeEngine(delay=float(sys.argv[1]), failures={0: RuntimeError("CANARY")}, demo=True)
-    DrainingServer(create_app(settings, engine), settings).run()
+    lost = sys.argv[1] == "lost"
+    failures = dict.fromkeys(range(1000 if lost else 1), RuntimeError("CANARY"))
+    engine = FakeEngine(delay=0 if lost else float(sys.argv[1]), failures=failures, demo=True)
+    server = DrainingServer(create_app(settings, engine, lost=lambda: server.give_up(1)), settings)
+    server.run()
+    return server.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -109,6 +109,27 @@ def test_an_engine_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
         assert server.process.wait(PATIENCE) == 0
 
 
+def test_a_model_that_hangs_ends_the_process_with_status_1(tmp_path: Path) -> None:
+    with process(tmp_path / "log", "--max-batch-seconds=0.5", "--batch-tokens=10", delay="60") as server:
+        running = [Background(lambda: server.http.post("/score_steps", json=ask("hangs"))) for _ in range(3)]
+        for one in running:
+            response = one.result()
+            assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")
+            assert "did not answer within 0.5 s" in response.json()["detail"]
+        assert server.process.wait(PATIENCE) == 1
+        assert "the model is lost" in server.text
+
+
+def test_a_gpu_that_is_lost_ends_the_process_with_status_1(tmp_path: Path) -> None:
+    with process(tmp_path / "log", delay="lost") as server:
+        for _ in range(3):
+            response = server.http.post("/score_steps", json=ask("fails"))
+            assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")
+        assert server.process.wait(PATIENCE) == 1
+        assert "failed 3 times in a row, then on a plain sum" in server.text
+        assert "CANARY" not in server.text
+
+
 def test_the_log_has_a_line_per_request_and_no_word_of_a_caller(tmp_path: Path) -> None:
     with process(tmp_path / "log", "--log-format=json", "--log-level=debug") as server:
         http = server.http

@@ -1,21 +1,17 @@
-"""The queue in front of a blocking engine: concurrent requests share its batches. Half of each goes to what came
-first, the other half around, from caller to caller and among the requests of each, so that much that is asked neither
-waits for the rest nor the rest for it.
+"""The async front of a blocking engine: concurrent requests share its batches.
 
-A job is one caller's items. All state lives on the event loop, so nothing here is locked; only the engine
-runs elsewhere, in one thread. `StepScorer._step` is the whole design.
+All state lives on the event loop, so nothing here is locked; only the engine runs elsewhere, in one thread.
+`StepScorer._step` is the whole design.
 """
 
 import asyncio
 import logging
 import math
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import zip_longest
 from typing import NamedTuple
 
+from unprm.engines.turns import Batch, Job, Scored, Turns
 from unprm.engines.worker import Worker
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, ShuttingDown, SolutionTooLong
 from unprm.types import BatchScores, Encoded, Engine, Usage
@@ -24,58 +20,54 @@ logger = logging.getLogger(__name__)
 
 _MEMORY = 0.8
 """Weight of the past in the measured speed, per batch."""
+_FAILURES = 3
+"""Batches in a row after whose failure the model is put to the test."""
 _CLOSING = 5.0
 """Seconds an engine has to free its memory."""
 
 
-class Scored(NamedTuple):
-    """Step scores in the order of the items asked for, and what they cost."""
+class BatchFigures(NamedTuple):
+    """What a batch was: sequences, their tokens and those that were run, seconds that it took, and seconds that each of
+    the requests had waited of which it took the first."""
 
-    scores: list[tuple[float, ...]]
-    usage: Usage
-
-
-@dataclass(eq=False, slots=True)
-class _Job:
-    """One caller's items; `taken` of them have left the queue. `served`: number of the last batch that took any, or
-    that was taken before it came."""
-
-    items: Sequence[Encoded]
-    deadline: float | None
-    done: "asyncio.Future[Scored]"
-    caller: str
-    served: int
-    taken: int = 0
-    computed: int = 0
-    scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
-
-    def tokens(self) -> int:
-        """Tokens that still wait."""
-        return sum(len(item.ids) for item in self.items[self.taken :])
-
-
-class _Place(NamedTuple):
-    """Where a sequence's scores go: the item at a position of a job."""
-
-    job: _Job
-    position: int
+    items: int
+    tokens: int
+    computed: int
+    seconds: float
+    waits: list[float]
 
 
 class StepScorer:
-    """The async front of an engine. Used from one event loop; `drain` ends it.
+    """Used from one event loop; `drain` ends it.
 
     `batch_tokens`: size of a batch; a longer item runs alone. `max_queued_tokens`: what may wait; a larger
-    request is taken only when nothing waits.
+    request is taken only when nothing waits. `patience`: seconds that a batch may take. `observe` is told of every
+    batch that was run.
+
+    A model that hangs, or that fails whatever it is asked, is lost: all requests are refused from then on, and `lost`
+    is called, once.
     """
 
-    def __init__(self, engine: Engine, *, batch_tokens: int = 16_384, max_queued_tokens: int = 1_048_576) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        batch_tokens: int = 16_384,
+        max_queued_tokens: int = 1_048_576,
+        patience: float = 300.0,
+        observe: Callable[[BatchFigures], None] = lambda figures: None,
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
         self._engine = engine
         self._batch_tokens = batch_tokens
         self._max_queued_tokens = max_queued_tokens
-        self._jobs: dict[_Job, None] = {}  # unanswered, by arrival; a set would forget the order
-        self._waiting: dict[_Job, None] = {}  # those of them with items that no batch has taken yet
-        self._queued_tokens = 0
-        self._batches = 0
+        self._patience = patience
+        self._observe = observe
+        self._tell_lost = lost
+        self._turns = Turns()
+        self._jobs: dict[Job, None] = {}  # unanswered, by arrival
+        self._failures = 0
+        self._lost: str | None = None
         self._tokens_per_second = 0.0
         self._closed = False
         self._worker = Worker("engine")
@@ -84,31 +76,33 @@ class StepScorer:
     @property
     def queued_tokens(self) -> int:
         """Tokens that wait for a batch."""
-        return self._queued_tokens
+        return self._turns.tokens
 
     @property
     def queued_requests(self) -> int:
-        """Callers with items that wait for a batch."""
-        return len(self._waiting)
+        """Requests with items that wait for a batch."""
+        return len(self._turns)
 
     async def score(self, encoded: Sequence[Encoded], *, deadline: float | None = None, caller: str = "") -> Scored:
         """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: who shares a turn.
 
         Raises `SolutionTooLong`, `Overloaded`, `ShuttingDown` before anything runs, `DeadlineExceeded` and
-        `ModelUnavailable` later. A caller that is cancelled frees its place: what waits of it never runs.
+        `ModelUnavailable` later. A request that is cancelled frees its place: what waits of it never runs.
         """
-        seconds = math.inf if deadline is None else deadline - asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        seconds = math.inf if deadline is None else deadline - loop.time()
         self._check(encoded, seconds)
         if not encoded:
             return Scored([], Usage())
-        job = self._enqueue(encoded, deadline, caller)
+        job = Job(encoded, deadline, caller, loop.time(), loop.create_future())
+        self._enqueue(job)
         try:
             async with asyncio.timeout_at(deadline):
                 return await job.done
         except TimeoutError:
             raise DeadlineExceeded(seconds) from None
         finally:
-            self._leave_queue(job)
+            self._turns.leave(job)
             self._jobs.pop(job, None)
 
     async def drain(self, timeout: float) -> None:
@@ -131,13 +125,15 @@ class StepScorer:
         self._worker.close()
 
     def check_room(self, tokens: int = 1) -> None:
-        """Raises `Overloaded` or `ShuttingDown` if so many tokens more would not be taken now.
+        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if so many tokens more would not be taken now.
 
         Whoever asks before it encodes spares itself the work of encoding what would be refused.
         """
         if self._closed:
             raise ShuttingDown
-        waiting = self._queued_tokens
+        if self._lost is not None:
+            raise ModelUnavailable(self._lost)
+        waiting = self._turns.tokens
         if waiting and waiting + tokens > self._max_queued_tokens:
             raise Overloaded(waiting, tokens, self._max_queued_tokens, self._retry_after(tokens))
 
@@ -153,20 +149,18 @@ class StepScorer:
 
     def _retry_after(self, asked: int) -> float:
         """Seconds until there may be room, by the speed of late; 1 at least."""
-        excess = min(self._queued_tokens, self._queued_tokens + asked - self._max_queued_tokens)
+        excess = min(self._turns.tokens, self._turns.tokens + asked - self._max_queued_tokens)
         return max(1.0, excess / self._tokens_per_second) if self._tokens_per_second else 1.0
 
-    def _enqueue(self, encoded: Sequence[Encoded], deadline: float | None, caller: str) -> _Job:
-        job = _Job(encoded, deadline, asyncio.get_running_loop().create_future(), caller, self._batches)
-        self._jobs[job] = self._waiting[job] = None
-        self._queued_tokens += job.tokens()
+    def _enqueue(self, job: Job) -> None:
+        self._jobs[job] = None
+        self._turns.add(job)
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve())
-        return job
 
     async def _serve(self) -> None:
         try:
-            while self._waiting:
+            while self._turns:
                 await self._step()
         except Exception as error:  # a bug here must not leave callers waiting for ever
             logger.exception("the queue stopped on an error of its own")
@@ -174,66 +168,52 @@ class StepScorer:
 
     async def _step(self) -> None:
         """One batch: take what fits, run it, hand the scores out."""
-        batch = self._take()
-        if not batch:  # all that waited was too late
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        for job in self._turns.late(started):
+            self._turns.leave(job)  # its caller is about to wake up and see for itself
+        if not self._turns:
             return
-        started = time.monotonic()
+        batch = self._turns.take(self._batch_tokens)
         try:
-            scores = await self._worker.run(partial(_run, self._engine, tuple(batch)))
+            told = await self._run(batch)
         except ModelUnavailable as error:
-            self._fail([place.job for places in batch.values() for place in places], error)
+            await self._failed(batch, error)
         else:
-            self._measure(sum(len(item.ids) for item in batch), time.monotonic() - started)
-            self._deliver(batch, scores)
+            self._failures = 0
+            self._measure(batch, told, started, clock() - started)
+            self._deliver(batch, told)
 
-    def _take(self) -> dict[Encoded, list[_Place]]:
-        """The next batch: distinct sequences, and who asked for each. Equal ones run once."""
-        now = asyncio.get_running_loop().time()
-        for job in list(self._waiting):
-            if job.deadline is not None and job.deadline <= now:
-                self._leave_queue(job)  # its caller is about to wake up and see for itself
-        self._batches += 1
-        batch: dict[Encoded, list[_Place]] = {}
-        half = room = self._batch_tokens // 2
-        for job, share in self._turns():
-            room -= self._move(job, batch, room, int(half * share))
-        room += self._batch_tokens - half
-        for job in self._waiting:
-            room -= self._move(job, batch, room, room)
-            if job.taken < len(job.items):
-                break
-        self._waiting = {job: None for job in self._waiting if job.taken < len(job.items)}
-        return batch
+    async def _run(self, batch: Iterable[Encoded]) -> BatchScores:
+        """Raises `ModelUnavailable`; a model that hangs is lost."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._worker.run(partial(_run, self._engine, tuple(batch)))
+        except TimeoutError:
+            reason = f"the model did not answer within {self._patience:g} s"
+            self._lose(reason)
+            raise ModelUnavailable(reason) from None
 
-    def _turns(self) -> Iterator[tuple[_Job, float]]:
-        """What waits, in the order in which it may take its share of what goes around: a request of every caller, then
-        a second one of each; first those that were served longest ago."""
-        own: dict[str, list[_Job]] = {}
-        for job in sorted(self._waiting, key=lambda job: job.served):
-            own.setdefault(job.caller, []).append(job)
-        callers = sorted(own.values(), key=lambda jobs: jobs[-1].served)  # by when each was served last
-        for turn in zip_longest(*callers):
-            for job in turn:
-                if job is not None:
-                    yield job, 1 / len(own) / len(own[job.caller])
+    async def _failed(self, batch: Batch, error: ModelUnavailable) -> None:
+        """Tells those who waited; after several times finds out whether it was the requests or the model."""
+        self._fail([place.job for places in batch.values() for place in places], error)
+        self._failures += 1
+        if self._failures < _FAILURES or self._lost is not None:
+            return
+        try:
+            await self._run([self._engine.format.encode("1 + 1 = ?", ["2"])])
+            self._failures = 0
+        except ModelUnavailable:
+            self._lose(f"the model failed {self._failures} times in a row, then on a plain sum")
 
-    def _move(self, job: _Job, batch: dict[Encoded, list[_Place]], room: int, share: int) -> int:
-        """Moves items from the queue to a batch, as far as there is room, at most the caller's share but one at least;
-        returns their tokens. Any item fits an empty batch."""
-        spent = 0
-        while job.taken < len(job.items):
-            item = job.items[job.taken]
-            cost = 0 if item in batch else len(item.ids)
-            if cost and ((batch and spent + cost > room) or (spent and spent + cost > share)):
-                break
-            spent += cost
-            batch.setdefault(item, []).append(_Place(job, job.taken))
-            job.taken += 1
-            job.served = self._batches
-            self._queued_tokens -= len(item.ids)
-        return spent
+    def _lose(self, reason: str) -> None:
+        if self._lost is None:
+            logger.critical("the model is lost: %s", reason)
+            self._lost = f"the model is lost: {reason}"
+            self._fail(self._jobs, ModelUnavailable(self._lost))
+            self._tell_lost()
 
-    def _deliver(self, batch: dict[Encoded, list[_Place]], told: BatchScores) -> None:
+    def _deliver(self, batch: Batch, told: BatchScores) -> None:
         for places, values, cost in zip(batch.values(), *told, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller is gone
@@ -241,23 +221,21 @@ class StepScorer:
                 job.scores[position] = values
                 job.computed, cost = job.computed + cost, 0  # the first pays
                 if len(job.scores) == len(job.items):
-                    job.done.set_result(_scored(job))
+                    job.done.set_result(job.scored())
 
-    def _fail(self, jobs: Iterable[_Job], error: Exception) -> None:
+    def _fail(self, jobs: Iterable[Job], error: Exception) -> None:
         for job in list(jobs):
-            self._leave_queue(job)
+            self._turns.leave(job)
             if not job.done.done():
                 job.done.set_exception(error)
 
-    def _leave_queue(self, job: _Job) -> None:
-        if job in self._waiting:
-            self._waiting.pop(job)
-            self._queued_tokens -= job.tokens()
-
-    def _measure(self, tokens: int, seconds: float) -> None:
+    def _measure(self, batch: Batch, told: BatchScores, started: float, seconds: float) -> None:
+        tokens = sum(len(item.ids) for item in batch)
         speed = tokens / max(seconds, 1e-6)
         past = self._tokens_per_second or speed
         self._tokens_per_second = _MEMORY * past + (1 - _MEMORY) * speed
+        waits = [started - place.job.arrived for own in batch.values() for place in own if place.position == 0]
+        self._observe(BatchFigures(len(batch), tokens, sum(told.computed), seconds, waits))
 
 
 def _run(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
@@ -284,9 +262,3 @@ def _fault(batch: Sequence[Encoded], told: BatchScores) -> str | None:
         if not all(0.0 <= value <= 1.0 for value in values):  # false for NaN, too
             return "a score is not within 0 and 1"
     return None
-
-
-def _scored(job: _Job) -> Scored:
-    tokens = sum(len(item.ids) for item in job.items)
-    usage = Usage(tokens, job.computed, tokens - job.computed)
-    return Scored([job.scores[index] for index in range(len(job.items))], usage)

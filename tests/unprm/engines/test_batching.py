@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unprm.engines.batching import Scored, StepScorer
+from unprm.engines.batching import BatchFigures, StepScorer
 from unprm.engines.fake import FakeEngine, hashed
+from unprm.engines.turns import Scored
 from unprm.errors import (
     DeadlineExceeded,
     ModelUnavailable,
@@ -484,5 +485,78 @@ def test_every_caller_is_answered_with_its_own_scores(
             assert len(set(batch)) == len(batch)
             assert len(batch) == 1 or sum(len(one.ids) for one in batch) <= batch_tokens
         await scorer.drain(PATIENCE)
+
+    run(test())
+
+
+def test_a_model_that_hangs_is_lost_and_nobody_waits_for_it() -> None:
+    async def test() -> None:
+        told: list[str] = []
+        engine = FakeEngine(gate=threading.Event())  # never set
+        scorer = StepScorer(engine, batch_tokens=10, patience=0.05, lost=lambda: told.append("lost"))
+        first, second = (asyncio.create_task(outcome(scorer.score([item(k)]))) for k in range(2))
+        for answer in await asyncio.gather(first, second):
+            assert isinstance(answer, ModelUnavailable)
+            assert "did not answer within 0.05 s" in str(answer)
+        with pytest.raises(ModelUnavailable, match="lost"):
+            await scorer.score([item(3)])
+        with pytest.raises(ModelUnavailable, match="lost"):
+            scorer.check_room()
+        assert told == ["lost"]
+        assert len(engine.batches) == 1
+        await scorer.drain(PATIENCE)
+
+    run(test())
+
+
+@pytest.mark.parametrize("failing", [3, 100])
+def test_a_model_that_fails_again_and_again_is_put_to_the_test(failing: int) -> None:
+    async def test() -> None:
+        told: list[str] = []
+        failures = {call: RuntimeError("CUDA error") for call in range(failing)}
+        engine = FakeEngine(failures=failures)
+        scorer = StepScorer(engine, lost=lambda: told.append("lost"))
+        for number in range(3):
+            assert isinstance(await outcome(scorer.score([item(number)])), ModelUnavailable)
+        await eventually(lambda: len(engine.batches) == 4)
+        await asyncio.sleep(0.05)
+        if failing == 3:  # it was the requests
+            assert (await scorer.score([item(3)])).scores == [hashed(item(3))]
+        else:
+            with pytest.raises(ModelUnavailable, match="3 times in a row, then on a plain sum"):
+                await scorer.score([item(3)])
+        assert told == ([] if failing == 3 else ["lost"])
+        await scorer.drain(PATIENCE)
+
+    run(test())
+
+
+def test_a_success_in_between_clears_a_model() -> None:
+    async def test() -> None:
+        engine = FakeEngine(failures={call: RuntimeError() for call in (0, 1, 3, 4)})
+        scorer = StepScorer(engine)
+        answers = [await outcome(scorer.score([item(number)])) for number in range(6)]
+        assert [isinstance(answer, Scored) for answer in answers] == [False, False, True, False, False, True]
+        assert len(engine.batches) == 6  # no plain sum among them
+        await scorer.drain(PATIENCE)
+
+    run(test())
+
+
+def test_every_batch_is_told_of() -> None:
+    async def test() -> None:
+        figures: list[BatchFigures] = []
+        _, gate, place = held(batch_tokens=20, observe=figures.append)
+        async with place as scorer:
+            tasks = [await ask(scorer, item(1), item(1), item(2), item(3)), await ask(scorer, item(2))]
+            gate.set()
+            await asyncio.gather(*tasks)
+        assert [(own.items, own.tokens, own.computed, len(own.waits)) for own in figures] == [
+            (1, 10, 10, 1),
+            (2, 20, 20, 1),
+            (2, 20, 20, 1),
+        ]
+        assert all(0 <= wait < PATIENCE for own in figures for wait in own.waits)
+        assert all(0 <= own.seconds < PATIENCE for own in figures)
 
     run(test())

@@ -1,0 +1,128 @@
+"""What waits for a model, and who is next.
+
+Half of a batch goes to what came first, the other half around, from caller to caller and among the requests of each:
+so much that is asked neither waits for the rest nor the rest for it. All state lives on the event loop.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import NamedTuple
+
+from unprm.types import Encoded, Usage
+
+
+class Scored(NamedTuple):
+    """Step scores in the order of the items asked for, and what they cost."""
+
+    scores: list[tuple[float, ...]]
+    usage: Usage
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """The items of a request; `taken` of them have left the queue. `caller`: who shares a turn. `arrived`: when, by the
+    event loop's clock; `served`: number of the last batch that took any, or that was taken before it came."""
+
+    items: Sequence[Encoded]
+    deadline: float | None
+    caller: str
+    arrived: float
+    done: "asyncio.Future[Scored]"
+    served: int = 0
+    taken: int = 0
+    computed: int = 0
+    scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
+
+    def tokens(self) -> int:
+        """Tokens that still wait."""
+        return sum(len(item.ids) for item in self.items[self.taken :])
+
+    def scored(self) -> Scored:
+        """The answer, once all items have scores."""
+        tokens = sum(len(item.ids) for item in self.items)
+        usage = Usage(tokens, self.computed, tokens - self.computed)
+        return Scored([self.scores[index] for index in range(len(self.items))], usage)
+
+
+class Place(NamedTuple):
+    """Where a sequence's scores go: the item at a position of a job."""
+
+    job: Job
+    position: int
+
+
+Batch = dict[Encoded, list[Place]]
+"""Distinct sequences, and who asked for each. Equal ones run once."""
+
+
+class Turns:
+    """Jobs by arrival. `tokens`: of the items that no batch has taken yet."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._waiting: dict[Job, None] = {}  # a set would forget the order
+        self._batches = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, job: Job) -> None:
+        """Puts a job at the end."""
+        job.served = self._batches
+        self._waiting[job] = None
+        self.tokens += job.tokens()
+
+    def leave(self, job: Job) -> None:
+        """Takes away what waits of a job, if anything does."""
+        if job in self._waiting:
+            self._waiting.pop(job)
+            self.tokens -= job.tokens()
+
+    def late(self, now: float) -> list[Job]:
+        """Jobs whose time has run out."""
+        return [job for job in self._waiting if job.deadline is not None and job.deadline <= now]
+
+    def take(self, tokens: int) -> Batch:
+        """The next batch, of so many tokens; a longer item is one alone."""
+        self._batches += 1
+        batch: Batch = {}
+        half = room = tokens // 2
+        for job, share in self._around():
+            room -= self._move(job, batch, room, int(half * share))
+        room += tokens - half
+        for job in self._waiting:
+            room -= self._move(job, batch, room, room)
+            if job.taken < len(job.items):
+                break
+        self._waiting = {job: None for job in self._waiting if job.taken < len(job.items)}
+        return batch
+
+    def _around(self) -> Iterator[tuple[Job, float]]:
+        """What waits, in the order in which it may take its share of what goes around: a request of every caller, then
+        a second one of each; first those that were served longest ago."""
+        own: dict[str, list[Job]] = {}
+        for job in sorted(self._waiting, key=lambda job: job.served):
+            own.setdefault(job.caller, []).append(job)
+        callers = sorted(own.values(), key=lambda jobs: jobs[-1].served)  # by when each was served last
+        for turn in zip_longest(*callers):
+            for job in turn:
+                if job is not None:
+                    yield job, 1 / len(own) / len(own[job.caller])
+
+    def _move(self, job: Job, batch: Batch, room: int, share: int) -> int:
+        """Moves items to a batch, as far as there is room, at most the job's share but one at least; returns their
+        tokens. Any item fits an empty batch."""
+        spent = 0
+        while job.taken < len(job.items):
+            item = job.items[job.taken]
+            cost = 0 if item in batch else len(item.ids)
+            if cost and ((batch and spent + cost > room) or (spent and spent + cost > share)):
+                break
+            spent += cost
+            batch.setdefault(item, []).append(Place(job, job.taken))
+            job.taken += 1
+            job.served = self._batches
+            self.tokens -= len(item.ids)
+        return spent
