@@ -1,0 +1,67 @@
+"""Dashboard and alerts: they load, and speak of metrics that the server has."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.server.harness import ask, boxed, serving
+
+DOCKER = Path(__file__).parents[2] / "docker"
+DASHBOARD = json.loads((DOCKER / "grafana" / "unprm.json").read_text("utf-8"))
+ALERTS = yaml.safe_load((DOCKER / "prometheus" / "alerts.yml").read_text("utf-8"))
+PANELS = {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in DASHBOARD["panels"]}
+RULES = {rule["alert"]: [rule["expr"]] for group in ALERTS["groups"] for rule in group["rules"]}
+METRIC = re.compile(r"\b(?:unprm|process)_[a-z_]+")
+
+
+@pytest.fixture(scope="module")
+def metrics() -> set[str]:
+    """The names that a server tells once it has answered, failed and voted."""
+    with serving() as server:
+        server.post("/score_steps", ask(boxed(1), boxed(2)))
+        server.post("/vote/wrf", ask(boxed(1), boxed(2)))
+        server.post("/vote/wrf", ask("nothing"))
+        rows = server.get("/metrics").text.splitlines()
+    return {re.split(r"[{ ]", row)[0] for row in rows if not row.startswith("#")}
+
+
+@pytest.mark.parametrize("title", [*PANELS, *RULES])
+def test_only_metrics_that_there_are(metrics: set[str], title: str) -> None:
+    for expression in (PANELS | RULES)[title]:
+        named = set(METRIC.findall(expression))
+        assert named or "up{" in expression
+        assert named <= metrics
+        assert expression.count("(") == expression.count(")")
+
+
+def test_nothing_of_the_server_is_left_out(metrics: set[str]) -> None:
+    shown = " ".join(expression for several in PANELS.values() for expression in several)
+    own = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in metrics if name.startswith("unprm_")}
+    assert {name for name in own if name not in shown} <= {"unprm_equivalence_answers_total"}
+
+
+def test_the_dashboard_is_one_that_grafana_imports() -> None:
+    assert {"title", "uid", "schemaVersion", "panels", "templating", "time"} <= set(DASHBOARD)
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]}
+    assert len(places) == len(DASHBOARD["panels"])
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in DASHBOARD["panels"])
+
+
+def test_alerts_say_how_bad_it_is_and_what_to_do() -> None:
+    for group in ALERTS["groups"]:
+        for rule in group["rules"]:
+            assert rule["labels"]["severity"] in ("page", "ticket")
+            assert rule["annotations"]["summary"]
+            assert rule["annotations"]["description"]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus, which is not installed")
+def test_prometheus_takes_its_files() -> None:
+    for command in (["check", "config", "prometheus.yml"], ["check", "rules", "alerts.yml"]):
+        subprocess.run(["promtool", *command], cwd=DOCKER / "prometheus", check=True, capture_output=True)
