@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
 
-.PHONY: serve test check test-vllm format clean
+.PHONY: serve test check test-vllm audit format clean
 
 serve: .venv/serve.installed
 	$(BIN)/python -m server --port $(PORT)
@@ -17,11 +17,17 @@ check:
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks
 	$(BIN)/python -m pytest
 
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
 test-vllm: .venv-vllm/installed
 	.venv-vllm/bin/python -m pytest tests/vllm
+
+# known weaknesses of the installed packages; asks the package registry, so it is no part of the tests
+audit: .venv/dev.installed
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit
 
 format:
 	$(BIN)/ruff check --fix .
