@@ -15,6 +15,7 @@ Name = Literal[
     "tree",
     "mixed",
     "overhead",
+    "overload",
     "grow",
     "precision",
     "gpu",

@@ -7,12 +7,14 @@ python -m server models
 import sys
 from functools import partial
 
+from server import tracing
 from server.app import create_app
 from server.catalogue import show
 from server.keys import KeysInvalid
 from server.logs import configure
 from server.serving import DrainingServer
 from server.settings import Settings, SettingsInvalid
+from server.tracing import TracingUnavailable
 from unprm.errors import ModelInvalid
 from unprm.types import Engine
 from unprm.wire import LoadModelRequest
@@ -29,6 +31,12 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     configure(settings.log_level, settings.log_format)
+    if settings.otlp_endpoint:
+        try:
+            tracing.configure(settings.otlp_endpoint)
+        except TracingUnavailable as error:
+            print(error, file=sys.stderr)
+            return 2
 
     def open_model(asked: LoadModelRequest) -> Engine:
         return _load(settings, asked)

@@ -34,20 +34,23 @@ def configure(level: str, style: Literal["json", "text"]) -> None:
     logging.captureWarnings(True)
 
 
-def log_request(method: str, route: str, status: int, seconds: float, context: Context) -> None:
-    """The line of one request. `route` is the template, so neither path nor query string is repeated."""
-    fields = {
+def fields(method: str, route: str, status: int, context: Context) -> dict[str, str | int]:
+    """What is told of a request. `route` is the template, so neither path nor query string is repeated."""
+    return {
         "method": method if method in _METHODS else "other",
         "route": route,
         "status": status,
-        "ms": round(seconds * 1000, 1),
         "request_id": context.request_id,
         **({"caller": context.caller} if context.caller else {}),
         "solutions": context.solutions,
         "tokens": context.usage.tokens,
         "computed_tokens": context.usage.computed_tokens,
     }
-    logger.info("request", extra={"fields": fields})
+
+
+def log_request(told: dict[str, str | int], seconds: float) -> None:
+    """The line of one request."""
+    logger.info("request", extra={"fields": told | {"ms": round(seconds * 1000, 1)}})
 
 
 class TextFormatter(logging.Formatter):

@@ -11,8 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.context import Context, attach, context_of
 from server.errors import Unauthorized, problem
 from server.keys import Keys
-from server.logs import log_request
+from server.logs import fields, log_request
 from server.metrics import Metrics
+from server.tracing import span, tell
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
@@ -46,21 +47,23 @@ class Envelope:
                 MutableHeaders(scope=message)["X-Request-ID"] = context.request_id
             await send(message)
 
-        try:
-            await self.app(scope, receive, send_with_id)
-        except ClientDisconnect:
-            pass
-        except Exception as error:  # the outermost layer: every caller gets an answer
-            if status is not None:  # half an answer is out: all that is left is to close the connection
-                raise
-            await problem(error, context.request_id)(scope, receive, send_with_id)
-        finally:
-            self._record(scope, status or CLIENT_GONE, context)
+        with span("request", Headers(scope=scope)) as own:
+            try:
+                await self.app(scope, receive, send_with_id)
+            except ClientDisconnect:
+                pass
+            except Exception as error:  # the outermost layer: every caller gets an answer
+                if status is not None:  # half an answer is out: all that is left is to close the connection
+                    raise
+                await problem(error, context.request_id)(scope, receive, send_with_id)
+            finally:
+                self._record(scope, status or CLIENT_GONE, context)
+                tell(own, fields(scope["method"], _route(scope), status or CLIENT_GONE, context))
 
     def _record(self, scope: Scope, status: int, context: Context) -> None:
         seconds = asyncio.get_running_loop().time() - context.arrived
         self.metrics.answered(_route(scope), status, seconds, context.usage)
-        log_request(scope["method"], _route(scope), status, seconds, context)
+        log_request(fields(scope["method"], _route(scope), status, context), seconds)
 
 
 class Authorization:

@@ -102,6 +102,9 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(
         default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests after SIGTERM."
     )
+    otlp_endpoint: str | None = Field(
+        default=None, description="Address of an OpenTelemetry collector (OTLP over HTTP) that traces are sent to."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["json", "text"] = Field(default="text", description="json: one object a line.")
 

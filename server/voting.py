@@ -9,6 +9,7 @@ from server.ballot import Ballot, StepScores, averaged, score_response
 from server.context import Context
 from server.model import Model
 from server.service import Service
+from server.tracing import span, tell
 from unprm import answers, votes
 from unprm import steps as step_text
 from unprm.engines.turns import Scored
@@ -69,7 +70,8 @@ async def _ballot(
     context: Context,
 ) -> Ballot:
     solutions = await _solutions(request, context)
-    classes = await service.classes([solution.answer for solution in solutions])
+    with span("answers"):
+        classes = await service.classes([solution.answer for solution in solutions])
     if all(name is None for name in classes):
         raise NoAnswer(len(solutions))
     needed = any(votes.needs_rewards(strategy, classes) for strategy in strategies)
@@ -101,11 +103,15 @@ async def _step_scores(
 
 
 async def _scored(model: Model, problem: str, solutions: dict[int, Solution], context: Context) -> Scored:
-    encoded = await asyncio.to_thread(_encode, model.engine, problem, solutions)
-    try:
-        return await model.scorer.score(encoded, deadline=context.deadline, caller=context.caller)
-    except DeadlineExceeded:  # it knows only of the time that was left
-        raise DeadlineExceeded(context.seconds) from None
+    with span("encode"):
+        encoded = await asyncio.to_thread(_encode, model.engine, problem, solutions)
+    with span("score") as own:
+        try:
+            scored = await model.scorer.score(encoded, deadline=context.deadline, caller=context.caller)
+        except DeadlineExceeded:  # it knows only of the time that was left
+            raise DeadlineExceeded(context.seconds) from None
+        tell(own, {"model": model.name, "computed_tokens": scored.usage.computed_tokens})
+        return scored
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, Scored]]) -> list[Scored]:

@@ -5,6 +5,7 @@ The first batch fails; with the delay `lost`, all of them.
 
 import sys
 
+from server import tracing
 from server.app import create_app
 from server.logs import configure
 from server.serving import DrainingServer
@@ -15,6 +16,8 @@ from unprm.engines.fake import FakeEngine
 def main() -> int:
     settings = Settings.load(sys.argv[2:])
     configure(settings.log_level, settings.log_format)
+    if settings.otlp_endpoint:
+        tracing.configure(settings.otlp_endpoint)
     lost = sys.argv[1] == "lost"
     failures = dict.fromkeys(range(1000 if lost else 1), RuntimeError("CANARY"))
     engine = FakeEngine(delay=0 if lost else float(sys.argv[1]), failures=failures, demo=True)

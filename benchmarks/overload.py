@@ -1,0 +1,97 @@
+"""Ten times more requests than the server can answer, for a minute: what is answered in time, against its capacity, and
+how fast the rest is refused."""
+
+import http.client
+import random
+import statistics
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks import clients, mixed, servers
+from benchmarks.timing import Comparison, timed
+from unprm import mini
+
+SECONDS, FACTOR, DEADLINE, SENDERS, CLOSED, CANDIDATES = 60, 10, 10.0, 96, 8, 16
+QUEUE = 16_384
+"""Tokens that may wait: some seconds' work, so that what is accepted is answered within the deadline."""
+REFUSED_WITHIN = 0.02
+
+
+@dataclass
+class _Seen:
+    """What senders saw: seconds by status, and how many requests were due."""
+
+    taken: dict[int, list[float]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, status: int, seconds: float) -> None:
+        with self.lock:
+            self.taken.setdefault(status, []).append(seconds)
+
+    def p99(self, status: int) -> float:
+        return statistics.quantiles(self.taken[status], n=100)[98]
+
+
+def run() -> list[Comparison]:
+    """Requests of 16 candidates that were not scored before."""
+    rng = random.Random(0)
+    options = [f"--max-queued-tokens={QUEUE}", f"--max-request-seconds={DEADLINE}", "--prefix-cache-gb=0.1"]
+    with servers.unprm_process(f"--model={mini.NAME}", "--device=cpu", *options) as (url, process):
+        bodies = _bodies(rng, 160)
+        clients.call(url, bodies[:16], CLOSED)
+        capacity = len(bodies) / timed(clients.call, url, bodies, CLOSED)
+        before = resident(process.pid)
+        seen = _offer(url, _bodies(rng, 2000), FACTOR * capacity)
+        after = resident(process.pid)
+    odd = set(seen.taken) - {200, 429}
+    if odd:
+        raise RuntimeError(f"answers with status {sorted(odd)}")
+    good = sum(seconds <= DEADLINE for seconds in seen.taken[200]) / SECONDS
+    offered = sum(map(len, seen.taken.values())) / SECONDS
+    what = f"{offered:.0f} requests a second for {SECONDS} s"
+    return [
+        Comparison(f"{what}: answered in time", good, "capacity", capacity, 1, "/s", allowed=1.0),
+        Comparison(f"{what}: p99 of the answers", seen.p99(200), "the deadline", DEADLINE, 1),
+        Comparison(f"{what}: p99 of the refusals", seen.p99(429), "20 ms", REFUSED_WITHIN, 1),
+        Comparison(f"{what}: memory afterwards", after, "before", before, 1, "B"),
+    ]
+
+
+def _bodies(rng: random.Random, count: int) -> list[clients.Request]:
+    return list(map(mixed.ours, mixed.requests(rng, count, CANDIDATES)))
+
+
+def _offer(url: str, bodies: list[clients.Request], rate: float) -> _Seen:
+    """Sends at this rate whatever becomes of it; a sender that is late sends at once."""
+    seen, start = _Seen(), time.perf_counter()
+
+    def send(own: int) -> None:
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+        for number in range(own, int(rate * SECONDS), SENDERS):
+            time.sleep(max(0.0, start + number / rate - time.perf_counter()))
+            sent = time.perf_counter()
+            if sent > start + SECONDS:
+                break
+            path, body = bodies[number % len(bodies)]
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            response.read()
+            seen.add(response.status, time.perf_counter() - sent)
+        connection.close()
+
+    threads = [threading.Thread(target=send, args=(own,)) for own in range(SENDERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return seen
+
+
+def resident(pid: int) -> float:
+    """Bytes of memory that a process holds."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return 1024 * float(line.split()[1])

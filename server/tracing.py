@@ -1,0 +1,55 @@
+"""Traces by OpenTelemetry, if they are asked for: a span for each request and for each part of its work.
+
+What a span tells is what the log tells: routes, counts and times, never a word that a caller wrote.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+Told = Mapping[str, str | int | float]
+
+_configured = False
+
+
+class TracingUnavailable(Exception):
+    """Traces were asked for, and what makes them is not installed."""
+
+
+def configure(endpoint: str) -> None:
+    """Sends this process's traces to a collector: OTLP over HTTP, `endpoint` as far as `/v1/traces`."""
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise TracingUnavailable("traces need OpenTelemetry: pip install 'unprm[trace]'") from error
+    provider = TracerProvider(resource=Resource.create({"service.name": "unprm"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces")))
+    trace.set_tracer_provider(provider)
+    global _configured
+    _configured = True
+
+
+@contextmanager
+def span(name: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A part of the work, within the one around it or, with a request's `headers`, within its caller's trace.
+
+    Yields what `tell` takes.
+    """
+    if not _configured:
+        yield None
+        return
+    from opentelemetry import propagate, trace
+
+    parent = propagate.extract(headers) if headers is not None else None
+    with trace.get_tracer("unprm").start_as_current_span(name, parent, record_exception=False) as own:
+        yield own
+
+
+def tell(own: Any, told: Told) -> None:
+    """Adds what is known of a span."""
+    if own is not None and own.is_recording():
+        own.set_attributes(dict(told))
