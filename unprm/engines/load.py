@@ -37,7 +37,7 @@ Dtype = Literal["auto", "float32", "bfloat16", "int8", "float8"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
 BATCH_TOKENS = 16_384
 """Tokens that a GPU runs at once."""
-CPU_TOKENS = 2048
+CPU_TOKENS = 1024
 """Tokens that a CPU runs at once: more don't make it faster, and their activations leave its caches."""
 
 
