@@ -16,7 +16,7 @@ from unprm.mini.checker import labels
 from unprm.mini.storyteller import DEMANDING, generate
 
 EIGHT_BITS: list[Dtype] = ["int8", "float8"]
-ROUNDS, SOLUTIONS = 3, 1500
+ROUNDS, SOLUTIONS = 3, 500
 
 
 def run() -> list[Comparison]:

@@ -9,7 +9,7 @@ from benchmarks.baselines import loaded, padded
 from benchmarks.timing import Comparison, compare
 from unprm.types import Encoded
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def run() -> list[Comparison]:
