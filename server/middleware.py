@@ -57,13 +57,15 @@ class Envelope:
                     raise
                 await problem(error, context.request_id)(scope, receive, send_with_id)
             finally:
-                self._record(scope, status or CLIENT_GONE, context)
-                tell(own, fields(scope["method"], _route(scope), status or CLIENT_GONE, context))
+                tell(own, self._record(scope, status or CLIENT_GONE, context))
 
-    def _record(self, scope: Scope, status: int, context: Context) -> None:
+    def _record(self, scope: Scope, status: int, context: Context) -> dict[str, str | int | float]:
+        """Counts and logs the request; returns what is told of it."""
         seconds = asyncio.get_running_loop().time() - context.arrived
         self.metrics.answered(_route(scope), status, seconds, context.usage)
-        log_request(fields(scope["method"], _route(scope), status, context), seconds)
+        told = fields(scope["method"], _route(scope), status, seconds, context)
+        log_request(told)
+        return told
 
 
 class Authorization:

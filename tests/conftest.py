@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# how long an example takes says more about the machine than about the code
+settings.register_profile("unprm", deadline=None)
+settings.load_profile("unprm")
 
 # torch takes seconds to import: only the fixtures that need it do
 
