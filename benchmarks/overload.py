@@ -14,7 +14,7 @@ from benchmarks import clients, mixed, servers
 from benchmarks.timing import Comparison, timed
 from unprm import mini
 
-SECONDS, FACTOR, DEADLINE, SENDERS, CLOSED, CANDIDATES = 60, 10, 10.0, 96, 8, 16
+SECONDS, FACTOR, DEADLINE, SENDERS, CLOSED, CANDIDATES = 60, 10, 10.0, 96, 4, 16
 QUEUE = 16_384
 """Tokens that may wait: some seconds' work, so that what is accepted is answered within the deadline."""
 REFUSED_WITHIN = 0.02

@@ -70,7 +70,7 @@ def _load(settings: Settings, asked: LoadModelRequest) -> Engine:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     # by its own count PyTorch would take all cores of a machine of which a container has a few
-    torch.set_num_threads(joblib.cpu_count())
+    torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
     return load_engine(
         asked.model,
         adapter=asked.adapter,
