@@ -7,7 +7,7 @@ from benchmarks import models
 from benchmarks.baselines import loaded, padded, plain_loop
 from benchmarks.timing import Comparison, compare
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def run() -> list[Comparison]:

@@ -36,6 +36,7 @@ class Lifetime:
             with service.admitted():
                 async with asyncio.timeout_at(context.deadline) as lifetime:
                     body = await _read(scope, receive, service.settings.max_body_bytes)
+                    context.body_bytes = len(body)
                     await self._run(scope, body, receive, send, lifetime, gone)
         except TimeoutError:
             if not lifetime.expired():  # it came from elsewhere

@@ -12,6 +12,7 @@ _MARKER = re.compile(r"(?:final answer is|answer is|####)[\s:]*", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
 _WRAPPING = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"))
 # What a rewriting to a rational leaves; no second round could change it.
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
 _FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
 
 
@@ -49,6 +50,8 @@ def canonical(answer: str) -> str:
     Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
     its spelling but for white space.
     """
+    if _INTEGER.fullmatch(answer):  # what most answers are: nothing to rewrite
+        return answer
     collapsed = " ".join(answer.split())
     text = collapsed
     for _ in range(_ROUNDS):
