@@ -13,6 +13,7 @@ from server.metrics import Metrics
 from server.model import Source, Watch
 from server.models import Models
 from server.settings import Settings
+from unprm import answers as answer_text
 from unprm.equivalence import Equivalence
 from unprm.errors import ShuttingDown
 
@@ -82,8 +83,11 @@ class Service:
         known = [answer for answer in answers if answer is not None]
         if not known:
             return [None] * len(answers)
-        loop = asyncio.get_running_loop()
-        names = iter(await loop.run_in_executor(self._comparers, self._equivalence.classes, known))
+        if all(map(answer_text.is_integer, known)):  # at once: no process is asked for these
+            names = iter(self._equivalence.classes(known))
+        else:
+            loop = asyncio.get_running_loop()
+            names = iter(await loop.run_in_executor(self._comparers, self._equivalence.classes, known))
         return [None if answer is None else next(names) for answer in answers]
 
     def _start_comparing(self) -> None:

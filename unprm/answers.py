@@ -43,6 +43,11 @@ def _unwrapped(answer: str) -> str:
     return answer
 
 
+def is_integer(answer: str) -> bool:
+    """Whether an answer is a whole number in canonical form, as most are."""
+    return _INTEGER.fullmatch(answer) is not None
+
+
 def canonical(answer: str) -> str:
     """The canonical form of an answer: the same for spellings that differ in layout only.
 
@@ -50,7 +55,7 @@ def canonical(answer: str) -> str:
     Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
     its spelling but for white space.
     """
-    if _INTEGER.fullmatch(answer):  # what most answers are: nothing to rewrite
+    if is_integer(answer):  # nothing to rewrite
         return answer
     collapsed = " ".join(answer.split())
     text = collapsed
