@@ -89,5 +89,5 @@ def _shown(value: float, unit: Unit) -> str:
     if unit == "AUROC":
         return f"{value:.4f}"
     if unit == "/s":
-        return f"{value:,.4g}/s"
+        return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"
     return f"{1000 * value:.2f} ms" if value < 1 else f"{value:.2f} s"
