@@ -113,7 +113,12 @@ def load_engine(
     if dtype == "int8" or dtype == "float8":
         for decoder in reader.decoders:
             quantize(decoder, dtype)
-    return TorchEngine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
+    loaded = TorchEngine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
+    try:
+        loaded.warm_up()
+    except NotImplementedError as error:
+        raise ModelInvalid(f"{files.name} can't be scored by the torch engine: {error}") from None
+    return loaded
 
 
 def _pick_engine(

@@ -71,7 +71,7 @@ class TorchEngine:
                 waiting.extendleft(Waiting(own.index, own.item) for own in reversed(shares) if own.whole)
                 continue
             except BaseException:
-                self._tree.clear()  # what was not run is not known
+                self._tree.clear()  # whatever it was: what was not run must not be taken as known
                 raise
             for own, cost in zip(shares, work.computed, strict=True):
                 computed[own.index] += cost
@@ -79,6 +79,12 @@ class TorchEngine:
                     scores[own.index] = tuple(map(_sigmoid, work.margins(own)))
         self._tree.trim(self._cached_tokens)
         return BatchScores(scores, computed)
+
+    def warm_up(self) -> None:
+        """Runs two tokens and forgets them. Raises `NotImplementedError` if the model attends in a way that can't be
+        computed over a tree."""
+        self.score([Encoded((0, 0), (1,), response=1)])
+        self._tree.clear()
 
     def close(self) -> None:
         """Lets go of the weights and of what is cached."""

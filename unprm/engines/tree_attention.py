@@ -191,7 +191,7 @@ def attention(
     Raises `NotImplementedError` for what it can't do, rather than leave it out.
     """
     if softcap is not None or s_aux is not None:
-        raise NotImplementedError("attention with capped scores or sinks")
+        raise NotImplementedError("its attention has capped scores or sinks, which are not computed here")
     keys, values = kept.layers[int(module.layer_idx)]  # type: ignore[arg-type]
     keys.index_copy_(0, spans.slots, key[0].transpose(0, 1))
     values.index_copy_(0, spans.slots, value[0].transpose(0, 1))

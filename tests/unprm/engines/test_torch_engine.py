@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
 from unprm import mini
+from unprm.engines.checkpoint import load_tokenizer, read_tokenizer
 from unprm.engines.load import load_engine
 from unprm.errors import ModelInvalid, SolutionTooLong
+from unprm.formats.unprm import PrmConfig
 from unprm.types import Encoded
 
 WORDS = ["Step", "1", "2", "3", ":", "12", "+", "34", "=", "46", ".", "-", "5", "is", "The", "answer", "what"]
@@ -109,6 +111,18 @@ def test_models_that_cannot_be_served_are_refused(tmp_path, base, adapter):
     (broken / "model.safetensors").write_bytes(b"not a tensor")
     with pytest.raises(ModelInvalid, match="can't be loaded"):
         load_engine(str(broken), adapter=str(adapter))
+
+
+def test_attention_that_the_engine_does_not_compute_is_refused_at_the_start(tmp_path, base):
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    words = read_tokenizer(base)
+    config = Gemma2Config(**shape, num_key_value_heads=1, head_dim=16, vocab_size=len(words))
+    assert config.attn_logit_softcapping
+    Gemma2ForCausalLM(config).save_pretrained(tmp_path)
+    words.save_pretrained(tmp_path)
+    PrmConfig.for_base(load_tokenizer(tmp_path), "capped", ".").write(tmp_path)
+    with pytest.raises(ModelInvalid, match="capped can't be scored by the torch engine: its attention"):
+        load_engine(str(tmp_path), device="cpu")
 
 
 def test_an_adapter_of_another_shape_is_refused(tmp_path, adapter):
