@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from server.errors import MalformedJson, UnsupportedMediaType
 from server.lifetime import Lifetime
-from unprm.errors import InvalidRequest, TooManySolutions
+from unprm.errors import InvalidRequest, TooManySolutions, TooManySteps
 
 _MOST_FIELDS = 32
 """Fields in an object: far more than there are, far fewer than it takes to be slow in telling them wrong."""
@@ -27,8 +27,9 @@ class WorkRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            limit = request.app.state.service.settings.max_solutions
-            return await handler(_JsonRequest(request.scope, parse(await _json_body(request), limit)))
+            settings = request.app.state.service.settings
+            value = parse(await _json_body(request), settings.max_solutions, settings.max_steps)
+            return await handler(_JsonRequest(request.scope, value))
 
         return handle
 
@@ -55,11 +56,11 @@ async def _json_body(request: Request) -> bytes:
     return await request.body()
 
 
-def parse(body: bytes, max_solutions: int) -> object:
+def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
     """The JSON value, at most 200 levels deep.
 
     Raises `MalformedJson` (also for other encodings than UTF-8 and for lone surrogates), `TooManySolutions`,
-    and `InvalidRequest` for an object with absurdly many fields.
+    `TooManySteps` and `InvalidRequest` for an object with absurdly many fields.
     """
     try:
         value = from_json(body)
@@ -71,6 +72,9 @@ def parse(body: bytes, max_solutions: int) -> object:
             raise TooManySolutions(len(solutions), max_solutions)
         for index, solution in enumerate(solutions):
             _bounded(solution, f"/solutions/{index}")
+            steps = solution.get("steps") if isinstance(solution, dict) else solution
+            if isinstance(steps, list) and len(steps) > max_steps:
+                raise TooManySteps(index, len(steps), max_steps)
     if isinstance(value, dict):
         _bounded(value.get("solution"), "/solution")
     return value

@@ -105,6 +105,7 @@ def _model() -> BaseModel:
         demo=True,
         limits=LimitsOut(
             max_solutions=256,
+            max_steps_per_solution=1024,
             max_tokens_per_solution=1024,
             max_body_bytes=8 * 2**20,
             max_queued_tokens=1_048_576,

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import NoReturn
 
 from starlette.datastructures import Headers
@@ -26,7 +27,7 @@ class Lifetime:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises `ShuttingDown`, `BodyTooLarge`, `DeadlineExceeded` or `ClientDisconnect`."""
+        """Raises `ShuttingDown`, `BodyTooLarge`, `Overloaded`, `DeadlineExceeded` or `ClientDisconnect`."""
         service: Service = scope["app"].state.service
         context = context_of(scope)
         seconds = _seconds(Headers(scope=scope), service.settings.max_request_seconds)
@@ -35,9 +36,10 @@ class Lifetime:
         try:
             with service.admitted():
                 async with asyncio.timeout_at(context.deadline) as lifetime:
-                    body = await _read(scope, receive, service.settings.max_body_bytes)
-                    context.body_bytes = len(body)
-                    await self._run(scope, body, receive, send, lifetime, gone)
+                    with service.holding() as hold:
+                        body = await _read(scope, receive, service.settings.max_body_bytes, hold)
+                        context.body_bytes = len(body)
+                        await self._run(scope, body, receive, send, lifetime, gone)
         except TimeoutError:
             if not lifetime.expired():  # it came from elsewhere
                 raise
@@ -73,8 +75,9 @@ async def _watch(receive: Receive, lifetime: asyncio.Timeout, gone: asyncio.Even
         lifetime.reschedule(asyncio.get_running_loop().time())
 
 
-async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The body; what is declared as too large is refused unread, what turns out to be, where it does."""
+async def _read(scope: Scope, receive: Receive, limit: int, hold: Callable[[int], None]) -> bytes:
+    """The body; what is declared as too large is refused unread, what turns out to be, where it does. `hold` is told
+    of every part."""
     declared = Headers(scope=scope).get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(limit, int(declared))
@@ -84,6 +87,7 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body += message.get("body", b"")
+        hold(len(message.get("body", b"")))
         more = message.get("more_body", False)
         if len(body) > limit:
             raise BodyTooLarge(limit)

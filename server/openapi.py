@@ -25,7 +25,7 @@ _REFERENCE = "#/components/schemas/{model}"
 _PROTECTED = ("unauthorized", "internal")
 _PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable", "shutting_down")}
 _WORK = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed"))
-_NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer", "overloaded")}
+_NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",)}
 
 _STRATEGIES: dict[Strategy, tuple[str, str]] = {
     "majority": (

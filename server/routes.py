@@ -105,6 +105,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         demo=about.demo,
         limits=LimitsOut(
             max_solutions=settings.max_solutions,
+            max_steps_per_solution=settings.max_steps,
             max_tokens_per_solution=about.max_tokens,
             max_body_bytes=settings.max_body_bytes,
             max_queued_tokens=settings.max_queued_tokens,

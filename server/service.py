@@ -15,10 +15,12 @@ from server.models import Models
 from server.settings import Settings
 from unprm import answers as answer_text
 from unprm.equivalence import Equivalence
-from unprm.errors import ShuttingDown
+from unprm.errors import Overloaded, ShuttingDown
 
 logger = logging.getLogger(__name__)
 
+_BODIES = 32
+"""Bodies of the greatest size that there is room for at a time."""
 _COMPARERS = 4
 """Requests whose answers are compared at a time."""
 
@@ -33,6 +35,7 @@ class Service:
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
         self._running = 0
+        self._held_bytes = 0
         self._draining = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -77,6 +80,24 @@ class Service:
             self._running -= 1
             if self._running == 0:
                 self._idle.set()
+
+    @contextmanager
+    def holding(self) -> Iterator[Callable[[int], None]]:
+        """What counts the bytes of a request's body while the request lasts; it raises `Overloaded` where the bodies
+        of all requests together would be too much."""
+        own, limit = 0, _BODIES * self.settings.max_body_bytes
+
+        def hold(count: int) -> None:
+            nonlocal own
+            if self._held_bytes + count > limit:
+                raise Overloaded(f"the requests that are worked on have {self._held_bytes} bytes, of {limit}", 1.0)
+            self._held_bytes += count
+            own += count
+
+        try:
+            yield hold
+        finally:
+            self._held_bytes -= own
 
     async def classes(self, answers: Sequence[str | None]) -> list[int | None]:
         """The class of equal answers that each belongs to, None for those that are None."""

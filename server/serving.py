@@ -7,6 +7,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from server.protocol import BoundedProtocol
 from server.service import Service
 from server.settings import Settings
 
@@ -26,6 +27,7 @@ class DrainingServer(uvicorn.Server):
             host=settings.host,
             port=settings.port,
             lifespan="on",
+            http=BoundedProtocol,
             ws="none",
             log_config=None,
             access_log=False,

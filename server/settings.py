@@ -75,6 +75,7 @@ class Settings(BaseSettings):
         default=None, min_length=1, description="Bearer token for /admin/models, which is not there without one."
     )
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request.")
+    max_steps: int = Field(default=1024, ge=1, description="Steps in a solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
     batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
     prefix_cache_gb: float = Field(

@@ -13,7 +13,7 @@ from server.tracing import span, tell
 from unprm import answers, votes
 from unprm import steps as step_text
 from unprm.engines.turns import Scored
-from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong
+from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong, TooManySteps
 from unprm.types import Encoded, Engine, Solution, Strategy, Usage
 from unprm.wire import (
     CompareResponse,
@@ -32,7 +32,7 @@ _SMALL = 32_768
 
 async def score(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
     """Step scores of every solution."""
-    solutions = await _solutions(request, context)
+    solutions = await _solutions(service, request, context)
     with service.models.chosen(request.model) as models:
         scores = await _step_scores(models, request.problem, solutions, context)
         return score_response(request, solutions, scores, _name(models), context.usage)
@@ -62,7 +62,7 @@ async def compare(service: Service, request: WrfRequest, context: Context) -> Co
 async def preview(service: Service, request: PreviewRequest) -> PreviewResponse:
     """What the model would read, without running it."""
     with service.models.chosen(request.model) as (model,):
-        return await asyncio.to_thread(_preview, model, request)
+        return await asyncio.to_thread(_preview, model, request, service.settings.max_steps)
 
 
 async def _ballot(
@@ -72,7 +72,7 @@ async def _ballot(
     strategies: Sequence[Strategy],
     context: Context,
 ) -> Ballot:
-    solutions = await _solutions(request, context)
+    solutions = await _solutions(service, request, context)
     with span("answers"):
         classes = await service.classes([solution.answer for solution in solutions])
     if all(name is None for name in classes):
@@ -83,11 +83,11 @@ async def _ballot(
     return Ballot(request, solutions, classes, scores)
 
 
-async def _solutions(request: ScoreRequest, context: Context) -> list[Solution]:
+async def _solutions(service: Service, request: ScoreRequest, context: Context) -> list[Solution]:
     context.solutions = len(request.solutions)
     if context.body_bytes <= _SMALL:
-        return _answered(request)
-    return await asyncio.to_thread(_answered, request)
+        return _answered(request, service.settings.max_steps)
+    return await asyncio.to_thread(_answered, request, service.settings.max_steps)
 
 
 async def _step_scores(
@@ -133,8 +133,16 @@ def _name(models: Sequence[Model]) -> str:
     return "+".join(model.name for model in models)
 
 
-def _answered(request: ScoreRequest) -> list[Solution]:
-    return [replace(solution, answer=_answer(solution)) for solution in request.candidates()]
+def _answered(request: ScoreRequest, max_steps: int) -> list[Solution]:
+    solutions = request.candidates()
+    for index, solution in enumerate(solutions):
+        _check_steps(index, solution, max_steps)
+    return [replace(solution, answer=_answer(solution)) for solution in solutions]
+
+
+def _check_steps(index: int, solution: Solution, most: int) -> None:
+    if len(solution.steps) > most:
+        raise TooManySteps(index, len(solution.steps), most)
 
 
 def _answer(solution: Solution) -> str | None:
@@ -155,11 +163,12 @@ def _encode(engine: Engine, problem: str, solutions: dict[int, Solution]) -> lis
     return encoded
 
 
-def _preview(model: Model, request: PreviewRequest) -> PreviewResponse:
+def _preview(model: Model, request: PreviewRequest, max_steps: int) -> PreviewResponse:
     engine, solution = model.engine, request.candidate()
     try:
+        _check_steps(0, solution, max_steps)
         (encoded,) = _encode(engine, request.problem, {0: solution})
-    except SolutionTooLong as error:
+    except (SolutionTooLong, TooManySteps) as error:
         error.pointer = "/solution"
         raise
     return PreviewResponse(

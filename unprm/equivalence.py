@@ -46,6 +46,7 @@ from unprm.mathtext.meaning import Meaning, meaning_key, text_key
 from unprm.mathtext.scalars import NeedsNumerics, Scalars
 from unprm.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
 
+_ATTEMPTS = 2  # a worker may also be killed by somebody whom the answer has nothing to do with
 _SHARE = 0.25  # of the deadline that one answer may take, as CPU time
 _BOOTSTRAP = (
     "import json, sys; arguments = json.loads(sys.argv[1]); sys.path += arguments['path']; "
@@ -63,7 +64,7 @@ class EquivalenceStats:
     in_worker   a worker gave their keys
     refused     of the latter: too large or ill-conditioned to compute, so compared as written
     timeouts    not done by the deadline, or beyond one answer's share of it: compared as text
-    crashes     a worker was lost over them: compared as text
+    crashes     workers that were lost over them; an answer that loses two is compared as text
     """
 
     compared: int = 0
@@ -178,17 +179,21 @@ class Equivalence:
         known = self._cache.get_all([form])
         if known:
             return known[form], True
-        try:
-            reply = self._pool.ask(form, until)
-        except OutOfTime:
-            self._count(timeouts=1)
-            return text_key(form), False
-        except WorkerDied as death:
-            over_budget = death.signal == signal.SIGPROF
-            self._count(**{"timeouts" if over_budget else "crashes": 1})
-            return self._remembered(form, text_key(form)) if over_budget else (text_key(form), False)
-        self._count(in_worker=1, refused=int(reply.refused))
-        return self._remembered(form, reply.key)
+        for _ in range(_ATTEMPTS):
+            try:
+                reply = self._pool.ask(form, until)
+            except OutOfTime:
+                self._count(timeouts=1)
+                return text_key(form), False
+            except WorkerDied as death:
+                if death.signal == signal.SIGPROF:
+                    self._count(timeouts=1)
+                    return self._remembered(form, text_key(form))
+                self._count(crashes=1)
+            else:
+                self._count(in_worker=1, refused=int(reply.refused))
+                return self._remembered(form, reply.key)
+        return text_key(form), False
 
     def _remembered(self, form: str, key: str) -> tuple[str, bool]:
         return self._cache.put(form, key), True

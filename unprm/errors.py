@@ -3,6 +3,7 @@
     UnprmError                    code
     ├── InvalidRequest            invalid_request
     │   ├── TooManySolutions      too_many_solutions
+    │   ├── TooManySteps          too_many_steps
     │   ├── SolutionTooLong       solution_too_long
     │   └── NoAnswer              no_answer
     ├── Overloaded                overloaded
@@ -47,6 +48,15 @@ class TooManySolutions(InvalidRequest):
         self.count, self.limit = count, limit
 
 
+class TooManySteps(InvalidRequest):
+    """A candidate of more steps than one may have."""
+
+    code = "too_many_steps"
+
+    def __init__(self, index: int, count: int, limit: int) -> None:
+        super().__init__(f"solution {index} has {count} steps, the limit is {limit}", f"/solutions/{index}")
+
+
 class SolutionTooLong(InvalidRequest):
     """A candidate that does not fit the model's window; nothing is ever truncated."""
 
@@ -68,15 +78,12 @@ class NoAnswer(InvalidRequest):
 
 
 class Overloaded(UnprmError):
-    """The queue is full; nothing of the request was run. `retry_after` is in seconds."""
+    """Too much is waiting; nothing of the request was run. `detail` tells of what, `retry_after` is in seconds."""
 
     code = "overloaded"
 
-    def __init__(self, queued: int, asked: int, limit: int, retry_after: float) -> None:
-        super().__init__(
-            f"{queued} tokens are waiting and {asked} were asked for, the queue takes {limit}; "
-            f"try again in {retry_after:.0f} s"
-        )
+    def __init__(self, detail: str, retry_after: float) -> None:
+        super().__init__(f"{detail}; try again in {retry_after:.0f} s")
         self.retry_after = retry_after
 
 

@@ -226,6 +226,7 @@ class LimitsOut(_Model):
     """What the server refuses to go beyond."""
 
     max_solutions: int
+    max_steps_per_solution: int
     max_tokens_per_solution: int
     max_body_bytes: int
     max_queued_tokens: int

@@ -230,6 +230,7 @@ def test_probes_and_model(server: Running) -> None:
     assert (body["name"], body["demo"]) == ("fake", False)
     assert body["limits"] == {
         "max_solutions": 256,
+        "max_steps_per_solution": 1024,
         "max_tokens_per_solution": 2048,
         "max_body_bytes": 8388608,
         "max_queued_tokens": 1048576,

@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
 from starlette.types import Message
 
+from server import protocol, service
 from server.app import create_app
 from server.settings import Settings
 from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
@@ -82,6 +84,51 @@ def test_who_sends_slowly_runs_out_of_time() -> None:
         connection = server.connect(raw(1, length=100))
         assert b"504" in connection.recv(1000).splitlines()[0]
         connection.close()
+
+
+@pytest.mark.parametrize("before", [b"", raw(ask("a"))])
+@pytest.mark.parametrize("head", [b"", b"POST /score_steps", b"GET /healthz HTTP/1.1\r\nX-Slow: "])
+def test_who_never_ends_a_head_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, before: bytes, head: bytes) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
+    with serving() as server, server.connect(before + head) as connection:
+        connection.settimeout(PATIENCE)
+        answers = b""
+        while part := connection.recv(65536):  # a byte now and then would not help
+            answers += part
+            if head:
+                connection.sendall(b"x")
+        assert answers.count(b"HTTP/1.1 200 OK") == (1 if before else 0)
+
+
+def test_a_head_without_end_is_hung_up_on_before_it_fills_the_memory() -> None:
+    sent = 0
+    with serving() as server, server.connect(b"GET / HTTP/1.1\r\n") as connection, suppress(OSError):
+        for number in range(10_000):
+            sent += connection.send(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+            time.sleep(0.0005)
+    assert protocol.HEAD_BYTES <= sent < 5_000_000
+
+
+def test_a_request_that_takes_long_outlasts_the_time_for_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
+    with serving(FakeEngine(delay=0.6)) as server:
+        for _ in range(2):
+            assert server.post("/score_steps", ask("a")).status_code == 200
+
+
+def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_BODIES", 2)
+    with serving(max_body_bytes=1000) as server:
+        held = [server.connect(raw(None, length=1000) + b" " * 900) for _ in range(2)]
+        until(lambda: server.metric("unprm_running_requests") == 2)
+        refused = server.post("/score_steps", ask("x" * 500))
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+        assert refused.headers["retry-after"] == "1"
+        assert "1800 bytes, of 2000" in refused.json()["detail"]
+        for connection in held:
+            connection.close()
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        assert server.post("/score_steps", ask("x" * 500)).status_code == 200
 
 
 def test_a_second_request_on_the_same_connection_is_answered_in_turn() -> None:

@@ -476,18 +476,28 @@ def test_a_program_that_does_not_start_is_an_error_at_start_and_no_hang_later(co
         with pytest.raises(WorkerDied):
             equivalence.start()
         assert equivalence.classes([r"\sin 1", r"\sin 2", "5"]) == [0, 1, 2]
-        assert equivalence.stats.crashes + equivalence.stats.timeouts == 2
+        assert 2 <= equivalence.stats.crashes + equivalence.stats.timeouts <= 4
 
 
 def test_a_crash_or_a_missed_deadline_is_counted_and_not_remembered():
     with Equivalence(command=FAKE, deadline=2) as equivalence:
         for times in (1, 2):
             assert equivalence.classes([r"\sin 1", r"\tan 1", r"\tan 1 + 0", r"\sin 1 "]) == [0, 1, 2, 0]
-            assert equivalence.stats.crashes == times
+            assert equivalence.stats.crashes == 2 * times
         assert equivalence.stats.cached == 2
         assert equivalence.classes([r"\cos 1", r"\cos  1", r"\cot 1"]) == [0, 0, 1]
         assert equivalence.stats.timeouts >= 1
         assert equivalence.equal(r"\cot 1", r"\cot  1")
+
+
+def test_a_worker_that_somebody_kills_changes_no_class(tmp_path):
+    met = tmp_path / "met"
+    once = PROGRAM.replace("question = ", f"open({str(met)!r}, 'a').write('x'); question = ").replace(
+        '"sin" in answer', f"len(open({str(met)!r}).read()) == 1"
+    )
+    with Equivalence(command=[*FAKE[:-1], once], deadline=20) as equivalence:
+        assert equivalence.classes([r"\tan 1", r"\tan  1", r"\cot 1"]) == [0, 0, 1]
+        assert (equivalence.stats.crashes, equivalence.stats.in_worker) == (1, 2)
 
 
 def test_one_request_that_hangs_does_not_change_another():

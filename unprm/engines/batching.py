@@ -135,7 +135,10 @@ class StepScorer:
             raise ModelUnavailable(self._lost)
         waiting = self._turns.tokens
         if waiting and waiting + tokens > self._max_queued_tokens:
-            raise Overloaded(waiting, tokens, self._max_queued_tokens, self._retry_after(tokens))
+            told = (
+                f"{waiting} tokens are waiting and {tokens} were asked for, the queue takes {self._max_queued_tokens}"
+            )
+            raise Overloaded(told, self._retry_after(tokens))
 
     def _check(self, encoded: Sequence[Encoded], seconds: float) -> None:
         """Admission, all or nothing."""

@@ -199,11 +199,15 @@ def test_memory_that_is_never_enough_is_told(case, items):
 
 
 def test_a_failed_pass_leaves_nothing_that_was_not_computed(case, items, expected):
-    engine, _ = _failing(case, lambda call, size: RuntimeError("lost") if call == 1 else None, pass_tokens=60)
+    engine, decoder = _failing(case, lambda call, size: RuntimeError("lost") if call == 1 else None, pass_tokens=60)
     with pytest.raises(RuntimeError, match="lost"):
         engine.score(items)
+    decoder.sizes = [0, 0]
     for values, told in zip(engine.score(items).scores, expected, strict=True):
         assert values == pytest.approx(told, abs=1e-5)
+    other, untroubled = _failing(case, lambda call, size: None, pass_tokens=60)
+    other.score(items)
+    assert decoder.sizes[2:] == untroubled.sizes  # no pass is larger because something was taken as known
 
 
 def test_hidden_states_that_are_no_numbers_are_neither_scores_nor_kept(case, items, expected):
