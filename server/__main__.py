@@ -10,9 +10,10 @@ from functools import partial
 from server import tracing
 from server.app import create_app
 from server.catalogue import show
+from server.journal import JournalUnusable
 from server.keys import KeysInvalid
 from server.logs import configure
-from server.serving import DrainingServer
+from server.serving import CertificateInvalid, DrainingServer
 from server.settings import Settings, SettingsInvalid
 from server.tracing import TracingUnavailable
 from unprm.errors import ModelInvalid
@@ -51,7 +52,7 @@ def main() -> int:
     models = {name: partial(open_first, asked) for name, asked in settings.models().items()}
     try:
         server = DrainingServer(create_app(settings, models, open_model, lambda: server.give_up(1)), settings)
-    except KeysInvalid as error:
+    except (KeysInvalid, JournalUnusable, CertificateInvalid) as error:
         print(error, file=sys.stderr)
         return 2
     server.run()

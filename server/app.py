@@ -37,7 +37,7 @@ def create_app(
     engines at its shutdown. `open_model` loads those that an administrator asks for. `lost` is called when one hangs
     or fails for good: the process should end then, so that another one takes its place.
 
-    Raises `KeysInvalid`.
+    Raises `KeysInvalid` and `JournalUnusable`.
     """
     service = Service(settings, models, lost)
     keys = Keys(settings.api_key, settings.api_keys_file)
@@ -49,7 +49,7 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan,
         middleware=[
-            Middleware(Envelope, metrics=service.metrics),
+            Middleware(Envelope, metrics=service.metrics, journal=service.journal),
             Middleware(Authorization, keys=keys, admin_keys=Keys(settings.admin_key, None)),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),

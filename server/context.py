@@ -20,7 +20,7 @@ class Context:
     deadline: float | None = None
     seconds: float = 0.0
     caller: str = ""
-    body_bytes: int = 0
+    body: bytes = b""
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)
 

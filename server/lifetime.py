@@ -38,7 +38,7 @@ class Lifetime:
                 async with asyncio.timeout_at(context.deadline) as lifetime:
                     with service.holding() as hold:
                         body = await _read(scope, receive, service.settings.max_body_bytes, hold)
-                        context.body_bytes = len(body)
+                        context.body = body
                         await self._run(scope, body, receive, send, lifetime, gone)
         except TimeoutError:
             if not lifetime.expired():  # it came from elsewhere

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import uuid
+from datetime import UTC, datetime
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -10,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.context import Context, attach, context_of
 from server.errors import Unauthorized, problem
+from server.journal import Entry, Journal
 from server.keys import Keys
 from server.logs import fields, log_request
 from server.metrics import Metrics
@@ -28,9 +30,10 @@ CLIENT_GONE = 499
 class Envelope:
     """Outermost: gives the request its id, answers what nobody caught, logs and counts the outcome."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, journal: Journal | None) -> None:
         self.app = app
         self.metrics = metrics
+        self.journal = journal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request; errors end here, so that no other layer logs what a caller wrote."""
@@ -39,12 +42,15 @@ class Envelope:
         context = Context(_request_id(scope), asyncio.get_running_loop().time())
         attach(scope, context)
         status = None
+        answer = bytearray()
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-ID"] = context.request_id
+            elif self.journal is not None:
+                answer.extend(message.get("body", b""))
             await send(message)
 
         with span("request", Headers(scope=scope)) as own:
@@ -57,14 +63,18 @@ class Envelope:
                     raise
                 await problem(error, context.request_id)(scope, receive, send_with_id)
             finally:
-                tell(own, self._record(scope, status or CLIENT_GONE, context))
+                tell(own, self._record(scope, status or CLIENT_GONE, context, answer))
 
-    def _record(self, scope: Scope, status: int, context: Context) -> dict[str, str | int | float]:
-        """Counts and logs the request; returns what is told of it."""
+    def _record(self, scope: Scope, status: int, context: Context, answer: bytearray) -> dict[str, str | int | float]:
+        """Counts, logs and journals the request; returns what is told of it."""
         seconds = asyncio.get_running_loop().time() - context.arrived
         self.metrics.answered(_route(scope), status, seconds, context.usage)
         told = fields(scope["method"], _route(scope), status, seconds, context)
         log_request(told)
+        if self.journal is not None and context.body:
+            time, milliseconds = datetime.now(UTC).isoformat(timespec="milliseconds"), round(1000 * seconds, 1)
+            own = context.request_id, context.caller, _route(scope), status, milliseconds, context.body, bytes(answer)
+            self.journal.note(Entry(time, *own))
         return told
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from server.journal import Journal
 from server.metrics import Metrics
 from server.model import Source, Watch
 from server.models import Models
@@ -31,6 +32,9 @@ class Service:
     def __init__(self, settings: Settings, sources: Source | Mapping[str, Source], lost: Callable[[], None]) -> None:
         self.settings = settings
         self.metrics = Metrics()
+        self.journal = None
+        if settings.journal is not None:
+            self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
         self.models = Models(sources, settings, Watch(self.metrics.ran, lost))
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
@@ -60,6 +64,8 @@ class Service:
         await self.models.stop(0)
         self._comparers.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._equivalence.close)
+        if self.journal is not None:
+            await asyncio.to_thread(self.journal.close)
 
     def check_ready(self) -> None:
         """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if work would be refused."""
@@ -121,6 +127,8 @@ class Service:
     def _observe(self) -> None:
         gauge, counter = self.metrics.gauge, self.metrics.counter
         models, equivalence = self.models, self._equivalence
+        if (journal := self.journal) is not None:
+            counter("unprm_journal_dropped", "Requests that the journal lacks.", lambda: journal.dropped)
         gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running)
         gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
         gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)

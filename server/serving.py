@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import ssl
 from types import FrameType
 
 import uvicorn
@@ -15,13 +16,19 @@ _LAST_SECONDS = 5
 """Time for responses to be read by their callers once all of them are ready."""
 
 
+class CertificateInvalid(Exception):
+    """A certificate or key that HTTPS can't be served with."""
+
+
 class DrainingServer(uvicorn.Server):
     """On SIGTERM or SIGINT it drains, then stops. Meanwhile it listens, so that callers and probes are told.
 
-    A second SIGINT ends it at once.
+    A second SIGINT ends it at once. Raises `CertificateInvalid`.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
+        if settings.ssl_keyfile is not None and settings.ssl_certfile is None:
+            raise CertificateInvalid("--ssl-keyfile goes with --ssl-certfile")
         config = uvicorn.Config(
             app,
             host=settings.host,
@@ -34,7 +41,13 @@ class DrainingServer(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=_LAST_SECONDS,
+            ssl_certfile=settings.ssl_certfile,
+            ssl_keyfile=settings.ssl_keyfile,
         )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise CertificateInvalid(f"the certificate or its key can't be used ({error})") from None
         super().__init__(config)
         self.status = 0
         self._service: Service = app.state.service

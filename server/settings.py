@@ -103,6 +103,14 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(
         default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests after SIGTERM."
     )
+    journal: Path | None = Field(
+        default=None, description="SQLite file that requests and answers are written to, callers' texts included."
+    )
+    journal_mb: float = Field(
+        default=1024.0, ge=1, allow_inf_nan=False, description="MiB of the journal; beyond, the oldest go."
+    )
+    ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
+    ssl_keyfile: Path | None = Field(default=None, description="Key of the certificate (PEM), if not in its file.")
     otlp_endpoint: str | None = Field(
         default=None, description="Address of an OpenTelemetry collector (OTLP over HTTP) that traces are sent to."
     )

@@ -85,7 +85,7 @@ async def _ballot(
 
 async def _solutions(service: Service, request: ScoreRequest, context: Context) -> list[Solution]:
     context.solutions = len(request.solutions)
-    if context.body_bytes <= _SMALL:
+    if len(context.body) <= _SMALL:
         return _answered(request, service.settings.max_steps)
     return await asyncio.to_thread(_answered, request, service.settings.max_steps)
 

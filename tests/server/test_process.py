@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
+import trustme
 
 from tests.server.harness import PATIENCE, Background, ask, boxed, raw, until
 
@@ -41,7 +43,7 @@ class Process:
         with log.open("w") as stderr:
             self.process = subprocess.Popen(command, cwd=ROOT, stderr=stderr)
         until(lambda: "running on" in self.text or self.process.poll() is not None)
-        self.url = re.findall(r"http://127\.0\.0\.1:\d+", self.text)[0]
+        self.url = re.findall(r"https?://127\.0\.0\.1:\d+", self.text)[0]
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
     def connect(self, request: bytes) -> socket.socket:
@@ -186,6 +188,21 @@ def run(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
 
 
+def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    with process(tmp_path / "log", f"--ssl-certfile={tmp_path / 'own.pem'}") as server:
+        trusting = ssl.create_default_context(cafile=tmp_path / "authority.pem")
+        assert httpx.get(f"{server.url}/healthz", verify=trusting).json() == {"status": "ok"}
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            httpx.get(f"{server.url}/healthz")
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.get(f"{server.url.replace('https', 'http')}/healthz")
+        assert server.end() == 0
+
+
 def test_help_lists_every_setting_without_loading_torch() -> None:
     from server.settings import Settings
 
@@ -206,6 +223,9 @@ def test_help_lists_every_setting_without_loading_torch() -> None:
         ([], {"UNPRM_NONSENSE": "CANARY"}, "UNPRM_NONSENSE"),
         ([], {"UNPRM_MAX_SOLUTIONS": "257"}, "max_solutions"),
         ([], {"UNPRM_API_KEY": ""}, "api_key"),
+        (["--journal", "/nowhere/journal"], {}, "the journal /nowhere/journal can't be written to"),
+        (["--ssl-certfile", "/nowhere/own.pem"], {}, "the certificate or its key can't be used"),
+        (["--ssl-keyfile", "/nowhere/own.pem"], {}, "--ssl-keyfile goes with --ssl-certfile"),
     ],
 )
 def test_settings_that_cannot_be_used_end_with_status_2(

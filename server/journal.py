@@ -1,0 +1,149 @@
+"""Requests and their answers in an SQLite file, for audits and to be asked again.
+
+Off by default: it holds what callers wrote. It is bounded in size, the oldest go first. Whoever is served never waits
+for it: what can't be written as fast as it comes, or at all, is counted and left out.
+"""
+
+import logging
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+logger = logging.getLogger(__name__)
+
+_WAITING_BYTES = 64 * 2**20
+_AT_ONCE = 200
+_SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA journal_size_limit = 4194304;
+CREATE TABLE IF NOT EXISTS requests (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time TEXT NOT NULL,           -- of the answer, UTC
+    request_id TEXT NOT NULL,
+    caller TEXT NOT NULL,         -- name of the key, '' without one
+    path TEXT NOT NULL,
+    status INTEGER NOT NULL,      -- 499: the caller did not wait
+    milliseconds REAL NOT NULL,
+    request TEXT NOT NULL,        -- the body as it was sent
+    response TEXT NOT NULL
+);
+CREATE VIEW IF NOT EXISTS verdicts AS
+    SELECT id, time, request_id, caller, path, response ->> 'strategy' AS strategy, response ->> 'answer' AS answer,
+           response ->> 'decided_by' AS decided_by, response ->> 'tie' AS tie, response ->> 'margin' AS margin,
+           response ->> 'model' AS model
+    FROM requests WHERE status = 200 AND path LIKE '/vote/%' AND path <> '/vote/compare';
+"""
+_INSERT = """
+INSERT INTO requests (time, request_id, caller, path, status, milliseconds, request, response)
+VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))
+"""
+_DROP_TENTH = "DELETE FROM requests WHERE id <= (SELECT min(id) + (max(id) - min(id)) / 10 FROM requests)"
+
+
+class JournalUnusable(Exception):
+    """A file that can't be written to."""
+
+
+class Entry(NamedTuple):
+    """A request and its answer; `request` and `response` are the bodies."""
+
+    time: str
+    request_id: str
+    caller: str
+    path: str
+    status: int
+    milliseconds: float
+    request: bytes
+    response: bytes
+
+
+class Journal:
+    """A file of at most about `most_bytes`. `dropped`: entries that were left out. Raises `JournalUnusable`."""
+
+    def __init__(self, file: Path, most_bytes: int) -> None:
+        self.dropped = 0
+        self._most_bytes = most_bytes
+        self._waiting: SimpleQueue[Entry | None] = SimpleQueue()
+        self._waiting_bytes = 0
+        self._lock = threading.Lock()
+        self._failing = False
+        try:
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read
+            self._database = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+            self._database.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise JournalUnusable(f"the journal {file} can't be written to ({error})") from None
+        self._writer = threading.Thread(target=self._write_all, name="journal", daemon=True)
+        self._writer.start()
+
+    def note(self, entry: Entry) -> None:
+        """Has an entry written, soon."""
+        size = _size(entry)
+        with self._lock:
+            if self._waiting_bytes + size > _WAITING_BYTES:
+                self.dropped += 1
+                return
+            self._waiting_bytes += size
+        self._waiting.put(entry)
+
+    def close(self) -> None:
+        """Writes what waits."""
+        self._waiting.put(None)
+        self._writer.join()
+        self._database.close()
+
+    def _write_all(self) -> None:
+        while entries := self._next():
+            try:
+                self._write(entries)
+                self._failing = False
+            except sqlite3.Error as error:
+                self.dropped += len(entries)
+                if not self._failing:
+                    logger.error("the journal can't be written (%s): entries are left out", type(error).__name__)
+                self._failing = True
+            with self._lock:
+                self._waiting_bytes -= sum(map(_size, entries))
+
+    def _next(self) -> list[Entry]:
+        """What waits, once anything does; nothing at the end."""
+        entries: list[Entry] = []
+        entry = self._waiting.get()
+        while entry is not None:
+            entries.append(entry)
+            if len(entries) == _AT_ONCE:
+                break
+            try:
+                entry = self._waiting.get_nowait()
+            except Empty:
+                break
+        else:
+            if entries:
+                self._waiting.put(None)  # the end, once these are written
+        return entries
+
+    def _write(self, entries: list[Entry]) -> None:
+        coming = sum(map(_size, entries))
+        while (used := self._used()) and used + coming > self._most_bytes:
+            self._database.execute(_DROP_TENTH)
+        with self._database:
+            self._database.execute("BEGIN")
+            self._database.executemany(_INSERT, entries)
+
+    def _used(self) -> int:
+        """Bytes of the file that hold entries; the others will."""
+        if self._database.execute("SELECT 1 FROM requests LIMIT 1").fetchone() is None:
+            return 0
+        pages, free, size = map(self._pragma, ("page_count", "freelist_count", "page_size"))
+        return (pages - free) * size
+
+    def _pragma(self, name: str) -> int:
+        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _size(entry: Entry) -> int:
+    return len(entry.request) + len(entry.response) + 200
