@@ -16,6 +16,7 @@ Name = Literal[
     "mixed",
     "overhead",
     "overload",
+    "hostile",
     "grow",
     "precision",
     "gpu",

@@ -4,7 +4,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,12 +17,16 @@ def request(path: str, body: Mapping[str, Any]) -> Request:
     return path, json.dumps(body).encode()
 
 
-def call(url: str, requests: Sequence[Request], clients: int) -> list[float]:
+Note = Callable[[int, bytes], None]
+"""Is told of an answer, with its request's number."""
+
+
+def call(url: str, requests: Sequence[Request], clients: int, note: Note = lambda number, answer: None) -> list[float]:
     """Has so many clients send the requests, each the next when it has its answer; seconds that each request took.
 
     Raises `RuntimeError` if one is not answered with 200.
     """
-    waiting = iter(requests)
+    waiting = iter(enumerate(requests))
     taken: list[float] = []
     failures: list[str] = []
     lock = threading.Lock()
@@ -31,7 +35,7 @@ def call(url: str, requests: Sequence[Request], clients: int) -> list[float]:
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)
         while True:
             with lock:
-                told = next(waiting, None)
+                number, told = next(waiting, (0, None))
             if told is None or failures:
                 return connection.close()
             start = time.perf_counter()
@@ -41,6 +45,8 @@ def call(url: str, requests: Sequence[Request], clients: int) -> list[float]:
             taken.append(time.perf_counter() - start)
             if response.status != 200:
                 failures.append(f"{response.status}: {answer[:200]!r}")
+            else:
+                note(number, answer)
 
     threads = [threading.Thread(target=client) for _ in range(clients)]
     for thread in threads:

@@ -22,8 +22,11 @@ logger = logging.getLogger(__name__)
 
 _BODIES = 32
 """Bodies of the greatest size that there is room for at a time."""
-_COMPARERS = 4
-"""Requests whose answers are compared at a time."""
+_COMPARERS = 8
+"""Requests that have answers compared by processes at a time, each by its own."""
+
+_COMPARER_MB = 512
+"""Memory that such a process may take."""
 
 
 class Service:
@@ -36,7 +39,9 @@ class Service:
         if settings.journal is not None:
             self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
         self.models = Models(sources, settings, Watch(self.metrics.ran, lost))
-        self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
+        self._equivalence = Equivalence(
+            deadline=settings.equivalence_deadline, workers=_COMPARERS, memory_mb=_COMPARER_MB
+        )
         self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
         self._running = 0
         self._held_bytes = 0
@@ -113,8 +118,12 @@ class Service:
         if all(map(answer_text.is_integer, known)):  # at once: no process is asked for these
             names = iter(self._equivalence.classes(known))
         else:
-            loop = asyncio.get_running_loop()
-            names = iter(await loop.run_in_executor(self._comparers, self._equivalence.classes, known))
+            begun = await asyncio.to_thread(self._equivalence.begin, known)
+            if begun.settled:
+                names = iter(self._equivalence.finish(begun))
+            else:  # in threads of their own, so that those who wait for a process hold up nobody else
+                loop = asyncio.get_running_loop()
+                names = iter(await loop.run_in_executor(self._comparers, self._equivalence.finish, begun))
         return [None if answer is None else next(names) for answer in answers]
 
     def _start_comparing(self) -> None:

@@ -42,6 +42,7 @@ from pathlib import Path
 from types import TracebackType
 
 from unprm.answers import canonical
+from unprm.errors import ShuttingDown
 from unprm.mathtext.meaning import Meaning, meaning_key, text_key
 from unprm.mathtext.scalars import NeedsNumerics, Scalars
 from unprm.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
@@ -76,6 +77,22 @@ class EquivalenceStats:
     crashes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Answers some of which have their keys. `spelled`: the others, by their canonical spelling; `until`: the moment of
+    `time.monotonic` after which they are compared as text."""
+
+    answers: Sequence[str]
+    keys: dict[str, str]
+    spelled: dict[str, list[str]]
+    until: float
+
+    @property
+    def settled(self) -> bool:
+        """Whether no worker is needed."""
+        return not self.spelled
+
+
 class Equivalence:
     """Groups answers into classes of equal ones; owns killable worker processes (POSIX). Thread-safe.
 
@@ -108,9 +125,37 @@ class Equivalence:
 
         Takes at most the deadline and a little. Raises `ShuttingDown` after `close` where a worker is
         needed."""
-        keys = self._keys(set(answers), time.monotonic() + self.deadline)
+        return self.finish(self.begin(answers))
+
+    def begin(self, answers: Sequence[str]) -> Begun:
+        """What can be done without a worker, in milliseconds for answers of common size; the deadline begins."""
+        until = time.monotonic() + self.deadline
+        wanted = set(answers)
+        keys = self._cache.get_all(wanted)
+        self._count(compared=len(wanted), cached=len(keys))
+        spelled: dict[str, list[str]] = {}
+        # In an order that depends on the answers alone, so that a deadline cuts off the same ones.
+        for answer in sorted(wanted - keys.keys(), key=_size):
+            if time.monotonic() > until:
+                self._count(timeouts=1)
+                keys[answer] = text_key(answer)
+                continue
+            form = canonical(answer)
+            key = self._key_in_process(form)
+            if key is None:
+                spelled.setdefault(form, []).append(answer)
+            else:
+                keys[answer] = self._cache.put(answer, key)
+        return Begun(answers, keys, spelled, until)
+
+    def finish(self, begun: Begun) -> list[int]:
+        """The classes, as `classes` tells them; waits for a worker unless all is settled."""
+        for form in sorted(begun.spelled, key=_size):
+            key, final = self._key_in_worker(form, begun.until)
+            for answer in begun.spelled[form]:
+                begun.keys[answer] = self._cache.put(answer, key) if final else key
         numbers: dict[str, int] = {}
-        return [numbers.setdefault(keys[answer], len(numbers)) for answer in answers]
+        return [numbers.setdefault(begun.keys[answer], len(numbers)) for answer in begun.answers]
 
     def equal(self, left: str, right: str) -> bool:
         """Whether two answers are in one class."""
@@ -144,28 +189,6 @@ class Equivalence:
         with self._lock:
             self._counts.update(counts)
 
-    def _keys(self, answers: Collection[str], until: float) -> dict[str, str]:
-        keys = self._cache.get_all(answers)
-        self._count(compared=len(answers), cached=len(keys))
-        spelled: dict[str, list[str]] = {}
-        # In an order that depends on the answers alone, so that a deadline cuts off the same ones.
-        for answer in sorted(answers - keys.keys(), key=_size):
-            if time.monotonic() > until:
-                self._count(timeouts=1)
-                keys[answer] = text_key(answer)
-                continue
-            form = canonical(answer)
-            key = self._key_in_process(form)
-            if key is None:
-                spelled.setdefault(form, []).append(answer)
-            else:
-                keys[answer] = self._cache.put(answer, key)
-        for form in sorted(spelled, key=_size):
-            key, final = self._key_in_worker(form, until)
-            for answer in spelled[form]:
-                keys[answer] = self._cache.put(answer, key) if final else key
-        return keys
-
     def _key_in_process(self, form: str) -> str | None:
         try:
             key = meaning_key(form, Meaning(self._scalars))
@@ -179,7 +202,7 @@ class Equivalence:
         known = self._cache.get_all([form])
         if known:
             return known[form], True
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             try:
                 reply = self._pool.ask(form, until)
             except OutOfTime:
@@ -190,6 +213,10 @@ class Equivalence:
                     self._count(timeouts=1)
                     return self._remembered(form, text_key(form))
                 self._count(crashes=1)
+            except ShuttingDown:
+                if attempt == 0:
+                    raise
+                break  # what has begun is finished as well as it can be
             else:
                 self._count(in_worker=1, refused=int(reply.refused))
                 return self._remembered(form, reply.key)

@@ -1,24 +1,33 @@
 """The program of a worker process: answers in, keys out, one JSON object per line.
 
-    in   {"id": 7, "answer": "2x+1"}               an answer in canonical spelling
-    out  {"ready": true}                           once, when it is set up
-         {"id": 7, "key": "…", "refused": false}   for each answer; refused: a guard forbade to compute it
+    in   {"id": 7, "answer": "2x+1", "seconds": 2}   an answer in canonical spelling, and the time for it
+    out  {"ready": true}                             once, when it is set up
+         {"id": 7, "key": "…", "refused": false}     for each answer; refused: a guard forbade to compute it
+         {"id": 7, "late": true}                     if time ran out
+         {"id": 7, "signal": 27}                     if computing it was killed
 
-It ends when its input does, and the kernel ends it when one answer takes more than its share of CPU time. It
-opens no file and no socket once it is ready, has no environment, and its memory is bounded.
+It ends when its input does. Each answer is computed in a fork, which the kernel ends when it takes more than its share
+of CPU time, and which leaves the processor to others unless it is done at once. None opens a file or a socket once the
+worker is ready, has an environment, or takes more memory than its bound.
 """
 
 import ctypes
+import gc
 import json
+import os
 import resource
 import signal
 import sys
+from types import FrameType
 from typing import IO
 
 from unprm.mathtext.meaning import Meaning, meaning_key, text_key
 from unprm.mathtext.numeric import numeric_key
 from unprm.mathtext.scalars import Scalars
 
+AT_ONCE = 0.02
+"""Seconds of CPU time after which computing an answer is the least urgent thing that there is."""
+_LEAST_URGENT = 19
 _NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000  # CLONE_NEWNET, CLONE_NEWUSER
 _WARM_UP = ("\\sin x+\\sqrt{x^{2}+1}", "\\frac{e^{2}}{\\ln 3}", "3\\sqrt{2}+\\pi i")
 
@@ -29,15 +38,41 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
     for expression in _WARM_UP:  # so that every module is imported before no file can be opened
         meaning_key(expression, Meaning(scalars))
     confine(memory_mb)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # waited for
+    gc.freeze()  # what forks share stays shared
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     _write(sink, {"ready": True})
     for line in source:
-        # The default action of SIGPROF ends the process, also in the middle of one long multiplication.
-        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         question = json.loads(line)
-        reply = keyed(question["answer"], scalars)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        _write(sink, {"id": question["id"], **reply})
+        fork = os.fork()
+        if fork == 0:
+            resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+            signal.signal(signal.SIGVTALRM, _step_back)
+            signal.setitimer(signal.ITIMER_VIRTUAL, AT_ONCE)
+            # The default action of SIGPROF ends the process, also in the middle of one long multiplication.
+            signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+            _write(sink, {"id": question["id"], **keyed(question["answer"], scalars)})
+            os._exit(0)
+        if told := _waited(fork, question["seconds"]):
+            _write(sink, {"id": question["id"], **told})
+
+
+def _step_back(number: int, frame: FrameType | None) -> None:
+    os.nice(_LEAST_URGENT)
+    if sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _waited(fork: int, seconds: float) -> dict[str, object]:
+    """What there is to tell in place of a fork that ended without a reply, after so many seconds at most."""
+    late = signal.sigtimedwait({signal.SIGCHLD}, seconds) is None
+    if late:
+        os.kill(fork, signal.SIGKILL)
+        signal.sigwait({signal.SIGCHLD})
+    status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+    if status == 0:
+        return {}
+    return {"late": True} if late else {"signal": max(0, -status)}
 
 
 def keyed(canonical: str, scalars: Scalars) -> dict[str, object]:
@@ -51,7 +86,7 @@ def keyed(canonical: str, scalars: Scalars) -> dict[str, object]:
 
 def confine(memory_mb: int) -> None:
     """Gives up what the computation doesn't need: the network (where the kernel lets an ordinary process do
-    so: Linux with user namespaces), files, further processes, and memory beyond the bound."""
+    so: Linux with user namespaces), files, and memory beyond the bound."""
     if sys.platform == "linux":
         ctypes.CDLL(None).unshare(_NEW_USER | _NEW_NETWORK)
     limits = {
@@ -59,7 +94,6 @@ def confine(memory_mb: int) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_NOFILE: 0,
-        resource.RLIMIT_NPROC: 0,
     }
     for limit, value in limits.items():
         _, hard = resource.getrlimit(limit)

@@ -1,23 +1,26 @@
 """The parent's side of the worker processes: spawn them, ask them, kill them, replace them."""
 
 import json
+import os
 import queue
 import select
+import signal
 import subprocess
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from unprm.errors import ShuttingDown
 
 START_SECONDS = 60.0  # that a process may take to set itself up on a busy machine
+_GRACE = 1.0  # seconds after which a worker that should have said that time is up is given up
 
 
 class WorkerDied(Exception):
-    """The process ended, or said something that isn't a reply. `signal` is what killed it, 0 if nothing
+    """What worked on an answer ended, or said something that isn't a reply. `signal` is what killed it, 0 if nothing
     did."""
 
     def __init__(self, signal: int = 0) -> None:
@@ -41,14 +44,16 @@ class WorkerProcess:
     """One worker process. It is used by one thread at a time, but may be killed by any."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        # A session of its own, so that the terminal's Ctrl-C is left to the server.
+        # A group of its own, so that the terminal's Ctrl-C is left to the server, and what it forks ends with it; in
+        # another session the kernel might give it as much time as the server has, whatever its priority.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env={}, cwd="/", bufsize=0, start_new_session=True,
+            env={}, cwd="/", bufsize=0, process_group=0,
         )  # fmt: skip
         self._received = b""
         self._asked = 0
         self._ready = False
+        self._sound = True
         self._overdue = time.monotonic() + START_SECONDS
 
     def wait_ready(self, until: float) -> None:
@@ -59,15 +64,21 @@ class WorkerProcess:
             self._ready = True
 
     def ask(self, answer: str, until: float) -> Reply:
-        """The worker's reply. `until` is a moment of `time.monotonic`. Raises `WorkerDied` and `OutOfTime`;
-        after either the process is of no use any more."""
+        """The worker's reply. `until` is a moment of `time.monotonic`. Raises `WorkerDied` and `OutOfTime`."""
         self.wait_ready(until)
         self._asked += 1
-        self._send({"id": self._asked, "answer": answer})
-        match self._receive(until):
-            # The number shows that it isn't the late reply to a question whose asker was interrupted.
+        self._sound = False
+        self._send({"id": self._asked, "answer": answer, "seconds": max(0.0, until - time.monotonic())})
+        reply = self._receive(until + _GRACE)
+        # The number shows that it isn't the late reply to a question whose asker was interrupted.
+        self._sound = reply.get("id") == self._asked
+        match reply:
             case {"id": self._asked, "key": str() as key, "refused": bool() as refused}:
                 return Reply(key, refused)
+            case {"id": self._asked, "late": True}:
+                raise OutOfTime
+            case {"id": self._asked, "signal": int() as number}:
+                raise WorkerDied(number)
         raise WorkerDied
 
     def _send(self, message: dict[str, object]) -> None:
@@ -114,19 +125,18 @@ class WorkerProcess:
         return max(0, -code)
 
     @property
-    def starting(self) -> bool:
-        """Whether the process still sets itself up, and has time left for that."""
-        return not self._ready and time.monotonic() < self._overdue
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process still runs."""
-        return self._process.poll() is None
+    def usable(self) -> bool:
+        """Whether it may be asked: it still sets itself up and has time left for that, or it has said what became of
+        all it was asked."""
+        if self._process.poll() is not None:
+            return False
+        return self._sound if self._ready else time.monotonic() < self._overdue
 
     def kill(self) -> None:
-        """Ends the process, from any thread. Idempotent."""
-        self._process.kill()
-        self._process.wait()
+        """Ends the process and what it forked, from any thread. Idempotent."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def dispose(self) -> None:
         """Ends the process and closes its pipes; only for the thread that uses it. Idempotent."""
@@ -137,7 +147,7 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """`size` workers that run `command`, each spawned at its first use and replaced when it is lost."""
+    """At most `size` workers that run `command`, each spawned when it is needed and replaced when it is lost."""
 
     def __init__(self, command: Sequence[str], size: int) -> None:
         self._state = _PoolState(command, size)
@@ -145,15 +155,12 @@ class WorkerPool:
         self._finalizer = weakref.finalize(self, _PoolState.close, self._state)
 
     def start(self, until: float) -> None:
-        """Spawns all workers and waits until they are ready. Raises `WorkerDied`, `OutOfTime`,
-        `ShuttingDown`."""
-        with ExitStack() as taken:
-            workers = [taken.enter_context(self._worker(until)) for _ in range(self._state.size)]
-            for worker in workers:
-                worker.wait_ready(until)
+        """Spawns a worker and waits until it is ready. Raises `WorkerDied`, `OutOfTime`, `ShuttingDown`."""
+        with self._worker(until) as worker:
+            worker.wait_ready(until)
 
     def ask(self, answer: str, until: float) -> Reply:
-        """A worker's reply. Raises `WorkerDied`, `OutOfTime`, `ShuttingDown`; a worker that fails is
+        """A worker's reply. Raises `WorkerDied`, `OutOfTime`, `ShuttingDown`; a worker that is of no use any more is
         replaced."""
         with self._worker(until) as worker:
             return worker.ask(answer, until)
@@ -166,17 +173,14 @@ class WorkerPool:
         except queue.Empty:
             raise OutOfTime from None
         try:
-            if worker is None or not worker.alive:
+            if worker is None or not worker.usable:
                 worker = state.replaced(worker)
             if worker is None:
                 raise ShuttingDown if state.closed else WorkerDied
             yield worker
-        except OutOfTime:
-            if worker is None or not worker.starting:
+        except (OutOfTime, WorkerDied):
+            if worker is not None and not worker.usable:
                 worker = state.replaced(worker)
-            raise
-        except WorkerDied:
-            worker = state.replaced(worker)
             raise
         finally:
             state.give_back(worker)
@@ -190,7 +194,7 @@ class _PoolState:
     """What is left to clean up when a pool is forgotten, so it doesn't refer to the pool."""
 
     def __init__(self, command: Sequence[str], size: int) -> None:
-        self.command, self.size = command, size
+        self.command = command
         self.idle: queue.LifoQueue[WorkerProcess | None] = queue.LifoQueue()  # None: to be spawned
         for _ in range(size):
             self.idle.put(None)

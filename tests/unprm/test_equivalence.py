@@ -10,6 +10,7 @@ from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -498,6 +499,39 @@ def test_a_worker_that_somebody_kills_changes_no_class(tmp_path):
     with Equivalence(command=[*FAKE[:-1], once], deadline=20) as equivalence:
         assert equivalence.classes([r"\tan 1", r"\tan  1", r"\cot 1"]) == [0, 0, 1]
         assert (equivalence.stats.crashes, equivalence.stats.in_worker) == (1, 2)
+
+
+ENDLESS = "+".join(rf"\sqrt{{x+{number}}}" for number in range(140))
+
+
+def test_computing_an_answer_that_takes_long_steps_back():
+    others = set(psutil.Process().children())
+    with Equivalence(deadline=1) as equivalence:
+        equivalence.start()
+        slow = threading.Thread(target=equivalence.classes, args=([ENDLESS],))
+        slow.start()
+        (worker,) = set(psutil.Process().children()) - others
+        seen = set()
+        while slow.is_alive():
+            with suppress(psutil.NoSuchProcess):
+                seen |= {own.nice() for own in worker.children()}
+            time.sleep(0.005)
+        slow.join()
+        assert 19 in seen
+        assert equivalence.stats.timeouts == 1  # its share of the time is over
+        assert worker.is_running()
+        assert worker.children() == []
+        assert equivalence.classes([r"\sin x", r"\sin  x", "x"]) == [0, 0, 1]
+
+
+def test_time_that_runs_out_costs_no_worker():
+    others = set(psutil.Process().children())
+    with Equivalence(deadline=0.3) as equivalence:
+        equivalence.start()
+        (worker,) = set(psutil.Process().children()) - others
+        with pytest.raises(OutOfTime):
+            equivalence._pool.ask(ENDLESS, time.monotonic())
+        assert worker.is_running()
 
 
 def test_one_request_that_hangs_does_not_change_another():

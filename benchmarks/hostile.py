@@ -1,0 +1,92 @@
+"""Votes with answers that are made to take for ever, sent by some clients, beside the votes of honest ones: how long
+each takes, and whether the honest ones come out as they do alone."""
+
+import json
+import random
+import statistics
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import clients, mixed, servers
+from benchmarks.timing import Comparison
+from unprm import mini
+
+HOSTILE, HOSTILE_CLIENTS, WARM, HONEST, HONEST_CLIENTS, CANDIDATES, WITHIN = 200, 4, 30, 300, 2, 8, 2.0
+EXPRESSIONS = 0.1
+"""Share of the honest votes whose answers have unknowns and functions, so that a process has to compare them."""
+TERMS = 140
+"""Of a sum: as many as an answer has room for before it is compared as text because of its length alone."""
+KINDS: tuple[Callable[[int], str], ...] = (
+    lambda n: "+".join(f"\\sqrt{{x+{n + k}}}" for k in range(TERMS)),
+    lambda n: "+".join(f"\\sin(x^{{{k}}})" for k in range(n, n + TERMS)),
+    lambda n: "x^2+" * TERMS + f"\\sin({n}x)",
+    lambda n: f"9^{{9^{{9^{{{n}}}}}}}",
+    lambda n: f"(1+\\sqrt{{2}}x+\\sqrt{{3}})^{{{n}}}",
+    lambda n: f"\\sin(\\cos(\\tan({n}^{{{n}^{{{n}}}}}x)))",
+)
+
+
+def run() -> list[Comparison]:
+    """By the embedded model; hostile votes bring their step scores, so that they cost nothing but the comparing."""
+    rng = random.Random(0)
+    warm, honest = (
+        [_honest(rng, *asked) for asked in mixed.requests(rng, count, CANDIDATES)] for count in (WARM, HONEST)
+    )
+    hostile = [_hostile(rng, number) for number in range(HOSTILE)]
+    options = ["--device=cpu", "--prefix-cache-gb=0", f"--equivalence-deadline={WITHIN}"]
+    with servers.unprm(f"--model={mini.NAME}", *options) as url:
+        _asked(url, warm, HONEST_CLIENTS)
+        alone, expected = _asked(url, honest, HONEST_CLIENTS)
+    with servers.unprm(f"--model={mini.NAME}", *options) as url:
+        _asked(url, warm, HONEST_CLIENTS)
+        told: list[tuple[list[float], list[str]]] = []
+        attack = threading.Thread(target=lambda: told.append(_asked(url, hostile, HOSTILE_CLIENTS)))
+        attack.start()
+        beside, elected = _asked(url, honest, HONEST_CLIENTS)
+        over = not attack.is_alive()
+        attack.join()
+    if wrong := sum(map(str.__ne__, elected, expected)):
+        raise RuntimeError(f"{wrong} of {HONEST} honest votes came out otherwise beside hostile ones")
+    ((taken, _),) = told
+    what = f"{HOSTILE} hostile votes{', over before the honest ones' if over else ''}"
+    return [
+        Comparison(f"p99 of honest votes beside {what}", _p99(beside), "alone", _p99(alone), 1),
+        Comparison(f"p50 of honest votes beside {what}", *_medians(beside, alone), 1),
+        Comparison("the longest of the hostile votes", max(taken), "the deadline for comparing", WITHIN, 1),
+    ]
+
+
+def _medians(ours: list[float], theirs: list[float]) -> tuple[float, str, float]:
+    return statistics.median(ours), "alone", statistics.median(theirs)
+
+
+def _p99(taken: list[float]) -> float:
+    return statistics.quantiles(taken, n=100)[98]
+
+
+def _asked(url: str, requests: list[clients.Request], count: int) -> tuple[list[float], list[str]]:
+    """Seconds of the requests, and the answers that were elected, in their order."""
+    answers: dict[int, str] = {}
+
+    def note(number: int, answer: bytes) -> None:
+        answers[number] = json.loads(answer)["answer"]
+
+    taken = clients.call(url, requests, count, note)
+    return taken, [answers[number] for number in range(len(requests))]
+
+
+def _honest(rng: random.Random, problem: str, solutions: list[list[str]]) -> clients.Request:
+    numbers = [rng.randint(1, 3) for _ in solutions]
+    if rng.random() < EXPRESSIONS:
+        spelled = [f"\\frac{{{n}x^2+{len(problem)}}}{{\\sin(x)+{rng.random():.6f}}}" for n in numbers]
+    else:
+        spelled = [f"\\frac{{{rng.randint(1, 3) * n}}}{{{rng.choice([7, 11, 13])}}}" for n in numbers]
+    told = [{"steps": steps, "answer": answer} for steps, answer in zip(solutions, spelled, strict=True)]
+    return clients.request("/vote/wrf", {"problem": problem, "solutions": told})
+
+
+def _hostile(rng: random.Random, number: int) -> clients.Request:
+    answers = [KINDS[number % len(KINDS)](number), *(str(rng.randint(1, 3)) for _ in range(3))]
+    told: list[dict[str, Any]] = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]
+    return clients.request("/vote/wrf", {"solutions": told})
