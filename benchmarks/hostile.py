@@ -30,10 +30,8 @@ KINDS: tuple[Callable[[int], str], ...] = (
 def run() -> list[Comparison]:
     """By the embedded model; hostile votes bring their step scores, so that they cost nothing but the comparing."""
     rng = random.Random(0)
-    warm, honest = (
-        [_honest(rng, *asked) for asked in mixed.requests(rng, count, CANDIDATES)] for count in (WARM, HONEST)
-    )
-    hostile = [_hostile(rng, number) for number in range(HOSTILE)]
+    warm, honest = ([vote(rng, *asked) for asked in mixed.requests(rng, count, CANDIDATES)] for count in (WARM, HONEST))
+    hostile = [attack(rng, number) for number in range(HOSTILE)]
     options = ["--device=cpu", "--prefix-cache-gb=0", f"--equivalence-deadline={WITHIN}"]
     with servers.unprm(f"--model={mini.NAME}", *options) as url:
         _asked(url, warm, HONEST_CLIENTS)
@@ -76,7 +74,8 @@ def _asked(url: str, requests: list[clients.Request], count: int) -> tuple[list[
     return taken, [answers[number] for number in range(len(requests))]
 
 
-def _honest(rng: random.Random, problem: str, solutions: list[list[str]]) -> clients.Request:
+def vote(rng: random.Random, problem: str, solutions: list[list[str]]) -> clients.Request:
+    """One whose answers are fractions, or expressions of which some are equal."""
     numbers = [rng.randint(1, 3) for _ in solutions]
     if rng.random() < EXPRESSIONS:
         spelled = [f"\\frac{{{n}x^2+{len(problem)}}}{{\\sin(x)+{rng.random():.6f}}}" for n in numbers]
@@ -86,7 +85,8 @@ def _honest(rng: random.Random, problem: str, solutions: list[list[str]]) -> cli
     return clients.request("/vote/wrf", {"problem": problem, "solutions": told})
 
 
-def _hostile(rng: random.Random, number: int) -> clients.Request:
+def attack(rng: random.Random, number: int) -> clients.Request:
+    """A vote with an answer that takes for ever; another one for every number."""
     answers = [KINDS[number % len(KINDS)](number), *(str(rng.randint(1, 3)) for _ in range(3))]
     told: list[dict[str, Any]] = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]
     return clients.request("/vote/wrf", {"solutions": told})

@@ -9,7 +9,7 @@ from typing import Literal, ParamSpec
 from rich.table import Table
 
 P = ParamSpec("P")
-Unit = Literal["s", "B", "/s", "AUROC"]
+Unit = Literal["s", "B", "/s", "AUROC", "votes", "files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Comparison:
     @property
     def ratio(self) -> float:
         """How many times as much the baseline takes, or how many times as many a second ours does."""
-        return self.ours / self.baseline if self.unit in ("/s", "AUROC") else self.baseline / self.ours
+        return self.ours / self.baseline if self.unit in ("/s", "AUROC", "votes") else self.baseline / self.ours
 
 
 def compare(
@@ -88,6 +88,8 @@ def _shown(value: float, unit: Unit) -> str:
         return f"{value / 2**20:,.0f} MiB"
     if unit == "AUROC":
         return f"{value:.4f}"
+    if unit in ("votes", "files"):
+        return f"{value:,.0f}"
     if unit == "/s":
         return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"
     return f"{1000 * value:.2f} ms" if value < 1 else f"{value:.2f} s"

@@ -1,0 +1,154 @@
+"""Requests with something wrong in them: none is answered with a 5xx or not at all, and the server's memory comes back
+to where it was."""
+
+import json
+import random
+import socket
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+
+from benchmarks import servers
+from benchmarks.overload import resident
+from benchmarks.timing import Comparison
+from server.lifetime import TIMEOUT_HEADER
+from unprm import mini
+
+WARM, MUTATED, GENERATED, SENDERS, PATIENCE = 3_000, 17_000, 3_000, 8, 30.0
+HUNG_UP = 0.5
+"""Seconds after which who sent half a request goes away."""
+PATHS = ("/score_steps", "/vote/majority", "/vote/wrf", "/vote/compare", "/preview")
+STRANGE: list[Any] = [None, True, -1, 1e308, 2**70, "", " ", "\x00", "\u2028", "\\frac{", "ş", [], {}, [[]], "9" * 2000]
+Address = tuple[str, int]
+
+
+def run() -> list[Comparison]:
+    """By the embedded model, over sockets; 17,000 mutated and 3,000 that schemathesis makes of the OpenAPI document."""
+    rng = random.Random(0)
+    with servers.unprm_process(f"--model={mini.NAME}", "--device=cpu", "--prefix-cache-gb=0.05") as (url, process):
+        place = urlsplit(url)
+        address = place.hostname or "", place.port or 0
+        _mutated(rng, address, WARM)
+        before = resident(process.pid)
+        seen = _mutated(rng, address, MUTATED) + _generated(url)
+        after = resident(process.pid)
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with status {process.returncode}")
+    told = ", ".join(f"{count:,} × {status}" for status, count in sorted(seen.items()))
+    return [Comparison(f"memory after {seen.total():,} fuzzed requests ({told})", after, "before", before, 1, "B")]
+
+
+def _checked(seen: Counter[str]) -> Counter[str]:
+    if wrong := {status: count for status, count in seen.items() if status.startswith("5")}:
+        raise RuntimeError(f"answers that there should not be: {wrong}")
+    return seen
+
+
+def _mutated(rng: random.Random, address: Address, count: int) -> Counter[str]:
+    made = [rng.choice(FUZZERS)(rng) for _ in range(count)]
+    with ThreadPoolExecutor(SENDERS) as pool:
+        return _checked(Counter(pool.map(lambda own: send(address, *own), made)))
+
+
+def _generated(url: str) -> Counter[str]:
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    operations = [schema[path]["POST"] for path in PATHS]
+    seen: Counter[str] = Counter()
+    for operation in operations:
+        for mode in GenerationMode:
+            _ask(operation, mode, seen, GENERATED // len(operations) // 2)
+    return _checked(seen)
+
+
+def _ask(operation: Any, mode: GenerationMode, seen: Counter[str], count: int) -> None:
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(operation.as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        (case.headers or {}).pop(TIMEOUT_HEADER, None)  # who asks for no time gets a 504
+        seen[str(case.call(timeout=PATIENCE).status_code)] += 1
+
+    ask()
+
+
+def send(address: Address, request: bytes, whole: bool) -> str:
+    """The status; `closed` where the server hung up on what is no HTTP. Raises `TimeoutError` if nothing comes to a
+    whole request; who sent none goes away."""
+    with socket.create_connection(address, PATIENCE if whole else HUNG_UP) as connection:
+        try:
+            connection.sendall(request)
+            first = connection.recv(64)
+            while connection.recv(65_536):
+                pass
+        except (ConnectionResetError, BrokenPipeError):
+            return "closed"
+        except TimeoutError:
+            if whole:
+                raise
+            return "left"
+    return first[9:12].decode("ascii", "replace") if first.startswith(b"HTTP/1.1 ") else "closed"
+
+
+def _valid(rng: random.Random) -> tuple[str, dict[str, Any]]:
+    path = rng.choice(PATHS)
+    steps = [f"Step {k}: {k} + 1 = {k + 1}." for k in range(rng.randint(1, 3))]
+    if path == "/preview":
+        return path, {"problem": "1 + 1?", "solution": steps}
+    scored = {"steps": steps, "answer": "2", "step_scores": [0.5] * len(steps)}
+    return path, {"problem": "1 + 1?", "solutions": [scored, " ".join(steps), steps]}
+
+
+def _raw(path: str, body: bytes, length: int | None = None) -> bytes:
+    declared = len(body) if length is None else length
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {declared}\r\n"
+    return head.encode() + b"Connection: close\r\n\r\n" + body
+
+
+def _other_values(rng: random.Random) -> tuple[bytes, bool]:
+    """Valid JSON with something strange in one of its places."""
+    path, body = _valid(rng)
+    value: Any = body
+    while value:
+        key = rng.choice(list(value)) if isinstance(value, dict) else rng.randrange(len(value))
+        if rng.random() < 0.5 or not isinstance(value[key], (dict, list)):
+            value[key] = rng.choice(STRANGE)
+            break
+        value = value[key]
+    return _raw(path, json.dumps(body).encode()), True
+
+
+def _other_bytes(rng: random.Random) -> tuple[bytes, bool]:
+    """JSON with bytes changed, cut off or put in."""
+    path, body = _valid(rng)
+    return _raw(path, _changed(rng, json.dumps(body).encode())), True
+
+
+def _other_http(rng: random.Random) -> tuple[bytes, bool]:
+    """A whole request with bytes changed, or a length that is not the body's."""
+    path, body = _valid(rng)
+    content = json.dumps(body).encode()
+    if rng.random() < 0.3:
+        return _raw(path, content, rng.choice([0, 1, len(content) - 1, len(content) + 1, 2**40])), False
+    return _changed(rng, _raw(path, content)), False
+
+
+def _changed(rng: random.Random, content: bytes) -> bytes:
+    sent = bytearray(content)
+    for _ in range(rng.randint(1, 8)):
+        place, width = rng.randrange(len(sent) + 1), rng.choice([0, 1, 1, 1, 20])
+        sent[place : place + width] = rng.randbytes(rng.choice([0, 1, 1, 1, 20]))
+    return bytes(sent)
+
+
+FUZZERS: list[Callable[[random.Random], tuple[bytes, bool]]] = [_other_values, _other_bytes, _other_http]
