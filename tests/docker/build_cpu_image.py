@@ -1,0 +1,205 @@
+"""Runs every line of docker/Dockerfile.cpu in a root directory of its own, then the image's server, as a container
+would: its user, its environment, a file system that can't be written to. Needs root, chroot and debootstrap, no Docker.
+
+python -m tests.docker.build_cpu_image [--build-arg NAME=VALUE]… [--env NAME=VALUE]…
+
+`--env` is for the build alone (PIP_FIND_LINKS, say). What the host's pip and apt are configured with, they find here.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from dockerfile_parse import DockerfileParser
+
+ROOT = Path(__file__).parents[2]
+MOUNTED = ("/proc", "/dev", "/sys")
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PORT = "18000"
+
+
+class Stage:
+    """A stage of the build: a Debian of its own."""
+
+    def __init__(self, place: Path, environment: dict[str, str]) -> None:
+        self.place = place
+        self.environment = dict(environment)
+        self.directory, self.user = "/", "root"
+        self.entry: list[str] = []
+        self.check: list[str] = []
+
+    def run(self, command: list[str], **more: str) -> None:
+        """Runs a command in it, as its user."""
+        subprocess.run(self.command(command), env=self.environment | more, check=True)
+
+    def command(self, command: list[str]) -> list[str]:
+        """How a command is run in it."""
+        inner = f"cd {shlex.quote(self.directory)} && exec {shlex.join(command)}"
+        chroot = ["chroot", *([] if self.user == "root" else ["--userspec", f"{self.user}:nogroup"]), str(self.place)]
+        return [*chroot, "/bin/sh", "-c", inner]
+
+
+def main() -> int:
+    """Exit status 0 if the image's server was built, became ready and voted."""
+    told = argparse.ArgumentParser(description=__doc__)
+    told.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
+    told.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    given = told.parse_args()
+    arguments, environment = ({own.partition("=")[0]: own.partition("=")[2] for own in rows} for rows in
+                              (given.build_arg, given.env))  # fmt: skip
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as mounts:
+        image = _build(Path(directory), arguments, environment, mounts)
+        _try(image)
+    print("built, ready, voted")
+    return 0
+
+
+def _build(place: Path, arguments: dict[str, str], more: dict[str, str], mounts: contextlib.ExitStack) -> Stage:
+    """The last stage of the Dockerfile."""
+    stages: dict[str, Stage] = {}
+    stage: Stage | None = None
+    base = place / "debian"
+    shell = ["/bin/sh", "-c"]
+    with (ROOT / "docker" / "Dockerfile.cpu").open("rb") as file:
+        rows = DockerfileParser(fileobj=file, env_replace=False).structure
+    for row in rows:
+        instruction, value = row["instruction"], row["value"]
+        if instruction in ("COMMENT", "EXPOSE"):
+            continue
+        print(f"== {instruction} {value}", flush=True)
+        if instruction == "FROM":
+            image, *named = value.split()
+            stage = Stage(
+                place / f"stage{len(stages)}", {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+            )
+            stages[named[1] if named else "last"] = stage
+            _debian(base, image.removeprefix("debian:").partition("-")[0])
+            subprocess.run(["cp", "-a", base, stage.place], check=True)
+            mounts.enter_context(_mounted(stage.place))
+            continue
+        assert stage is not None
+        if instruction == "SHELL":
+            shell = json.loads(value)
+        elif instruction == "RUN":
+            stage.run([*shell, value], **arguments, **more)
+        elif instruction == "ENV":
+            for pair in shlex.split(value):
+                name, _, text = pair.partition("=")
+                stage.environment[name] = text.replace("$PATH", stage.environment["PATH"])
+        elif instruction == "ARG":
+            name, _, text = value.partition("=")
+            arguments.setdefault(name, text)
+        elif instruction == "WORKDIR":
+            stage.directory = value
+        elif instruction == "USER":
+            stage.user = value
+        elif instruction == "VOLUME":
+            assert (stage.place / value.lstrip("/")).is_dir()
+        elif instruction == "COPY":
+            _copy(stage, stages, value.split())
+        elif instruction == "HEALTHCHECK":
+            stage.check = json.loads(value.partition("CMD ")[2])
+        elif instruction == "ENTRYPOINT":
+            stage.entry = json.loads(value)
+        else:
+            raise ValueError(f"{instruction} is not known here")
+    assert stage is not None
+    return stage
+
+
+def _debian(place: Path, suite: str) -> None:
+    if not place.exists():
+        subprocess.run(["debootstrap", "--variant=minbase", suite, str(place)], check=True, stdout=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def _mounted(place: Path) -> Iterator[None]:
+    shutil.copy("/etc/resolv.conf", place / "etc" / "resolv.conf")
+    mounts = [place / own.lstrip("/") for own in MOUNTED]
+    for own, target in zip(MOUNTED, mounts, strict=True):
+        subprocess.run(["mount", "--rbind", "--make-rslave", own, target], check=True)
+    for extra in _of_this_machine():  # what the host's pip and apt are configured with, if they are
+        if extra.exists():
+            target = place / str(extra).lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if extra.is_dir():
+                target.mkdir(exist_ok=True)
+            else:
+                target.touch()
+            subprocess.run(["mount", "--bind", extra, target], check=True)
+            mounts.append(target)
+    try:
+        yield
+    finally:
+        for target in reversed(mounts):
+            subprocess.run(["umount", "--lazy", target], check=True)
+
+
+def _of_this_machine() -> list[Path]:
+    configured = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
+    words = [word.removeprefix("file://") for word in configured.replace("'", " ").split()]
+    folders = {Path(word) for word in words if word.startswith("/")}
+    return [*folders, Path("/etc/pip.conf"), Path("/etc/apt/apt.conf.d"), Path("/etc/ssl/certs")]
+
+
+def _copy(stage: Stage, stages: dict[str, Stage], words: list[str]) -> None:
+    source = ROOT
+    if words[0].startswith("--from="):
+        source = stages[words.pop(0).removeprefix("--from=")].place
+    *names, target = words
+    for name in names:
+        whole, goal = source / name.lstrip("/"), stage.place / target.lstrip("/")
+        if whole.is_dir():
+            shutil.copytree(
+                whole, goal, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            goal = goal / whole.name if target.endswith("/") else goal
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(whole, goal)
+
+
+def _try(image: Stage) -> None:
+    """Starts the server on a read-only file system, waits until its health check is content, and has it vote."""
+    subprocess.run(["mount", "--bind", image.place, image.place], check=True)
+    subprocess.run(["mount", "-o", "remount,ro,bind", image.place], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", image.place / "tmp"], check=True)
+    image.environment["UNPRM_PORT"] = PORT
+    server = subprocess.Popen(image.command(image.entry), env=image.environment)
+    try:
+        until = time.monotonic() + 120
+        while subprocess.run(image.command(image.check), env=image.environment, stderr=subprocess.DEVNULL).returncode:
+            assert server.poll() is None, f"the server ended with status {server.returncode}"
+            assert time.monotonic() < until, "the server was not ready within two minutes"
+            time.sleep(1)
+        status = Path(f"/proc/{server.pid}/status").read_text("ascii")
+        assert "Uid:\t10001\t10001" in status, "the server runs as another user"
+        body = {"problem": "1 + 1 = ?", "solutions": [["\\boxed{2}"], ["\\boxed{3}"]]}
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{PORT}/vote/prm", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(asked) as response:
+            assert json.load(response)["usage"]["computed_tokens"] > 0
+        refused = subprocess.run(image.command(["touch", "/app/new"]), env=image.environment, stderr=subprocess.PIPE)
+        assert b"Read-only file system" in refused.stderr
+    finally:
+        server.terminate()
+        assert server.wait(60) == 0
+        subprocess.run(["umount", image.place / "tmp"], check=True)
+        subprocess.run(["umount", "--lazy", image.place], check=True)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        sys.exit("chroot needs root")
+    sys.exit(main())
