@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.context import context_of
 from server.errors import BodyTooLarge
 from server.service import Service
+from server.settings import Settings
 from unprm.errors import DeadlineExceeded, InvalidRequest
 
 TIMEOUT_HEADER = "X-Request-Timeout"
@@ -30,7 +31,7 @@ class Lifetime:
         """Raises `ShuttingDown`, `BodyTooLarge`, `Overloaded`, `DeadlineExceeded` or `ClientDisconnect`."""
         service: Service = scope["app"].state.service
         context = context_of(scope)
-        seconds = _seconds(Headers(scope=scope), service.settings.max_request_seconds)
+        seconds = seconds_of(Headers(scope=scope), service.settings)
         context.seconds, context.deadline = seconds, context.arrived + seconds
         gone = asyncio.Event()
         try:
@@ -109,9 +110,9 @@ async def _never() -> NoReturn:
         await asyncio.Event().wait()
 
 
-def _seconds(headers: Headers, cap: float) -> float:
-    """Time for the request: what its header asks for, at most the server's."""
-    sent = headers.get(TIMEOUT_HEADER)
+def seconds_of(headers: Headers, settings: Settings) -> float:
+    """Time for the request: what its header asks for, at most the server's. Raises `InvalidRequest`."""
+    sent, cap = headers.get(TIMEOUT_HEADER), settings.max_request_seconds
     if sent is None:
         return cap
     try:

@@ -78,6 +78,10 @@ class Models:
         for model in self._served:
             model.start()
 
+    async def loaded(self) -> bool:
+        """Waits until all that were there at the start are loaded, and tells whether it went well."""
+        return all(await asyncio.gather(*(model.loaded() for model in self._served)))
+
     def load(self, name: str, source: Source) -> None:
         """Loads a model beside the others, then serves it, in the place of one of the same name if there is one."""
         if (earlier := self._coming.get(name)) is not None:

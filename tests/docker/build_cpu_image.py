@@ -1,9 +1,9 @@
 """Runs every line of docker/Dockerfile.cpu in a root directory of its own, then the image's server, as a container
 would: its user, its environment, a file system that can't be written to. Needs root, chroot and debootstrap, no Docker.
 
-python -m tests.docker.build_cpu_image [--build-arg NAME=VALUE]… [--env NAME=VALUE]…
+python -m tests.docker.build_cpu_image [--build-arg NAME=VALUE]… [--env NAME=VALUE]… [--mount PATH]…
 
-`--env` is for the build alone (PIP_FIND_LINKS, say). What the host's pip and apt are configured with, they find here.
+`--env` and `--mount` are for the build alone: where a machine without a network has its packages (PIP_FIND_LINKS, say).
 """
 
 import argparse
@@ -23,7 +23,6 @@ from pathlib import Path
 from dockerfile_parse import DockerfileParser
 
 ROOT = Path(__file__).parents[2]
-MOUNTED = ("/proc", "/dev", "/sys")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PORT = "18000"
 
@@ -54,17 +53,20 @@ def main() -> int:
     told = argparse.ArgumentParser(description=__doc__)
     told.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
     told.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    told.add_argument("--mount", action="append", default=[], type=Path, metavar="PATH")
     given = told.parse_args()
     arguments, environment = ({own.partition("=")[0]: own.partition("=")[2] for own in rows} for rows in
                               (given.build_arg, given.env))  # fmt: skip
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as mounts:
-        image = _build(Path(directory), arguments, environment, mounts)
+        image = _build(Path(directory), arguments, environment, given.mount, mounts)
         _try(image)
     print("built, ready, voted")
     return 0
 
 
-def _build(place: Path, arguments: dict[str, str], more: dict[str, str], mounts: contextlib.ExitStack) -> Stage:
+def _build(
+    place: Path, arguments: dict[str, str], more: dict[str, str], extras: list[Path], mounts: contextlib.ExitStack
+) -> Stage:
     """The last stage of the Dockerfile."""
     stages: dict[str, Stage] = {}
     stage: Stage | None = None
@@ -85,7 +87,7 @@ def _build(place: Path, arguments: dict[str, str], more: dict[str, str], mounts:
             stages[named[1] if named else "last"] = stage
             _debian(base, image.removeprefix("debian:").partition("-")[0])
             subprocess.run(["cp", "-a", base, stage.place], check=True)
-            mounts.enter_context(_mounted(stage.place))
+            mounts.enter_context(_mounted(stage.place, extras))
             continue
         assert stage is not None
         if instruction == "SHELL":
@@ -123,33 +125,22 @@ def _debian(place: Path, suite: str) -> None:
 
 
 @contextlib.contextmanager
-def _mounted(place: Path) -> Iterator[None]:
+def _mounted(place: Path, extras: list[Path]) -> Iterator[None]:
     shutil.copy("/etc/resolv.conf", place / "etc" / "resolv.conf")
-    mounts = [place / own.lstrip("/") for own in MOUNTED]
-    for own, target in zip(MOUNTED, mounts, strict=True):
-        subprocess.run(["mount", "--rbind", "--make-rslave", own, target], check=True)
-    for extra in _of_this_machine():  # what the host's pip and apt are configured with, if they are
-        if extra.exists():
-            target = place / str(extra).lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if extra.is_dir():
-                target.mkdir(exist_ok=True)
-            else:
-                target.touch()
-            subprocess.run(["mount", "--bind", extra, target], check=True)
-            mounts.append(target)
+    mounts = [place / "proc"]  # of its own, like all that it may write to: what goes wrong stays within
+    subprocess.run(["mount", "-t", "proc", "proc", mounts[0]], check=True)
+    for extra in extras:
+        target = place / str(extra).lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.mkdir() if extra.is_dir() else target.touch()
+        subprocess.run(["mount", "--bind", extra, target], check=True)
+        subprocess.run(["mount", "-o", "remount,ro,bind", target], check=True)  # the host's stay as they are
+        mounts.append(target)
     try:
         yield
     finally:
         for target in reversed(mounts):
             subprocess.run(["umount", "--lazy", target], check=True)
-
-
-def _of_this_machine() -> list[Path]:
-    configured = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
-    words = [word.removeprefix("file://") for word in configured.replace("'", " ").split()]
-    folders = {Path(word) for word in words if word.startswith("/")}
-    return [*folders, Path("/etc/pip.conf"), Path("/etc/apt/apt.conf.d"), Path("/etc/ssl/certs")]
 
 
 def _copy(stage: Stage, stages: dict[str, Stage], words: list[str]) -> None:

@@ -2,6 +2,7 @@
 code comes with a model."""
 
 import json
+import logging
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,18 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
+from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from unprm import mini
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
 
+logger = logging.getLogger(__name__)
+
 _LOADING = threading.RLock()
 """transformers changes settings of the whole process while it loads: two at once spoil each other's tensors."""
+_PROGRESS_SECONDS = 5.0
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
@@ -66,13 +71,26 @@ def fetch(name: str, revision: str | None) -> Path:
     if name in mini.ADAPTERS:
         return mini.BASE
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))
+        got = snapshot_download(name, revision=revision, allow_patterns=_FILES, tqdm_class=_LoggedProgress)
+        return Path(got)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(
             f"model {name!r} is no directory here and could not be fetched from the hub: give the directory, or check "
             f"the name, its revision, the network and, for a gated model, HF_TOKEN ({reason})"
         ) from error
+
+
+class _LoggedProgress(tqdm):  # type: ignore[misc]
+    """A line in the log now and then, where others draw a bar."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"mininterval": _PROGRESS_SECONDS})
+
+    def display(self, *arguments: Any, **options: Any) -> None:
+        """Logs what has come, of a bar that counts bytes."""
+        if self.unit == "B" and self.total:
+            logger.info("downloaded %sB of %sB", tqdm.format_sizeof(self.n), tqdm.format_sizeof(self.total))
 
 
 def read_config(directory: Path) -> dict[str, Any]:

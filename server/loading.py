@@ -1,0 +1,38 @@
+"""How the server loads a model; the only place of it that needs torch."""
+
+from server.settings import Settings
+from unprm.types import Engine
+from unprm.wire import LoadModelRequest
+
+
+def load(settings: Settings, asked: LoadModelRequest) -> Engine:
+    """The engine of a model; raises `ModelInvalid`."""
+    # only here: the server itself needs no torch
+    import joblib
+    import torch
+    from transformers.utils import logging as transformers_logging
+
+    from unprm.engines.load import load_engine
+
+    # what it warns of, tensors that are missing or too many, is checked here; its bars are no log lines
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    # by its own count PyTorch would take all cores of a machine of which a container has a few
+    torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
+    return load_engine(
+        asked.model,
+        adapter=asked.adapter,
+        revision=asked.revision,
+        adapter_revision=asked.adapter_revision,
+        family=asked.family,
+        reference=asked.reference,
+        beta=asked.beta,
+        engine=settings.engine,
+        url=settings.url,
+        key=settings.url_key.get_secret_value() if settings.url_key else None,
+        memory=settings.memory,
+        device=settings.device,
+        dtype=settings.dtype,
+        batch_tokens=settings.batch_tokens,
+        prefix_cache_gb=settings.prefix_cache_gb,
+    )

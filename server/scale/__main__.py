@@ -1,0 +1,39 @@
+"""Serves from a Ray cluster.
+
+python -m server.scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-gpus 1
+"""
+
+import os
+import signal
+import sys
+
+import ray
+from ray import serve
+
+from server.scale.deploy import deploy
+from server.scale.settings import ScaleSettings
+from server.settings import SettingsInvalid
+
+
+def main() -> int:
+    """Exit status: 0 once it is deployed, or after a signal; 2 for settings that can't be used, 1 if it fails."""
+    try:
+        settings = ScaleSettings.load(sys.argv[1:])
+    except SettingsInvalid as error:
+        print(error, file=sys.stderr)
+        return 2
+    remote = "RAY_ADDRESS" in os.environ
+    ray.init(log_to_driver=not remote, include_dashboard=False if not remote else None)
+    try:
+        deploy(settings)
+    except RuntimeError as error:
+        print(f"it could not be deployed: {error}", file=sys.stderr)
+        return 1
+    if not remote:
+        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        serve.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""What is deployed to a cluster, and how many of it."""
+
+import math
+from typing import Any
+
+from ray import serve
+from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, HTTPOptions, RequestRouterConfig
+
+from server.scale.entrance import Entrance, QuestionRouter
+from server.scale.replica import QUEUED_TOKENS, Replica
+from server.scale.settings import ScaleSettings
+from unprm.types import Engine
+
+NAME = "unprm"
+
+
+class ByQueuedTokens:
+    """As many replicas as the tokens that wait, at so many for each; one fewer at a time when fewer wait."""
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = tokens
+
+    def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
+        """The number of replicas, which Ray keeps within its bounds."""
+        waiting = sum((context.aggregated_metrics or {}).get(QUEUED_TOKENS, {}).values())
+        return wanted(waiting, self._tokens, context.current_num_replicas), context.policy_state
+
+
+def wanted(waiting: float, tokens: int, current: int) -> int:
+    """Replicas for so many waiting tokens."""
+    return max(math.ceil(waiting / tokens), current - 1, 1)
+
+
+def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
+    """Deploys to the cluster that this process is connected to, or replaces what is there, one replica after the other;
+    returns when it serves. `engine` as in `Replica`."""
+    drain = settings.drain_seconds
+    serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port))
+    replicas = serve.deployment(
+        Replica,
+        name="replica",
+        max_ongoing_requests=settings.max_ongoing_requests,
+        ray_actor_options={"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
+        request_router_config=RequestRouterConfig(request_router_class=QuestionRouter),
+        graceful_shutdown_timeout_s=drain + 5,
+        graceful_shutdown_wait_loop_s=0.5,
+        **_count(settings),
+    ).bind(settings, engine)
+    # its own work is small, and what it waits for is bounded by the replicas
+    entrance = serve.deployment(
+        Entrance,
+        name="entrance",
+        max_ongoing_requests=100_000,
+        ray_actor_options={"num_cpus": 0},
+        graceful_shutdown_timeout_s=drain + 5,
+    ).bind(replicas, settings)
+    serve.run(entrance, name=NAME, route_prefix="/")
+
+
+def _count(settings: ScaleSettings) -> dict[str, Any]:
+    if settings.most_replicas == settings.replicas:
+        return {"num_replicas": settings.replicas}
+    policy = AutoscalingPolicy(policy_function=ByQueuedTokens, policy_kwargs={"tokens": settings.target_queued_tokens})
+    bounds = {"min_replicas": settings.replicas, "max_replicas": settings.most_replicas}
+    return {"num_replicas": "auto", "autoscaling_config": AutoscalingConfig(policy=policy, **bounds)}

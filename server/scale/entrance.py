@@ -1,0 +1,126 @@
+"""The entrance: reads a request, and asks the replica that knows its question; another one, if that one dies."""
+
+import asyncio
+import logging
+import uuid
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from pydantic_core import from_json
+from ray import serve
+from ray.exceptions import RayActorError, RayError
+from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
+from starlette.requests import ClientDisconnect
+
+from server.errors import BodyTooLarge, problem
+from server.lifetime import seconds_of
+from server.logs import configure
+from server.scale.replica import Answered, Asked
+from server.scale.settings import ScaleSettings
+from unprm.affinity import HEADER, question_hash, ranked
+from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, UnprmError
+
+logger = logging.getLogger(__name__)
+
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+ATTEMPTS = 4
+"""Replicas that are asked one after the other, if each of them dies. Votes and scores may be asked for again."""
+_GRACE = 1.0
+"""Seconds after a request's deadline, by which the replica has said that it is over."""
+_ADDED_BY_RAY = {b"x-request-id"}
+_HOP_BY_HOP = {b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
+
+app = FastAPI(openapi_url=None, redirect_slashes=False)
+
+
+class QuestionRouter(RequestRouter):  # type: ignore[misc]
+    """Chooses the replica whose turn it is by the question, the first argument; the next one if it has too much."""
+
+    async def choose_replicas(
+        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
+    ) -> list[list[RunningReplica]]:
+        """One replica a rank."""
+        names = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
+        key = str(pending_request.args[0]) if pending_request is not None else ""
+        return [[names[name]] for name in ranked(key, names)]
+
+
+def _target(request: Request) -> str:
+    query = request.url.query
+    return request.url.path + (f"?{query}" if query else "")
+
+
+def _headers(request: Request, request_id: str) -> list[tuple[bytes, bytes]]:
+    kept = [pair for pair in request.headers.raw if pair[0] not in _HOP_BY_HOP | {b"host", b"x-request-id"}]
+    return [*kept, (b"x-request-id", request_id.encode("latin-1"))]
+
+
+def _key(asked: Asked) -> str:
+    """The question's; what has none goes anywhere."""
+    told = dict(asked.headers).get(HEADER.lower().encode())
+    if told is not None:
+        return told.decode("latin-1")
+    try:
+        body = from_json(asked.body)
+    except ValueError:  # the replica says what is wrong with it
+        return ""
+    problem = body.get("problem") if isinstance(body, dict) else None
+    return question_hash(problem) if isinstance(problem, str) else uuid.uuid4().hex
+
+
+@serve.ingress(app)  # copies the app at once: what its routes call stands above
+class Entrance:
+    """Takes HTTP, without a model."""
+
+    def __init__(self, replicas: Any, settings: ScaleSettings) -> None:
+        configure(settings.log_level, settings.log_format)
+        self._replicas = replicas
+        self._settings = settings
+
+    @app.api_route("/{path:path}", methods=METHODS)
+    async def forward(self, request: Request) -> Response:
+        """The answer of a replica, or the error that kept it from coming."""
+        request_id = request.headers.get("x-request-id", "") or uuid.uuid4().hex
+        try:
+            asked = Asked(request.method, _target(request), _headers(request, request_id), await self._body(request))
+            status, headers, body = await self._answer(asked, seconds_of(request.headers, self._settings))
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except UnprmError as error:
+            return problem(error, request_id)
+        response = Response(body, status)
+        response.raw_headers = [pair for pair in headers if pair[0] not in _HOP_BY_HOP | _ADDED_BY_RAY]
+        response.raw_headers.append((b"content-length", str(len(body)).encode()))
+        return response
+
+    async def _body(self, request: Request) -> bytes:
+        limit = self._settings.max_body_bytes
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > limit:
+            raise BodyTooLarge(limit, int(declared))
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > limit:
+                raise BodyTooLarge(limit)
+        return bytes(body)
+
+    async def _answer(self, asked: Asked, seconds: float) -> Answered:
+        key = _key(asked)
+        try:
+            async with asyncio.timeout(seconds + _GRACE):
+                for attempt in range(ATTEMPTS):
+                    try:
+                        answered: Answered = await self._replicas.answer.remote(key, asked)
+                        return answered
+                    except RayActorError:
+                        logger.warning("a replica died over a request, attempt %d of %d", attempt + 1, ATTEMPTS)
+        except TimeoutError:
+            raise DeadlineExceeded(seconds) from None
+        except BackPressureError:
+            raise Overloaded("every replica has as much as it takes", 1.0) from None
+        except (RayError, RayServeException) as error:
+            logger.error("no replica answered: %s", type(error).__name__)
+            raise ModelUnavailable("no replica answered") from None
+        raise ModelUnavailable(f"{ATTEMPTS} replicas died over this request")

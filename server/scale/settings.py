@@ -1,0 +1,42 @@
+"""Settings of a cluster: those of a server, which every replica has, and how many there are."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from server.settings import Settings
+
+
+class ScaleSettings(Settings):
+    """Serves a process reward model from many machines: replicas on a Ray cluster, each with a model of its own.
+
+    With RAY_ADDRESS set it deploys to that cluster and ends; run again with other settings, it replaces one replica
+    after the other. Without, it starts Ray on this machine and serves until SIGTERM or SIGINT.
+    """
+
+    model_config = SettingsConfigDict(**Settings.model_config | {"cli_prog_name": "python -m server.scale"})
+
+    replicas: int = Field(default=1, ge=1, description="Replicas, at the least.")
+    max_replicas: int | None = Field(default=None, ge=1, description="Replicas at the most; default: --replicas.")
+    replica_cpus: float = Field(default=1.0, gt=0, description="Cores that a replica takes.")
+    replica_gpus: float = Field(default=0.0, ge=0, description="GPUs that a replica takes.")
+    target_queued_tokens: int = Field(
+        default=65_536, ge=1, description="Tokens that may wait for each replica before another one is started."
+    )
+    max_ongoing_requests: int = Field(
+        default=256, ge=1, description="Requests that a replica works on; more go to another one, or wait."
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.most_replicas < self.replicas:
+            raise ValueError(f"--max-replicas is {self.max_replicas}, less than --replicas, {self.replicas}")
+        if self.admin_key is not None:
+            raise ValueError("--admin-key has no use here: a model is changed by deploying again")
+        return self
+
+    @property
+    def most_replicas(self) -> int:
+        """Replicas at the most."""
+        return self.replicas if self.max_replicas is None else self.max_replicas

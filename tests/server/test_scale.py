@@ -1,0 +1,200 @@
+"""Replicas on a local Ray cluster: the same answers, a question's own replica, a death and a new model unnoticed."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from server.scale.settings import ScaleSettings
+from tests.server.harness import ask, boxed, serving, until
+from unprm.affinity import HEADER, question_hash, ranked
+from unprm.engines.fake import FakeEngine
+
+ray = pytest.importorskip("ray")
+
+from server.scale.deploy import deploy, wanted  # noqa: E402
+from server.scale.entrance import QuestionRouter  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+QUESTIONS = [f"How many are {number}?" for number in range(40)]
+
+
+class Placed(FakeEngine):
+    """One that names the process it is in, and its version."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__(delay=0.01)
+        self.version = version
+
+    def __reduce__(self) -> Any:
+        return Placed, (self.version,)
+
+    def score(self, batch: Any) -> Any:
+        self.description = replace(self.description, name=f"{self.version}-{os.getpid()}")
+        return super().score(batch)
+
+
+@pytest.fixture(scope="module")
+def settings() -> ScaleSettings:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return ScaleSettings(port=port, replicas=2, replica_cpus=0.5, max_body_bytes=10_000, log_level="warning")
+
+
+@pytest.fixture(scope="module")
+def http(settings: ScaleSettings) -> Iterator[httpx.Client]:
+    """A client of two replicas."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}}
+    )
+    deploy(settings, Placed("old"))
+    with httpx.Client(base_url=f"http://127.0.0.1:{settings.port}", timeout=60) as client:
+        yield client
+    ray.serve.shutdown()
+    ray.shutdown()
+
+
+def replica(http: httpx.Client, question: str, **headers: str) -> str:
+    """Which one answers."""
+    http.post("/score_steps", json=ask("a") | {"problem": question}, headers=headers)
+    response = http.post("/vote/prm", json=ask(boxed(1), boxed(2)) | {"problem": question}, headers=headers)
+    assert response.status_code == 200, response.text
+    return str(response.json()["model"])
+
+
+def test_answers_are_those_of_a_server(http: httpx.Client) -> None:
+    with serving() as alone:
+        for path, body in (
+            ("/score_steps", ask("a", ["b", "c"])),
+            ("/vote/wrf", ask(boxed(1, "a"), boxed(2, "b"), boxed(1, "c"))),
+            ("/vote/compare", ask(boxed(1, "a"), boxed(2, "b"))),
+            ("/preview", {"problem": "p", "solution": "a"}),
+            ("/vote/wrf", ask("no answer")),
+            ("/score_steps", {"solutions": []}),
+            ("/nothing?a=b", {}),
+        ):
+            ours, theirs = http.post(path, json=body), alone.post(path, body)
+            told, expected = ours.json(), theirs.json()
+            assert ours.status_code == theirs.status_code
+            for own in (told, expected):
+                own.pop("model", None), own.pop("request_id", None)
+            assert told == expected
+    assert http.get("/readyz").json() == {"status": "ok"}
+
+
+def test_the_entrance_answers_what_it_refuses(http: httpx.Client) -> None:
+    large = http.post("/score_steps", json=ask("x" * 20_000))
+    assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
+    late = http.post("/score_steps", json=ask("a"), headers={"X-Request-Timeout": "no"})
+    assert (late.status_code, late.json()["code"]) == (422, "invalid_request")
+    mine = http.get("/healthz", headers={"X-Request-ID": "mine"})
+    assert mine.headers.get_list("x-request-id") == ["mine"]
+
+
+def test_a_question_has_its_replica(http: httpx.Client) -> None:
+    first = {question: replica(http, question) for question in QUESTIONS}
+    assert len(set(first.values())) == 2
+    assert all(replica(http, question) == first[question] for question in QUESTIONS)
+    named = {HEADER: question_hash(QUESTIONS[0])}
+    assert all(replica(http, question, **named) == first[QUESTIONS[0]] for question in QUESTIONS)
+
+
+def test_a_replica_that_dies_loses_no_request(http: httpx.Client) -> None:
+    seen: list[str] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            seen.extend(replica(http, question) for question in QUESTIONS[:10])
+
+    callers = [threading.Thread(target=work) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    until(lambda: len(set(seen)) == 2)
+    victim = seen[-1]
+    os.kill(int(victim.partition("-")[2]), signal.SIGKILL)
+    before = len(seen)
+    until(lambda: len(seen) > before + 40)
+    stop.set()
+    for caller in callers:
+        caller.join()
+    assert victim not in seen[-10:]  # and every one of them was answered with 200
+
+
+def test_a_new_model_takes_over_without_a_failed_request(http: httpx.Client, settings: ScaleSettings) -> None:
+    seen: list[str] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            seen.extend(replica(http, question) for question in QUESTIONS[:10])
+
+    caller = threading.Thread(target=work)
+    caller.start()
+    deploy(settings, Placed("new"))
+    before = len(seen)
+    until(lambda: len(seen) > before + 20)
+    stop.set()
+    caller.join()
+    versions = [own.partition("-")[0] for own in seen]
+    assert set(versions) == {"old", "new"}
+    assert set(versions[-10:]) == {"new"}
+
+
+def test_one_more_server_moves_no_more_than_its_share() -> None:
+    keys = [question_hash(str(number)) for number in range(4000)]
+    four, five = ["a", "b", "c", "d"], ["a", "b", "c", "d", "e"]
+    before, after = ({key: ranked(key, servers)[0] for key in keys} for servers in (four, five))
+    moved = [key for key in keys if before[key] != after[key]]
+    assert all(after[key] == "e" for key in moved)
+    assert 0.18 < len(moved) / len(keys) < 0.22
+    assert all(800 < sum(own == server for own in before.values()) < 1200 for server in four)
+    assert all(ranked(key, five)[1:] == ranked(key, [own for own in five if own != after[key]]) for key in keys[:100])
+
+
+async def _ranks(key: str, count: int) -> list[str]:
+    replicas: Any = [SimpleNamespace(replica_id=SimpleNamespace(unique_id=f"r{number}")) for number in range(count)]
+    pending: Any = SimpleNamespace(args=[key])
+    ranks = await QuestionRouter.choose_replicas(None, replicas, pending)  # type: ignore[arg-type]
+    assert all(len(rank) == 1 for rank in ranks)
+    return [rank[0].replica_id.unique_id for rank in ranks]
+
+
+def test_the_router_ranks_all_replicas_by_the_question() -> None:
+    assert asyncio.run(_ranks("k", 3)) == ranked("k", ["r0", "r1", "r2"])
+    assert asyncio.run(_ranks("k", 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("waiting", "current", "expected"),
+    [(0, 1, 1), (0, 4, 3), (100, 1, 1), (101, 1, 2), (950, 2, 10), (250, 10, 9)],
+)
+def test_replicas_follow_the_tokens_that_wait(waiting: int, current: int, expected: int) -> None:
+    assert wanted(waiting, 100, current) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--replicas=2", "--max-replicas=1"], "--max-replicas is 1, less than --replicas, 2"),
+        (["--replicas=0"], "replicas"),
+        (["--admin-key=k"], "--admin-key has no use here"),
+    ],
+)
+def test_settings_that_cannot_be_used_end_with_status_2(options: list[str], told: str) -> None:
+    ended = subprocess.run([sys.executable, "-m", "server.scale", *options], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert told in ended.stderr
