@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from starlette.types import Message
 
@@ -146,8 +147,9 @@ def test_a_second_request_on_the_same_connection_is_answered_in_turn() -> None:
     assert held.engine.batches == [(read("one"),), (read("two"),)]
 
 
-def test_a_failing_engine_answers_every_waiter_and_recovers() -> None:
-    held = Held(failures={1: RuntimeError("out of memory")})
+@pytest.mark.parametrize("failure", [RuntimeError("CUDA error"), MemoryError(), SystemExit(1), StopIteration()])
+def test_a_failing_engine_answers_every_waiter_and_recovers(failure: BaseException) -> None:
+    held = Held(failures={1: failure})
     with serving(held.engine) as server:
         first = held.block(server)
         waiting = [
@@ -167,6 +169,23 @@ def test_what_is_no_score_never_reaches_a_caller(scores: list[float]) -> None:
     with serving(FakeEngine(scores=lambda _: scores)) as server:
         response = server.post("/vote/prm", ask(boxed(1), boxed(2)))
         assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")
+
+
+def test_a_comparing_process_that_dies_changes_no_vote() -> None:
+    with serving() as server:
+        own = psutil.Process()
+        before = set(own.children())
+        answers = [f"\\sin({number}x)+x" for number in range(6)] + ["x+\\sin(5x)"]
+        body = {"solutions": [{"steps": ["a"], "step_scores": [0.5], "answer": answer} for answer in answers]}
+        until(lambda: server.post("/vote/majority", body).json()["tie"] is False)  # the processes are there
+        (worker,) = set(own.children()) - before
+        worker.kill()
+        for number in range(20, 30):
+            others = [answer.replace("x)", f"{number}x)") for answer in answers]
+            body = {"solutions": [{"steps": ["a"], "step_scores": [0.5], "answer": answer} for answer in others]}
+            voted = server.post("/vote/majority", body).json()
+            assert voted["candidates"][0]["members"] == [5, 6]
+        assert server.metric("unprm_equivalence_timeouts_total") == 0
 
 
 def test_shutting_down_finishes_what_runs_and_refuses_what_comes() -> None:

@@ -1,6 +1,7 @@
 """What an agent that searches sees: the same scores as ever, and tokens that are run once."""
 
 import pytest
+import torch
 
 from tests.server.harness import serving
 from unprm import mini
@@ -48,3 +49,24 @@ def test_metrics_count_what_was_run(server):
     assert after[0] - before[0] == first["tokens"] + second["tokens"]
     assert after[1] - before[1] == first["computed_tokens"]
     assert second["computed_tokens"] == 0
+
+
+def test_a_model_that_runs_out_of_memory_answers_all_the_same():
+    many = [[f"Step 1: 23 + {number} = {23 + number}.", *STEPS[1:]] for number in range(24)]
+    with serving(load_engine(mini.NAME, device="cpu")) as untroubled:
+        expected, _ = score(untroubled, *many)
+    engine = load_engine(mini.NAME, device="cpu")
+    sizes = []
+
+    def allocate(module, positional, named):
+        sizes.append(named["input_ids"].shape[1])
+        if sizes[-1] > 300:
+            raise torch.OutOfMemoryError
+
+    engine._reader.decoders[0].register_forward_pre_hook(allocate, with_kwargs=True)
+    with serving(engine) as server:
+        scores, _ = score(server, *many)
+        assert max(sizes) > 300
+        for own, told in zip(scores, expected, strict=True):
+            assert own == pytest.approx(told, abs=1e-5)
+        assert server.get("/readyz").status_code == 200
