@@ -18,6 +18,7 @@ Name = Literal[
     "overload",
     "hostile",
     "kills",
+    "replicas",
     "fuzz",
     "soak",
     "grow",

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-Request = tuple[str, bytes]
-"""Path and JSON body."""
+Request = tuple[str, bytes] | tuple[str, bytes, dict[str, str]]
+"""Path, JSON body, and headers if there are any to add."""
 
 
-def request(path: str, body: Mapping[str, Any]) -> Request:
+def request(path: str, body: Mapping[str, Any]) -> tuple[str, bytes]:
     """As it is sent."""
     return path, json.dumps(body).encode()
 
@@ -39,7 +39,9 @@ def call(url: str, requests: Sequence[Request], clients: int, note: Note = lambd
             if told is None or failures:
                 return connection.close()
             start = time.perf_counter()
-            connection.request("POST", told[0], told[1], {"Content-Type": "application/json"})
+            path, body, *more = told
+            headers = {"Content-Type": "application/json"} | (more[0] if more else {})
+            connection.request("POST", path, body, headers)
             response = connection.getresponse()
             answer = response.read()
             taken.append(time.perf_counter() - start)

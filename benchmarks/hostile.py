@@ -63,7 +63,7 @@ def _p99(taken: list[float]) -> float:
     return statistics.quantiles(taken, n=100)[98]
 
 
-def _asked(url: str, requests: list[clients.Request], count: int) -> tuple[list[float], list[str]]:
+def _asked(url: str, requests: list[tuple[str, bytes]], count: int) -> tuple[list[float], list[str]]:
     """Seconds of the requests, and the answers that were elected, in their order."""
     answers: dict[int, str] = {}
 
@@ -74,7 +74,7 @@ def _asked(url: str, requests: list[clients.Request], count: int) -> tuple[list[
     return taken, [answers[number] for number in range(len(requests))]
 
 
-def vote(rng: random.Random, problem: str, solutions: list[list[str]]) -> clients.Request:
+def vote(rng: random.Random, problem: str, solutions: list[list[str]]) -> tuple[str, bytes]:
     """One whose answers are fractions, or expressions of which some are equal."""
     numbers = [rng.randint(1, 3) for _ in solutions]
     if rng.random() < EXPRESSIONS:
@@ -85,7 +85,7 @@ def vote(rng: random.Random, problem: str, solutions: list[list[str]]) -> client
     return clients.request("/vote/wrf", {"problem": problem, "solutions": told})
 
 
-def attack(rng: random.Random, number: int) -> clients.Request:
+def attack(rng: random.Random, number: int) -> tuple[str, bytes]:
     """A vote with an answer that takes for ever; another one for every number."""
     answers = [KINDS[number % len(KINDS)](number), *(str(rng.randint(1, 3)) for _ in range(3))]
     told: list[dict[str, Any]] = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]

@@ -53,7 +53,7 @@ def requests(rng: random.Random, count: int, candidates: int = CANDIDATES) -> li
     return [(own.text, [Author(rng, 1.0).solve(own) for _ in range(candidates)]) for own in chosen]
 
 
-def ours(asked: Asked) -> clients.Request:
+def ours(asked: Asked) -> tuple[str, bytes]:
     """For our server."""
     return clients.request("/score_steps", {"problem": asked[0], "solutions": asked[1]})
 

@@ -60,11 +60,11 @@ def run() -> list[Comparison]:
     ]
 
 
-def _bodies(rng: random.Random, count: int) -> list[clients.Request]:
+def _bodies(rng: random.Random, count: int) -> list[tuple[str, bytes]]:
     return list(map(mixed.ours, mixed.requests(rng, count, CANDIDATES)))
 
 
-def _offer(url: str, bodies: list[clients.Request], rate: float) -> _Seen:
+def _offer(url: str, bodies: list[tuple[str, bytes]], rate: float) -> _Seen:
     """Sends at this rate whatever becomes of it; a sender that is late sends at once."""
     seen, start = _Seen(), time.perf_counter()
 

@@ -1,5 +1,7 @@
 """Servers on loopback, for benchmarks and tests: ours, and vLLM's. Each lives as long as its block."""
 
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -9,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 
+NGINX = Path(__file__).parents[1] / "docker" / "nginx" / "unprm.conf"
 Process = subprocess.Popen[bytes]
 SECONDS = 240
 """Time to be ready."""
@@ -19,39 +23,72 @@ SECONDS = 240
 def vllm(model: Path, *options: str) -> Iterator[str]:
     """A server of vLLM; its address."""
     command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--enforce-eager"]
-    with _running("/health", *command, *options) as (url, _):
+    with running("/health", *command, *options) as (url, _):
         yield url
 
 
 @contextmanager
-def unprm(*options: str) -> Iterator[str]:
-    """Our server; its address."""
-    with unprm_process(*options) as (url, _):
+def unprm(*options: str, core: int | None = None) -> Iterator[str]:
+    """Our server, on one core if it is told; its address."""
+    with unprm_process(*options, core=core) as (url, _):
         yield url
 
 
 @contextmanager
-def unprm_process(*options: str) -> Iterator[tuple[str, Process]]:
+def unprm_process(*options: str, core: int | None = None) -> Iterator[tuple[str, Process]]:
     """Our server; its address, and its process."""
-    with _running("/readyz", "-m", "server", "--log-level=error", *options) as own:
-        yield own
+    with running("/readyz", "-m", "server", "--log-level=error", *options) as (url, process):
+        if core is not None:
+            for thread in psutil.Process(process.pid).threads():
+                os.sched_setaffinity(thread.id, {core})
+        yield url, process
 
 
 @contextmanager
-def _running(health: str, *command: str) -> Iterator[tuple[str, Process]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def running(health: str, *command: str) -> Iterator[tuple[str, Process]]:
+    """A program of Python that takes --host and --port, from when it answers there until the end of the block."""
+    port = _free_port()
     whole = [sys.executable, *command, "--host=127.0.0.1", f"--port={port}"]
     with subprocess.Popen(whole, stdout=subprocess.DEVNULL) as process:
         try:
-            _wait(f"http://127.0.0.1:{port}{health}", process)
+            wait(f"http://127.0.0.1:{port}{health}", process)
             yield f"http://127.0.0.1:{port}", process
         finally:
             process.terminate()
 
 
-def _wait(url: str, process: Process) -> None:
+@contextmanager
+def nginx(directory: Path, one: str, other: str) -> Iterator[str]:
+    """nginx, as docker/nginx configures it, before two servers; its address. It writes to the directory."""
+    binary = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if binary is None:
+        raise RuntimeError("this needs nginx (Debian: nginx-light)")
+    port = _free_port()
+    told = NGINX.read_text("utf-8").replace("listen 8000", f"listen 127.0.0.1:{port}")
+    for written, url in (("127.0.0.1:8001", one), ("127.0.0.1:8002", other)):
+        told = told.replace(written, url.removeprefix("http://"))
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    folders = " ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
+    configuration = directory / "nginx.conf"
+    configuration.write_text(
+        f"daemon off; pid {directory}/pid; events {{}}\nhttp {{ access_log off; {folders}\n{told} }}\n", "utf-8"
+    )
+    with subprocess.Popen([binary, "-c", str(configuration), "-e", "stderr"]) as process:
+        try:
+            wait(f"http://127.0.0.1:{port}/readyz", process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait(url: str, process: Process) -> None:
+    """Until the address answers with 200."""
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
         assert process.poll() is None, "the server did not start"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from benchmarks import clients, fuzz, hostile, mixed, servers
+from benchmarks import fuzz, hostile, mixed, servers
 from benchmarks.timing import Comparison
 from unprm import mini
 
@@ -71,7 +71,7 @@ def _call(url: str, seed: int, end: float) -> None:
                 http.post(path, content=body, headers={"Content-Type": "application/json"}).raise_for_status()
 
 
-def _asked(rng: random.Random) -> clients.Request:
+def _asked(rng: random.Random) -> tuple[str, bytes]:
     kind = rng.random()
     if kind < 0.03:
         return hostile.attack(rng, rng.randrange(10**6))

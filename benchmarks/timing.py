@@ -9,7 +9,7 @@ from typing import Literal, ParamSpec
 from rich.table import Table
 
 P = ParamSpec("P")
-Unit = Literal["s", "B", "/s", "AUROC", "votes", "files"]
+Unit = Literal["s", "B", "/s", "AUROC", "votes", "files", "share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class Comparison:
     @property
     def ratio(self) -> float:
         """How many times as much the baseline takes, or how many times as many a second ours does."""
-        return self.ours / self.baseline if self.unit in ("/s", "AUROC", "votes") else self.baseline / self.ours
+        return (
+            self.ours / self.baseline if self.unit in ("/s", "AUROC", "votes", "share") else self.baseline / self.ours
+        )
 
 
 def compare(
@@ -86,6 +88,8 @@ def _status(name: str) -> float:
 def _shown(value: float, unit: Unit) -> str:
     if unit == "B":
         return f"{value / 2**20:,.0f} MiB"
+    if unit == "share":
+        return f"{value:.1%}"
     if unit == "AUROC":
         return f"{value:.4f}"
     if unit in ("votes", "files"):

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,52 +9,27 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks import servers
 from tests.server.harness import Running, ask, serving, until
 from unprm.affinity import HEADER, question_hash
 from unprm.engines.fake import FakeEngine
 
-NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-CONFIGURATION = Path(__file__).parents[2] / "docker" / "nginx" / "unprm.conf"
 QUESTIONS = [f"How many are {number}?" for number in range(40)]
 
+NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed (Debian: nginx-light)")
 
 
 @pytest.fixture
 def balanced(tmp_path: Path) -> Iterator[tuple[httpx.Client, list[Running]]]:
     """A client of nginx, and the servers behind it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with serving(FakeEngine(name="one")) as one, serving(FakeEngine(name="two")) as two:
-        told = CONFIGURATION.read_text("utf-8")
-        for written, real in ((8000, port), (8001, one.port), (8002, two.port)):
-            told = told.replace(str(written), str(real))
-        (tmp_path / "unprm.conf").write_text(told)
-        whole = f"""
-            daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log; worker_processes 1;
-            events {{}}
-            http {{
-                access_log off; client_body_temp_path {tmp_path}/body; proxy_temp_path {tmp_path}/proxy;
-                fastcgi_temp_path {tmp_path}/f; uwsgi_temp_path {tmp_path}/u; scgi_temp_path {tmp_path}/s;
-                include {tmp_path}/unprm.conf;
-            }}"""
-        (tmp_path / "nginx.conf").write_text(whole)
-        with subprocess.Popen([NGINX, "-c", str(tmp_path / "nginx.conf"), "-e", "stderr"]) as nginx:
-            try:
-                with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
-                    until(lambda: _ready(http, nginx))
-                    yield http, [one, two]
-            finally:
-                nginx.terminate()
-
-
-def _ready(http: httpx.Client, nginx: "subprocess.Popen[bytes]") -> bool:
-    assert nginx.poll() is None
-    try:
-        return http.get("/readyz").status_code == 200
-    except httpx.TransportError:
-        return False
+    with (
+        serving(FakeEngine(name="one")) as one,
+        serving(FakeEngine(name="two")) as two,
+        servers.nginx(tmp_path, one.url, two.url) as url,
+        httpx.Client(base_url=url, timeout=30) as http,
+    ):
+        yield http, [one, two]
 
 
 def _server(http: httpx.Client, question: str) -> str:
