@@ -21,7 +21,6 @@ from unprm.errors import ModelInvalid
 from unprm.types import Engine
 from unprm.wire import LoadModelRequest
 
-
 _SWITCH_SECONDS = 0.0005
 """Time after which a thread gives way to another. The model's thread lets go of the interpreter for each of its many
 operations, and would wait ten times as long for it, each time, where requests come in without a break."""

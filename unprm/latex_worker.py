@@ -18,6 +18,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import IO
 
@@ -58,9 +59,10 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
 
 
 def _step_back(number: int, frame: FrameType | None) -> None:
-    os.nice(_LEAST_URGENT)
-    if sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with suppress(OSError):  # a container may forbid it
+        os.nice(_LEAST_URGENT)
+        if sys.platform == "linux":
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _waited(fork: int, seconds: float) -> dict[str, object]:
