@@ -16,6 +16,7 @@ import gc
 import json
 import os
 import resource
+import select
 import signal
 import sys
 from contextlib import suppress
@@ -38,8 +39,11 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
     scalars = Scalars(numeric_key)
     for expression in _WARM_UP:  # so that every module is imported before no file can be opened
         meaning_key(expression, Meaning(scalars))
+    ended, tell_ended = os.pipe()  # has a byte when a fork has ended
+    os.set_blocking(tell_ended, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(tell_ended)
     confine(memory_mb)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # waited for
     gc.freeze()  # what forks share stays shared
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     _write(sink, {"ready": True})
@@ -47,6 +51,7 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
         question = json.loads(line)
         fork = os.fork()
         if fork == 0:
+            signal.set_wakeup_fd(-1)
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             signal.signal(signal.SIGVTALRM, _step_back)
             signal.setitimer(signal.ITIMER_VIRTUAL, AT_ONCE)
@@ -54,7 +59,7 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
             signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
             _write(sink, {"id": question["id"], **keyed(question["answer"], scalars)})
             os._exit(0)
-        if told := _waited(fork, question["seconds"]):
+        if told := _waited(fork, ended, question["seconds"]):
             _write(sink, {"id": question["id"], **told})
 
 
@@ -65,12 +70,13 @@ def _step_back(number: int, frame: FrameType | None) -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def _waited(fork: int, seconds: float) -> dict[str, object]:
+def _waited(fork: int, ended: int, seconds: float) -> dict[str, object]:
     """What there is to tell in place of a fork that ended without a reply, after so many seconds at most."""
-    late = signal.sigtimedwait({signal.SIGCHLD}, seconds) is None
+    late = not select.select([ended], [], [], seconds)[0]
     if late:
         os.kill(fork, signal.SIGKILL)
-        signal.sigwait({signal.SIGCHLD})
+        select.select([ended], [], [])
+    os.read(ended, 1)
     status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
     if status == 0:
         return {}
