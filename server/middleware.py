@@ -39,7 +39,7 @@ class Envelope:
         """Serves one request; errors end here, so that no other layer logs what a caller wrote."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        context = Context(_request_id(scope), asyncio.get_running_loop().time())
+        context = Context(request_id_of(Headers(scope=scope)), asyncio.get_running_loop().time())
         attach(scope, context)
         status = None
         answer = bytearray()
@@ -98,8 +98,9 @@ class Authorization:
         await self.app(scope, receive, send)
 
 
-def _request_id(scope: Scope) -> str:
-    sent = Headers(scope=scope).get("x-request-id", "")
+def request_id_of(headers: Headers) -> str:
+    """The id that a caller gave its request, if it is sane; else a new one."""
+    sent = headers.get("x-request-id", "")
     return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
 
 

@@ -32,8 +32,10 @@ _SMALL = 32_768
 
 async def score(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
     """Step scores of every solution."""
-    solutions = await _solutions(service, request, context)
     with service.models.chosen(request.model) as models:
+        if not request.scored:  # what would be refused costs as little as can be
+            _check_room(models)
+        solutions = await _solutions(service, request, context)
         scores = await _step_scores(models, request.problem, solutions, context)
         return score_response(request, solutions, scores, _name(models), context.usage)
 
@@ -98,13 +100,17 @@ async def _step_scores(
     computed: dict[int, tuple[float, ...]] = {}
     if missing:
         assert problem is not None, "the request's validation asks for it"
-        for model in models:
-            model.scorer.check_room()
+        _check_room(models)
         scored = await _all(_scored(model, problem, missing, context) for model in models)
         context.usage = sum((own.usage for own in scored), Usage())
         calibrations = [model.engine.description.calibration for model in models]
         computed = dict(zip(missing, averaged([own.scores for own in scored], calibrations), strict=True))
     return [solution.step_scores or computed[index] for index, solution in enumerate(solutions)]
+
+
+def _check_room(models: Sequence[Model]) -> None:
+    for model in models:
+        model.scorer.check_room()
 
 
 async def _scored(model: Model, problem: str, solutions: dict[int, Solution], context: Context) -> Scored:

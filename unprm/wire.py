@@ -85,9 +85,14 @@ class ScoreRequest(_Model):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.problem is None and not all(_has_scores(solution) for solution in self.solutions):
+        if self.problem is None and not self.scored:
             raise ValueError("problem is required unless every solution brings step_scores")
         return self
+
+    @property
+    def scored(self) -> bool:
+        """Whether every solution brings its step scores, so that no model is needed."""
+        return all(_has_scores(solution) for solution in self.solutions)
 
     def candidates(self) -> list[Solution]:
         """The solutions as values, steps split; `answer` is what the caller gave, not extracted yet."""

@@ -40,6 +40,7 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
         Replica,
         name="replica",
         max_ongoing_requests=settings.max_ongoing_requests,
+        max_queued_requests=settings.max_ongoing_requests,  # in the entrance, for all replicas
         ray_actor_options={"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
         request_router_config=RequestRouterConfig(request_router_class=QuestionRouter),
         graceful_shutdown_timeout_s=drain + 5,

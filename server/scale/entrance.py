@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 import uuid
 from typing import Any
 
@@ -14,8 +15,9 @@ from ray.serve.request_router import PendingRequest, RequestRouter, RunningRepli
 from starlette.requests import ClientDisconnect
 
 from server.errors import BodyTooLarge, problem
-from server.lifetime import seconds_of
+from server.lifetime import TIMEOUT_HEADER, seconds_of
 from server.logs import configure
+from server.middleware import request_id_of
 from server.scale.replica import Answered, Asked
 from server.scale.settings import ScaleSettings
 from unprm.affinity import HEADER, question_hash, ranked
@@ -52,7 +54,8 @@ def _target(request: Request) -> str:
 
 
 def _headers(request: Request, request_id: str) -> list[tuple[bytes, bytes]]:
-    kept = [pair for pair in request.headers.raw if pair[0] not in _HOP_BY_HOP | {b"host", b"x-request-id"}]
+    own = {b"host", b"x-request-id", TIMEOUT_HEADER.lower().encode()}
+    kept = [pair for pair in request.headers.raw if pair[0] not in _HOP_BY_HOP | own]
     return [*kept, (b"x-request-id", request_id.encode("latin-1"))]
 
 
@@ -81,7 +84,7 @@ class Entrance:
     @app.api_route("/{path:path}", methods=METHODS)
     async def forward(self, request: Request) -> Response:
         """The answer of a replica, or the error that kept it from coming."""
-        request_id = request.headers.get("x-request-id", "") or uuid.uuid4().hex
+        request_id = request_id_of(request.headers)
         try:
             asked = Asked(request.method, _target(request), _headers(request, request_id), await self._body(request))
             status, headers, body = await self._answer(asked, seconds_of(request.headers, self._settings))
@@ -107,12 +110,15 @@ class Entrance:
         return bytes(body)
 
     async def _answer(self, asked: Asked, seconds: float) -> Answered:
-        key = _key(asked)
+        key, until = _key(asked), time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds + _GRACE):
                 for attempt in range(ATTEMPTS):
+                    left = max(until - time.monotonic(), 0.001)
+                    timed = (TIMEOUT_HEADER.lower().encode(), f"{left:.3f}".encode())
                     try:
-                        answered: Answered = await self._replicas.answer.remote(key, asked)
+                        own = asked._replace(headers=[*asked.headers, timed])
+                        answered: Answered = await self._replicas.answer.remote(key, own)
                         return answered
                     except RayActorError:
                         logger.warning("a replica died over a request, attempt %d of %d", attempt + 1, ATTEMPTS)

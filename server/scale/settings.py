@@ -25,7 +25,9 @@ class ScaleSettings(Settings):
         default=65_536, ge=1, description="Tokens that may wait for each replica before another one is started."
     )
     max_ongoing_requests: int = Field(
-        default=256, ge=1, description="Requests that a replica works on; more go to another one, or wait."
+        default=256,
+        ge=1,
+        description="Requests that a replica works on; as many more wait, the rest get 429.",
     )
 
     @model_validator(mode="after")

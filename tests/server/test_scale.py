@@ -100,6 +100,8 @@ def test_the_entrance_answers_what_it_refuses(http: httpx.Client) -> None:
     assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
     late = http.post("/score_steps", json=ask("a"), headers={"X-Request-Timeout": "no"})
     assert (late.status_code, late.json()["code"]) == (422, "invalid_request")
+    late = http.post("/score_steps", json=ask("never before"), headers={"X-Request-Timeout": "0.001"})
+    assert (late.status_code, late.json()["code"]) == (504, "deadline_exceeded")
     mine = http.get("/healthz", headers={"X-Request-ID": "mine"})
     assert mine.headers.get_list("x-request-id") == ["mine"]
 
