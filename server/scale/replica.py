@@ -50,8 +50,9 @@ class Replica:
         await self._running.__aenter__()
         if not await self._service.models.loaded():
             raise ModelUnavailable("the model could not be loaded; the replica's log says why")
-        transport = httpx.ASGITransport(app)
-        self._http = httpx.AsyncClient(transport=transport, base_url="http://replica", timeout=settings.max_request_seconds)
+        self._http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://replica", timeout=settings.max_request_seconds
+        )
 
     async def answer(self, key: str, asked: Asked) -> Answered:
         """The response to a request; `key`, the question's, is for whoever chooses a replica."""
