@@ -39,11 +39,11 @@ def run() -> list[Comparison]:
     with servers.unprm(f"--model={mini.NAME}", *options) as url:
         _asked(url, warm, HONEST_CLIENTS)
         told: list[tuple[list[float], list[str]]] = []
-        attack = threading.Thread(target=lambda: told.append(_asked(url, hostile, HOSTILE_CLIENTS)))
-        attack.start()
+        attackers = threading.Thread(target=lambda: told.append(_asked(url, hostile, HOSTILE_CLIENTS)))
+        attackers.start()
         beside, elected = _asked(url, honest, HONEST_CLIENTS)
-        over = not attack.is_alive()
-        attack.join()
+        over = not attackers.is_alive()
+        attackers.join()
     if wrong := sum(map(str.__ne__, elected, expected)):
         raise RuntimeError(f"{wrong} of {HONEST} honest votes came out otherwise beside hostile ones")
     ((taken, _),) = told

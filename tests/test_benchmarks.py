@@ -8,7 +8,7 @@ import torch
 from typer import Typer
 from typer.testing import CliRunner
 
-from benchmarks import gpu, models, timing
+from benchmarks import gpu, hostile, models, timing
 from benchmarks.__main__ import Name, main
 
 TINY = {
@@ -49,6 +49,14 @@ def test_where_there_is_no_gpu_it_says_so():
     outcome = CliRunner().invoke(app, ["gpu"])
     assert outcome.exit_code == 1
     assert "needs a GPU" in str(outcome.exception) or "needs a GPU" in outcome.output
+
+
+def test_honest_votes_are_compared_with_and_without_hostile_ones(monkeypatch):
+    for name, value in {"HOSTILE": 6, "WARM": 2, "HONEST": 4}.items():
+        monkeypatch.setattr(hostile, name, value)
+    p99, p50, longest = hostile.run()
+    assert p99.ours >= p50.ours > 0
+    assert 0 < longest.ours < 10
 
 
 def test_ratios_are_above_one_where_ours_is_better():
