@@ -6,6 +6,7 @@ python -m server.scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-g
 import os
 import signal
 import sys
+import threading
 
 import ray
 from ray import serve
@@ -22,6 +23,7 @@ def main() -> int:
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to others unasked
     remote = "RAY_ADDRESS" in os.environ
     ray.init(log_to_driver=not remote, include_dashboard=False if not remote else None)
     try:
@@ -30,7 +32,10 @@ def main() -> int:
         print(f"it could not be deployed: {error}", file=sys.stderr)
         return 1
     if not remote:
-        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *told: stop.set())
+        stop.wait()
         serve.shutdown()
     return 0
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,20 @@ def test_an_image_is_not_rooted_and_checks_itself(name: str) -> None:
     assert ("USER", "10001") in told
     assert any("ready.py" in value for instruction, value in told if instruction == "HEALTHCHECK")
     assert told[-1] == ("ENTRYPOINT", '["python3", "-m", "server"]')
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_what_an_image_copies_is_there_and_not_ignored(name: str) -> None:
+    everything, *rules = (ROOT / ".dockerignore").read_text("utf-8").split()
+    assert everything == "*"
+    sent = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
+    with (DOCKER / name).open("rb") as file:
+        copies = [row["value"] for row in DockerfileParser(fileobj=file).structure if row["instruction"] == "COPY"]
+    sources = [source for own in copies if not own.startswith("--from") for source in own.split()[:-1]]
+    assert len(sources) > 5
+    for source in sources:
+        assert (ROOT / source).exists()
+        assert any(fnmatch(source, rule) for rule in sent), source
 
 
 @pytest.mark.parametrize("name", [*DOCKERFILES, *COMPOSE])
