@@ -12,7 +12,7 @@ HEADER = "X-Question-Hash"
 
 
 def question_hash(problem: str) -> str:
-    """A question's name to a balancer: 32 hexadecimal digits, from which the text can't be told."""
+    """A question's name to a balancer: 32 hexadecimal digits; who knows the text can tell them, not the reverse."""
     return hashlib.blake2b(problem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -11,8 +11,8 @@ _ROUNDS = 8
 _MARKER = re.compile(r"(?:final answer is|answer is|####)[\s:]*", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
 _WRAPPING = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"))
-# What a rewriting to a rational leaves; no second round could change it.
 _INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
+# What a rewriting to a rational leaves; no second round could change it.
 _FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
 
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import httpx
 import pytest
 
 from server.scale.settings import ScaleSettings
-from tests.server.harness import ask, boxed, serving, until
+from tests.server.harness import Background, ask, boxed, serving, until
 from unprm.affinity import HEADER, question_hash, ranked
 from unprm.engines.fake import FakeEngine
 
@@ -27,6 +28,7 @@ from server.scale.deploy import deploy, wanted  # noqa: E402
 from server.scale.entrance import QuestionRouter  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
+SLOW, SECONDS = "takes long " * 100, 2.0
 QUESTIONS = [f"How many are {number}?" for number in range(40)]
 
 
@@ -41,6 +43,8 @@ class Placed(FakeEngine):
         return Placed, (self.version,)
 
     def score(self, batch: Any) -> Any:
+        if any(len(item.ids) > len(SLOW) for item in batch):
+            time.sleep(SECONDS)
         self.description = replace(self.description, name=f"{self.version}-{os.getpid()}")
         return super().score(batch)
 
@@ -112,6 +116,18 @@ def test_a_question_has_its_replica(http: httpx.Client) -> None:
     assert all(replica(http, question) == first[question] for question in QUESTIONS)
     named = {HEADER: question_hash(QUESTIONS[0])}
     assert all(replica(http, question, **named) == first[QUESTIONS[0]] for question in QUESTIONS)
+
+
+def test_a_request_whose_replica_dies_is_asked_of_another(http: httpx.Client) -> None:
+    named = {HEADER: question_hash("the one that dies")}
+    victim = replica(http, "anything", **named)
+    running = Background(lambda: http.post("/score_steps", json=ask(SLOW), headers=named))
+    time.sleep(SECONDS / 2)  # its replica works on it
+    assert running.running
+    os.kill(int(victim.partition("-")[2]), signal.SIGKILL)
+    response = running.result()
+    assert response.status_code == 200
+    assert response.json()["model"] != victim
 
 
 def test_a_replica_that_dies_loses_no_request(http: httpx.Client) -> None:
