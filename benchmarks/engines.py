@@ -17,7 +17,8 @@ from unprm.engines.load import load_engine
 from unprm.engines.vllm_model import prepare
 from unprm.types import Encoded, Engine
 
-ROUNDS = 3
+ROUNDS = 1
+"""A search takes vLLM minutes here."""
 Work = Callable[[int], list[list[Encoded]]]
 """From a seed to what is asked for, one call after the other."""
 
