@@ -8,8 +8,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from server.fields import field_errors
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
+from unprm.fields import field_errors
 from unprm.wire import FieldError, ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"

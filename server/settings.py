@@ -14,6 +14,8 @@ from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 from unprm.wire import MAX_SOLUTIONS, LoadModelRequest
 
 PREFIX = "UNPRM_"
+_OF_THE_CLIENT = "UNPRM_CLIENT_"
+"""Begins the variables of `python -m unprm_client`, which may run in the same environment."""
 _OF_ONE_MODEL = ("adapter", "revision", "adapter_revision", "family", "reference", "beta")
 
 
@@ -160,6 +162,8 @@ class Settings(BaseSettings):
 def _refuse_unknown_variables(fields: set[str]) -> None:
     known = {PREFIX + field.upper() for field in fields}
     given = {name for name in os.environ if name.upper().startswith(PREFIX)}
-    unknown = sorted(name for name in given if name.upper() not in known)
+    unknown = sorted(
+        name for name in given if not name.upper().startswith(_OF_THE_CLIENT) and name.upper() not in known
+    )
     if unknown:
         raise SettingsInvalid(f"unknown variables in the environment: {', '.join(unknown)}")

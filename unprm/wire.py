@@ -48,7 +48,7 @@ class SolutionIn(_Model):
 
 
 def _form(solution: object) -> str:
-    return "text" if isinstance(solution, str) else "steps" if isinstance(solution, list) else "object"
+    return "text" if isinstance(solution, str) else "steps" if isinstance(solution, (list, tuple)) else "object"
 
 
 # told apart by form, so that an error speaks of the form that was sent and not of all three

@@ -1,0 +1,27 @@
+"""Programs' way to a server of unprm: `Client` and `AsyncClient`, typed results, an exception for every error."""
+
+from unprm.wire import (
+    CompareResponse,
+    ModelResponse,
+    PreviewResponse,
+    ScoreResponse,
+    SolutionIn,
+    VoteResponse,
+)
+from unprm_client.aio import AsyncClient
+from unprm_client.client import Client
+from unprm_client.errors import ClientError, DeadlineExceeded, ServerError
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "CompareResponse",
+    "DeadlineExceeded",
+    "ModelResponse",
+    "PreviewResponse",
+    "ScoreResponse",
+    "ServerError",
+    "SolutionIn",
+    "VoteResponse",
+]

@@ -1,0 +1,152 @@
+"""Scores and votes in a terminal.
+
+python -m unprm_client vote requests.jsonl --strategy hmr
+echo '{"problem": "…", "solutions": ["…", "…"]}' | python -m unprm_client score --json
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+
+from unprm.types import Strategy
+from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
+from unprm_client import _base, terminal
+from unprm_client.client import Client
+from unprm_client.errors import ClientError
+
+THRESHOLD = 0.5
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+
+File = Annotated[
+    str, typer.Argument(help="Requests as the server takes them, one JSON object, or one a line; - reads stdin.")
+]
+Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the server.")]
+Key = Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="API key.", show_default=False)]
+Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, all its attempts together.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Requests at a time.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The server's answers, one JSON object a line.")]
+
+
+@app.command()
+def score(
+    file: File = "-",
+    url: Url = _base.URL,
+    key: Key = None,
+    timeout: Timeout = _base.SECONDS,
+    concurrency: Concurrency = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Scores the steps of solutions."""
+    requests = _read(file)
+    with Client(url, api_key=key, timeout=timeout) as client:
+        _show(requests, client.score_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
+
+
+@app.command()
+def vote(
+    file: File = "-",
+    strategy: Annotated[Strategy, typer.Option(help="The vote.")] = "wrf",
+    alpha: Annotated[float | None, typer.Option(help="Weight of the reward in wrf.", show_default="0.5")] = None,
+    url: Url = _base.URL,
+    key: Key = None,
+    timeout: Timeout = _base.SECONDS,
+    concurrency: Concurrency = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Votes for the best answer."""
+    requests = _read(file) if alpha is None else [{**own, "alpha": alpha} for own in _read(file)]
+    with Client(url, api_key=key, timeout=timeout) as client:
+        outcomes = client.vote_all(strategy, requests, concurrency=concurrency, progress=_bar(requests))
+        _show(requests, outcomes, as_json)
+
+
+@app.command()
+def compare(
+    file: File = "-",
+    url: Url = _base.URL,
+    key: Key = None,
+    timeout: Timeout = _base.SECONDS,
+    concurrency: Concurrency = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Takes all votes at once."""
+    requests = _read(file)
+    with Client(url, api_key=key, timeout=timeout) as client:
+        _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
+
+
+def _read(file: str) -> list[dict[str, Any]]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} can't be read: {error}") from None
+    try:
+        requests = list(_parsed(text))
+    except ValueError as error:
+        raise typer.BadParameter(f"{file}: {error}") from None
+    if not requests:
+        raise typer.BadParameter(f'{file} is empty; a request is {{"problem": …, "solutions": […]}}')
+    return requests
+
+
+def _parsed(text: str) -> Iterator[dict[str, Any]]:
+    """One object over all lines, or one a line. Raises `ValueError`."""
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        for number, line in lines:
+            try:
+                yield _object(json.loads(line))
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
+    else:
+        yield _object(whole)
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"a request is a JSON object, not a {type(value).__name__}")
+    return value
+
+
+def _bar(requests: list[dict[str, Any]]) -> bool:
+    return len(requests) > 1 and sys.stderr.isatty()
+
+
+def _show(requests: list[dict[str, Any]], outcomes: Iterable[BaseModel | ClientError], as_json: bool) -> None:
+    """Prints what came, errors to stderr; the exit status is 1 if there was one."""
+    console, failed = Console(), 0
+    for number, (request, outcome) in enumerate(zip(requests, outcomes, strict=True), 1):
+        if isinstance(outcome, ClientError):
+            failed += 1
+            print(f"request {number}: {outcome}", file=sys.stderr)
+        elif as_json:
+            print(outcome.model_dump_json(exclude_none=False))
+        else:
+            _draw(console, request, outcome)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _draw(console: Console, request: dict[str, Any], outcome: BaseModel) -> None:
+    threshold = float(request.get("threshold", THRESHOLD))
+    if isinstance(outcome, ScoreResponse):
+        console.print(terminal.scored(outcome, threshold))
+    elif isinstance(outcome, CompareResponse):
+        console.print(terminal.compared(outcome))
+    elif isinstance(outcome, VoteResponse):
+        told = {name: value for name, value in request.items() if name not in ("strategy", "alpha", "timeout")}
+        steps = [own.steps for own in ScoreRequest.model_validate(told).candidates()]
+        console.print(terminal.voted(outcome, steps, threshold))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,14 @@
+"""What httpx raises, as the clients' errors."""
+
+import httpx
+
+from unprm_client.errors import ClientError, ConnectionFailed, DeadlineExceeded
+
+
+def failure(error: httpx.HTTPError, seconds: float) -> ClientError:
+    """`seconds`: how long was waited."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return ConnectionFailed("the server did not take the connection in time")
+    if isinstance(error, httpx.TimeoutException):
+        return DeadlineExceeded(f"no answer within {seconds:.1f} s")
+    return ConnectionFailed(f"{type(error).__name__}: {error}")

@@ -1,0 +1,214 @@
+"""Every error that the clients raise.
+
+    ClientError
+    ├── ConnectionFailed          the server could not be reached, or the connection broke
+    ├── UnexpectedResponse        an answer that is not the server's: a proxy's page, or another program's
+    ├── DeadlineExceeded          time ran out, here or there
+    └── ServerError               what the server says is wrong, see `code`
+        ├── RequestRefused        the same request will be refused again
+        │   ├── MalformedJson, InvalidRequest, TooManySolutions, TooManySteps, SolutionTooLong, UnknownModel, NoAnswer,
+        │   │   BodyTooLarge, UnsupportedMediaType, NotFound, MethodNotAllowed
+        │   ├── UpstreamRefused   the model that a gateway samples from refused the request
+        │   └── Unauthorized
+        └── TryAgain              the same request may succeed later, `retry_after` seconds from now if it is told
+            ├── Overloaded, ModelUnavailable, ShuttingDown
+            ├── UpstreamFailed    the model that a gateway samples from did not answer
+            └── InternalError     a bug of the server; its log has the request's id
+
+A server newer than this client may have codes that have no class here: they come as `RequestRefused` or `TryAgain`.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import ValidationError
+
+from unprm.wire import FieldError, ProblemDetails
+
+
+class ClientError(Exception):
+    """Base of all errors of the clients."""
+
+
+class ConnectionFailed(ClientError):
+    """The server could not be reached, or the connection broke before its answer was read."""
+
+
+class UnexpectedResponse(ClientError):
+    """An answer that the contract doesn't know; `status` is its HTTP status."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"status {status}: {detail}")
+        self.status = status
+
+
+class DeadlineExceeded(ClientError):
+    """The call's time ran out: while it was sent or waited to be sent again, or on the server."""
+
+    def __init__(self, detail: str, request_id: str | None = None) -> None:
+        super().__init__(detail)
+        self.request_id = request_id
+
+
+class ServerError(ClientError):
+    """What the server answered instead of a result.
+
+    `status`: of HTTP, 0 where the client refused before anything was sent. `code`: stable, for programs; `detail`: for
+    people; `errors`: the offending fields with their JSON pointers; `retry_after`: seconds, if the server told them.
+    """
+
+    code: ClassVar[str | None] = None
+
+    def __init__(self, problem: ProblemDetails, retry_after: float | None = None) -> None:
+        super().__init__(_told(problem))
+        self.status = problem.status
+        self.problem_code = problem.code
+        self.detail = problem.detail
+        self.request_id = problem.request_id
+        self.errors: list[FieldError] = problem.errors
+        self.retry_after = retry_after
+
+
+class RequestRefused(ServerError):
+    """The request can't be answered as it stands."""
+
+
+class TryAgain(ServerError):
+    """The request is as it should be; the server can't answer it now."""
+
+
+class MalformedJson(RequestRefused):
+    """The body is not JSON."""
+
+    code = "malformed_json"
+
+
+class InvalidRequest(RequestRefused):
+    """The request does not fit the contract; `errors` tells where."""
+
+    code = "invalid_request"
+
+
+class TooManySolutions(RequestRefused):
+    """More solutions than the server takes."""
+
+    code = "too_many_solutions"
+
+
+class TooManySteps(RequestRefused):
+    """A solution of more steps than the server takes."""
+
+    code = "too_many_steps"
+
+
+class SolutionTooLong(RequestRefused):
+    """A solution that does not fit the model's window."""
+
+    code = "solution_too_long"
+
+
+class UnknownModel(RequestRefused):
+    """The server has no model of this name."""
+
+    code = "unknown_model"
+
+
+class NoAnswer(RequestRefused):
+    """A vote in which no solution has an answer."""
+
+    code = "no_answer"
+
+
+class BodyTooLarge(RequestRefused):
+    """The request is larger than the server reads."""
+
+    code = "body_too_large"
+
+
+class UnsupportedMediaType(RequestRefused):
+    """The body is not declared as JSON."""
+
+    code = "unsupported_media_type"
+
+
+class NotFound(RequestRefused):
+    """There is nothing at this address."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(RequestRefused):
+    """The address does not take this method."""
+
+    code = "method_not_allowed"
+
+
+class Unauthorized(RequestRefused):
+    """The key is missing or wrong."""
+
+    code = "unauthorized"
+
+
+class UpstreamRefused(RequestRefused):
+    """The model behind the gateway refused the request."""
+
+    code = "upstream_refused"
+
+
+class Overloaded(TryAgain):
+    """Too much is waiting on the server; nothing of the request was run."""
+
+    code = "overloaded"
+
+
+class ModelUnavailable(TryAgain):
+    """The model is not loaded yet, or failed."""
+
+    code = "model_unavailable"
+
+
+class ShuttingDown(TryAgain):
+    """The server is about to end."""
+
+    code = "shutting_down"
+
+
+class UpstreamFailed(TryAgain):
+    """The model behind the gateway did not answer as it should."""
+
+    code = "upstream_failed"
+
+
+class InternalError(TryAgain):
+    """Something went wrong on the server."""
+
+    code = "internal"
+
+
+def _by_code(*bases: type[ServerError]) -> dict[str, type[ServerError]]:
+    return {own.code: own for base in bases for own in base.__subclasses__() if own.code is not None}
+
+
+BY_CODE = _by_code(RequestRefused, TryAgain)
+
+
+def of_response(status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
+    """The error that a response tells of."""
+    try:
+        problem = ProblemDetails.model_validate_json(body, extra="ignore")
+    except ValidationError:
+        return UnexpectedResponse(status, "the body is no problem details of unprm; is this address a server of it?")
+    if problem.code == "deadline_exceeded":
+        return DeadlineExceeded(problem.detail, problem.request_id)
+    fallback = TryAgain if status in (429, 503) else RequestRefused
+    return BY_CODE.get(problem.code, fallback)(problem, _seconds(headers.get("retry-after")))
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The header's number; its other form, a date, is never sent by the server."""
+    return float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
+
+
+def _told(problem: ProblemDetails) -> str:
+    where = "".join(f" [{error.pointer}: {error.detail}]" for error in problem.errors if error.pointer)
+    return f"{problem.code}: {problem.detail}{where}"

@@ -1,0 +1,42 @@
+"""A progress bar for many calls, where it is asked for."""
+
+from types import TracebackType
+from typing import Self
+
+
+class Progress:
+    """Counts what was asked and answered; shown on stderr by rich, which only a shown bar needs."""
+
+    def __init__(self, shown: bool) -> None:
+        self._bar = None
+        self._asked = 0
+        if shown:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            columns = (TextColumn("answered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._bar = Bar(*columns, console=Console(stderr=True))
+            self._task = self._bar.add_task("answered", total=0)
+
+    def asked(self) -> None:
+        """One more is to come."""
+        if self._bar is not None:
+            self._asked += 1
+            self._bar.update(self._task, total=self._asked)
+
+    def answered(self) -> None:
+        """One more has come."""
+        if self._bar is not None:
+            self._bar.advance(self._task)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

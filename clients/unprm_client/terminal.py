@@ -1,0 +1,113 @@
+"""Scores and votes as people would rather look at them: coloured steps, tables. Hostile text stays text."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from unprm.wire import CompareResponse, ScoreResponse, VoteOut, VoteResponse
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal would obey: controls, escapes, and what turns the direction of writing."""
+_BAR = 20
+"""Characters of a full bar."""
+
+
+def scored(response: ScoreResponse, threshold: float) -> RenderableType:
+    """Every solution, its steps coloured by their scores; the first below the threshold is marked."""
+    parts: list[RenderableType] = []
+    for number, own in enumerate(response.solutions):
+        parts += [_heading(number, own.id, own.answer, own.reward), _steps(own.steps, own.step_scores, threshold)]
+    return Group(*parts, _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens))
+
+
+def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: float) -> RenderableType:
+    """The vote, and the solution that stands for the winner; `steps` are those of the request's solutions."""
+    own = response.solutions[response.solution_index]
+    best = _steps(steps[response.solution_index], own.step_scores, threshold)
+    usage = response.usage
+    return Group(
+        _outcome(response),
+        _classes(response),
+        _heading(response.solution_index, own.id, own.answer, own.reward),
+        best,
+        _footer(response.model, usage.computed_tokens, usage.cached_tokens),
+    )
+
+
+def compared(response: CompareResponse) -> RenderableType:
+    """All votes side by side."""
+    table = Table(title="all votes agree" if response.agree else "the votes disagree")
+    for name in ("vote", "answer", "decided by", "margin", "solution"):
+        table.add_column(name, justify="right" if name == "margin" else "left")
+    for strategy, own in response.strategies.items():
+        tie = " (tie)" if own.tie else ""
+        margin = "" if own.margin is None else f"{own.margin:.3f}"
+        table.add_row(strategy, Text(_plain(own.answer)), own.decided_by + tie, margin, str(own.solution_index))
+    return Group(table, _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens))
+
+
+def _outcome(vote: VoteOut) -> Text:
+    told = Text.assemble((f"{vote.strategy} elects ", "bold"), (_plain(vote.answer), "bold green"))
+    told.append(f"  decided by: {vote.decided_by}")
+    if vote.margin is not None:
+        told.append(f", margin {vote.margin:.3f}")
+    if vote.tie:
+        told.append(f", a tie of {', '.join(map(_plain, vote.tied_answers))}", "yellow")
+    return told
+
+
+def _classes(vote: VoteOut) -> Table:
+    table = Table()
+    for name in ("answer", "count", "mean reward", "best", "score", ""):
+        table.add_column(name, justify="left" if name in ("answer", "") else "right")
+    top = max((own.score or 0.0 for own in vote.candidates), default=0.0)
+    for own in vote.candidates:
+        share = (own.score or 0.0) / top if top else 0.0
+        figures = (_number(own.mean_reward), _number(own.max_reward), _number(own.score))
+        table.add_row(Text(_plain(own.answer)), str(own.count), *figures, Text("█" * round(_BAR * share), "cyan"))
+    return table
+
+
+def _steps(steps: Sequence[str], scores: Sequence[float] | None, threshold: float) -> Text:
+    return Text("\n").join(_lines(steps, scores, threshold))
+
+
+def _lines(steps: Sequence[str], scores: Sequence[float] | None, threshold: float) -> Iterator[Text]:
+    first = True
+    for index, step in enumerate(steps):
+        if scores is None:
+            yield Text(f"    –    {_plain(step)}")
+            continue
+        wrong = scores[index] < threshold
+        line = Text(f"  {scores[index]:.3f} {'✗' if wrong else '✓'} ", _colour(scores[index]))
+        line.append(_plain(step), "" if not wrong else "red")
+        if wrong and first:
+            line.append("  ← first error", "bold red")
+            first = False
+        yield line
+
+
+def _heading(number: int, name: str | None, answer: str | None, reward: float | None) -> Text:
+    told = Text(f"\nsolution {number}" + ("" if name is None else f" ({_plain(name)})"), "bold")
+    told.append(f": answer {_plain(answer) if answer is not None else '–'}, reward {_number(reward)}")
+    return told
+
+
+def _footer(model: str, computed: int, cached: int) -> Text:
+    return Text(f"\n{model}: {computed} tokens computed, {cached} known before", "dim")
+
+
+def _colour(score: float) -> str:
+    """From red to green by way of yellow."""
+    return "green" if score >= 0.75 else "yellow" if score >= 0.5 else "red"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _plain(text: str) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text).replace("\n", " ⏎ ")

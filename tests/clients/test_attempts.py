@@ -1,0 +1,181 @@
+"""When a call is made again, and when not."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from unprm_client import AsyncClient, Client, errors
+from unprm_client._base import Attempts
+
+from tests.server.harness import PROBLEM, Running, ask
+from unprm.wire import ProblemDetails
+
+
+def problem(code: str, status: int) -> ProblemDetails:
+    return ProblemDetails(type="t", title="t", status=status, detail="d", code=code, request_id="r")
+
+
+def refusal(code: str, status: int, headers: dict[str, str] | None = None) -> httpx.Response:
+    return httpx.Response(status, headers=headers, content=problem(code, status).model_dump_json())
+
+
+OVERLOADED = errors.Overloaded(problem("overloaded", 429), retry_after=3.0)
+UNAVAILABLE = errors.ModelUnavailable(problem("model_unavailable", 503))
+GONE = errors.ConnectionFailed("gone")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def attempts(clock: Clock, seconds: float = 60.0, most: int = 5, jitter: float = 0.5) -> Attempts:
+    return Attempts(seconds, most, clock, lambda: jitter)
+
+
+def test_waits_grow_and_are_spread() -> None:
+    made, waits = attempts(Clock(), most=12, seconds=1000.0), []
+    for _ in range(11):
+        made.begin()
+        waits.append(made.pause(GONE))
+    assert waits[:4] == [0.125, 0.25, 0.5, 1.0]
+    assert waits[-1] == 7.5
+    early = attempts(Clock(), jitter=0.0)
+    early.begin()
+    assert early.pause(GONE) == 0.0
+
+
+def test_never_earlier_than_the_server_asks() -> None:
+    made = attempts(Clock())
+    made.begin()
+    assert made.pause(OVERLOADED) == 3.125
+
+
+@pytest.mark.parametrize("error", [OVERLOADED, UNAVAILABLE, GONE])
+def test_gives_up_with_the_last_error_after_all_attempts(error: errors.ClientError) -> None:
+    made = attempts(Clock(), most=2)
+    made.begin()
+    made.pause(error)
+    made.begin()
+    with pytest.raises(type(error)):
+        made.pause(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidRequest(problem("invalid_request", 422)),
+        errors.Unauthorized(problem("unauthorized", 401)),
+        errors.DeadlineExceeded("late"),
+        errors.UnexpectedResponse(200, "a page"),
+    ],
+)
+def test_does_not_repeat_what_would_not_change(error: errors.ClientError) -> None:
+    made = attempts(Clock())
+    made.begin()
+    with pytest.raises(type(error)):
+        made.pause(error)
+
+
+def test_does_not_wait_past_the_deadline() -> None:
+    made = attempts(Clock(), seconds=3.0)
+    made.begin()
+    with pytest.raises(errors.Overloaded):
+        made.pause(OVERLOADED)
+
+
+def test_every_attempt_has_what_is_left_of_the_time() -> None:
+    clock = Clock()
+    made = attempts(clock, seconds=10.0)
+    assert made.begin()[0] == {"X-Request-Timeout": "10.000"}
+    clock.now += 4.0
+    headers, seconds = made.begin()
+    assert headers == {"X-Request-Timeout": "6.000"}
+    assert 6.0 < seconds <= 7.5  # the server's own word is waited for
+    clock.now += 6.0
+    with pytest.raises(errors.DeadlineExceeded, match="within its 10 s"):
+        made.begin()
+
+
+class Flaky:
+    """Answers of a server, one after the other; `requests` are what it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers: Iterator[Any] = itertools.chain(answers, itertools.repeat(answers[-1]))
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+
+def test_a_call_outlives_a_server_that_comes_back(server: Running) -> None:
+    """With one request, sent as it was, and a later deadline."""
+    good = server.post("/score_steps", ask("a"))
+    broken = httpx.ConnectError("refused")
+    flaky = Flaky(broken, refusal("overloaded", 429, {"Retry-After": "0"}), httpx.ReadError("cut"), good)
+    with Client(transport=httpx.MockTransport(flaky)) as client:
+        assert client.score_steps(PROBLEM, ["a"]).model_dump(mode="json") == good.json()
+    again = Flaky(broken, refusal("shutting_down", 503), good)
+
+    async def run() -> Any:
+        async with AsyncClient(transport=httpx.MockTransport(again)) as client:
+            return await client.score_steps(PROBLEM, ["a"])
+
+    assert asyncio.run(run()).model_dump(mode="json") == good.json()
+    for asked in (flaky.requests, again.requests):
+        assert {json.dumps(json.loads(own.content)) for own in asked} == {json.dumps(ask("a"))}
+        seconds = [float(own.headers["x-request-timeout"]) for own in asked]
+        assert seconds == sorted(seconds, reverse=True)
+        assert len({own.headers["x-question-hash"] for own in asked}) == 1
+    assert (len(flaky.requests), len(again.requests)) == (4, 3)
+
+
+def test_a_server_that_stays_away_is_told_as_that() -> None:
+    flaky = Flaky(httpx.ConnectError("refused"))
+    with Client(transport=httpx.MockTransport(flaky), attempts=2) as client:
+        with pytest.raises(errors.ConnectionFailed, match="ConnectError: refused"):
+            client.score_steps(PROBLEM, ["a"])
+        assert len(flaky.requests) == 2
+        with pytest.raises(errors.ConnectionFailed):
+            client.wait_ready(timeout=0.3)
+
+
+def test_an_answer_that_never_comes_is_a_deadline() -> None:
+    flaky = Flaky(httpx.ReadTimeout("slow"))
+    with Client(transport=httpx.MockTransport(flaky)) as client, pytest.raises(errors.DeadlineExceeded):
+        client.model()
+    assert len(flaky.requests) == 1
+
+
+def test_newer_servers_may_tell_more(server: Running) -> None:
+    """Fields that are new, in answers and errors, and codes."""
+    told = server.post("/score_steps", ask("a")).json() | {"new": 1}
+    told["solutions"][0]["new"] = 2
+    with Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=told))) as client:
+        assert client.score_steps(PROBLEM, ["a"]).solutions[0].steps == ["a"]
+    for status, kind in ((422, errors.RequestRefused), (503, errors.TryAgain)):
+        body = problem("brand_new", status).model_dump() | {"new": 3}
+        answer = httpx.Response(status, json=body)
+        with Client(transport=httpx.MockTransport(Flaky(answer)), attempts=1) as client:
+            with pytest.raises(kind) as caught:
+                client.score_steps(PROBLEM, ["a"])
+            assert type(caught.value) is kind
+            assert caught.value.problem_code == "brand_new"
+
+
+def test_waits_until_a_server_is_ready() -> None:
+    flaky = Flaky(httpx.ConnectError("x"), refusal("model_unavailable", 503), httpx.Response(200, json={}))
+    with Client(transport=httpx.MockTransport(flaky)) as client:
+        client.wait_ready(timeout=20)
+    assert len(flaky.requests) == 3

@@ -1,0 +1,122 @@
+"""Many calls: in order, a few at a time, and one that fails keeps no other from its answer."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from unprm_client import AsyncClient, Client, errors
+
+from tests.server.harness import PROBLEM, Running, boxed
+
+
+def many(count: int) -> list[dict[str, Any]]:
+    return [{"problem": PROBLEM, "solutions": [boxed(number)]} for number in range(count)]
+
+
+def test_votes_come_in_order(server: Running) -> None:
+    with Client(server.url) as client:
+        answers = [own.answer for own in client.vote_all("majority", many(50)) if not isinstance(own, Exception)]
+    assert answers == [str(number) for number in range(50)]
+
+
+def test_asynchronous_votes_come_in_order(server: Running) -> None:
+    async def run() -> list[Any]:
+        async with AsyncClient(server.url) as client:
+            return [own async for own in client.vote_all("majority", many(50))]
+
+    assert [own.answer for own in asyncio.run(run())] == [str(number) for number in range(50)]
+
+
+def test_an_error_takes_its_place(server: Running) -> None:
+    requests = [
+        *many(1),
+        {"problem": PROBLEM, "solutions": []},
+        {"problem": PROBLEM, "solutions": ["none"]},
+        {"solution": []},
+        *many(1),
+    ]
+
+    async def run() -> list[Any]:
+        async with AsyncClient(server.url) as client:
+            return [own async for own in client.vote_all("hmr", requests)]
+
+    with Client(server.url) as client:
+        for outcomes in (list(client.vote_all("hmr", requests)), asyncio.run(run())):
+            kinds = [type(own).__name__ for own in outcomes]
+            assert kinds == ["VoteResponse", "InvalidRequest", "NoAnswer", "InvalidRequest", "VoteResponse"]
+            assert "solution: no field of a request" in str(outcomes[3])
+
+
+def test_scores_and_comparisons_of_many(server: Running) -> None:
+    with Client(server.url) as client:
+        (scored,) = client.score_all(many(1))
+        (compared,) = client.compare_all(many(1), progress=True)
+    assert not isinstance(scored, Exception)
+    assert not isinstance(compared, Exception)
+    assert scored.solutions[0].answer == compared.solutions[0].answer == "0"
+
+
+class Busy:
+    """A server that takes a while, and counts how many it is asked at a time."""
+
+    def __init__(self) -> None:
+        self.running = self.most = self.asked = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        with self._lock:
+            self.asked += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+        time.sleep(0.01)
+        with self._lock:
+            self.running -= 1
+        return httpx.Response(422, json={})
+
+
+def endless() -> Iterator[dict[str, Any]]:
+    yield from itertools.cycle(many(1))
+
+
+def test_asks_a_few_at_a_time_and_no_more_than_is_read() -> None:
+    busy = Busy()
+    with Client(transport=httpx.MockTransport(busy)) as client:
+        outcomes = client.vote_all("prm", endless(), concurrency=3)
+        assert all(isinstance(next(outcomes), errors.UnexpectedResponse) for _ in range(20))
+        outcomes.close()  # type: ignore[attr-defined]
+    assert 1 < busy.most <= 3
+    assert busy.asked <= 20 + 4 * 3
+
+
+def test_asynchronously_as_well() -> None:
+    running = most = asked = 0
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        nonlocal running, most, asked
+        asked, running = asked + 1, running + 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return httpx.Response(422, json={})
+
+    async def run() -> None:
+        async with AsyncClient(transport=httpx.MockTransport(answer)) as client:
+            outcomes = client.vote_all("prm", endless(), concurrency=3)
+            for _ in range(20):
+                assert isinstance(await anext(outcomes), errors.UnexpectedResponse)
+            await outcomes.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+    assert 1 < most <= 3
+    assert asked <= 20 + 4 * 3
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_a_concurrency_of_none_is_refused(wrong: int) -> None:
+    with Client() as client, pytest.raises(ValueError, match="must be greater than 0"):
+        list(client.vote_all("prm", many(1), concurrency=wrong))

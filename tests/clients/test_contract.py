@@ -1,0 +1,197 @@
+"""Both clients against the real server: every call, every field of its answers, every error."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from unprm_client import AsyncClient, Client, SolutionIn, errors
+
+from server.errors import TABLE
+from tests.server.harness import PROBLEM, Running, ask, boxed, serving
+from unprm.engines.fake import FakeEngine
+from unprm.votes import STRATEGIES
+
+SOLUTIONS: list[Any] = [
+    "one\n\ntwo \\boxed{1}",
+    boxed(2, "a"),
+    ("a", "tuple \\boxed{2}"),
+    {"id": "x", "text": "only", "answer": "7"},
+    SolutionIn(steps=["a", "b"], answer="1", step_scores=[0.9, 0.2]),
+]
+JSON: list[Any] = [
+    *SOLUTIONS[:2],
+    list(SOLUTIONS[2]),
+    SOLUTIONS[3],
+    {"steps": ["a", "b"], "answer": "1", "step_scores": [0.9, 0.2]},
+]
+Calls = Callable[..., Any]
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest, server: Running) -> Calls:
+    """Calls a method of one of the clients by its name."""
+    return caller(request.param, server.url)
+
+
+def caller(kind: str, url: str, **more: Any) -> Calls:
+    def made(name: str, *arguments: Any, **options: Any) -> Any:
+        if kind == "sync":
+            with Client(url, **more) as client:
+                return getattr(client, name)(*arguments, **options)
+
+        async def run() -> Any:
+            async with AsyncClient(url, **more) as client:
+                return await getattr(client, name)(*arguments, **options)
+
+        return asyncio.run(run())
+
+    return made
+
+
+def told(response: Any) -> Any:
+    return response.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"aggregate": "mean", "threshold": 0.7},
+        {"log_odds": True, "model": "fake"},
+        {"model": ["fake"], "timeout": 20.0},
+    ],
+)
+def test_scores_are_the_server_s(server: Running, call: Calls, options: dict[str, Any]) -> None:
+    sent = {name: value for name, value in options.items() if name != "timeout"}
+    server.post("/score_steps", ask(*JSON))  # from here on the usage is the same
+    expected = server.post("/score_steps", ask(*JSON, **sent)).json()
+    assert told(call("score_steps", PROBLEM, SOLUTIONS, **options)) == expected
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("options", [{}, {"aggregate": "last", "threshold": 0.9, "log_odds": True}])
+def test_votes_are_the_server_s(server: Running, call: Calls, strategy: str, options: dict[str, Any]) -> None:
+    server.post("/score_steps", ask(*JSON))
+    expected = server.post(f"/vote/{strategy}", ask(*JSON, **options)).json()
+    assert told(call("vote", strategy, PROBLEM, SOLUTIONS, **options)) == expected
+
+
+def test_alpha_reaches_wrf_and_compare(server: Running, call: Calls) -> None:
+    server.post("/score_steps", ask(*JSON))
+    for alpha in (0.0, 1.0):
+        expected = server.post("/vote/wrf", ask(*JSON, alpha=alpha)).json()
+        assert told(call("vote", "wrf", PROBLEM, SOLUTIONS, alpha=alpha)) == expected
+        expected = server.post("/vote/compare", ask(*JSON, alpha=alpha)).json()
+        assert told(call("compare", PROBLEM, SOLUTIONS, alpha=alpha)) == expected
+
+
+def test_a_problem_is_not_needed_for_given_scores(server: Running, call: Calls) -> None:
+    given = {"steps": ["a"], "answer": "1", "step_scores": [0.5]}
+    assert call("vote", "prm", None, [given]).answer == "1"
+
+
+def test_previews_and_describes_as_the_server(server: Running, call: Calls) -> None:
+    body = {"problem": PROBLEM, "solution": JSON[3], "model": "fake"}
+    assert told(call("preview", PROBLEM, SOLUTIONS[3], "fake")) == server.post("/preview", body).json()
+    assert told(call("model")) == server.get("/model").json()
+    assert call("model", "fake").name == "fake"
+    call("wait_ready")
+
+
+def test_every_code_of_the_server_has_an_exception() -> None:
+    assert set(errors.BY_CODE) | {"deadline_exceeded"} == set(TABLE)
+    assert all(issubclass(own, errors.ServerError) for own in errors.BY_CODE.values())
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_errors_of_a_server_are_exceptions(kind: str) -> None:
+    options: dict[str, Any] = {"max_solutions": 2, "max_steps": 3, "max_body_bytes": 2000, "api_key": "k"}
+    with serving(FakeEngine(max_tokens=60), **options) as running:
+        call = caller(kind, running.url, api_key="k")
+        expected: list[tuple[type[errors.ServerError], list[Any], dict[str, Any]]] = [
+            (errors.TooManySolutions, ["a", "b", "c"], {}),
+            (errors.TooManySteps, [["a", "b", "c", "d"]], {}),
+            (errors.SolutionTooLong, ["a" * 100], {}),
+            (errors.BodyTooLarge, ["a" * 2500], {}),
+            (errors.UnknownModel, ["a"], {"model": "other"}),
+        ]
+        for kind_of_error, solutions, more in expected:
+            with pytest.raises(kind_of_error) as caught:
+                call("score_steps", PROBLEM, solutions, **more)
+            assert caught.value.status == TABLE[caught.value.problem_code].status
+            assert caught.value.problem_code == kind_of_error.code
+            assert caught.value.request_id
+        with pytest.raises(errors.NoAnswer):
+            call("vote", "majority", PROBLEM, ["a"])
+        with pytest.raises(errors.Unauthorized):
+            caller(kind, running.url, api_key="other")("score_steps", PROBLEM, ["a"])
+        with pytest.raises(errors.NotFound):
+            caller(kind, running.url + "/elsewhere", api_key="k")("score_steps", PROBLEM, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "pointer"),
+    [
+        ((PROBLEM, [["a", " "]]), {}, "/solutions/0/1"),
+        ((PROBLEM, []), {}, "/solutions"),
+        ((None, ["a"]), {}, ""),
+        ((PROBLEM, ["a"]), {"threshold": 2.0}, "/threshold"),
+        ((PROBLEM, ["a"]), {"alpha": 0.5}, "/alpha"),
+        ((PROBLEM, ["\ud800"]), {}, "/solutions/0"),
+    ],
+)
+def test_what_is_wrong_is_told_before_it_is_sent(
+    call: Calls, server: Running, arguments: Any, options: dict[str, Any], pointer: str
+) -> None:
+    """With the pointers and words of the server, where it is asked itself."""
+    with pytest.raises(errors.InvalidRequest) as caught:
+        call("score_steps", *arguments, **options)
+    assert caught.value.status == 0
+    assert [own.pointer for own in caught.value.errors] == [pointer]
+    if arguments[1] != ["\ud800"]:
+        problem = {} if arguments[0] is None else {"problem": arguments[0]}
+        response = server.post("/score_steps", {**problem, "solutions": arguments[1], **options}).json()
+        assert response["errors"] == [own.model_dump() for own in caught.value.errors]
+
+
+def test_an_unknown_vote_is_told_with_those_there_are(call: Calls) -> None:
+    with pytest.raises(errors.InvalidRequest, match="'best' is no strategy; there are majority, prm"):
+        call("vote", "best", PROBLEM, ["a"])
+
+
+def test_a_timeout_is_the_server_s_deadline() -> None:
+    with serving(FakeEngine(delay=1.0)) as running, Client(running.url, timeout=0.2) as client:
+        with pytest.raises(errors.DeadlineExceeded, match=r"not answered within its 0\.\d+ s") as caught:
+            client.score_steps(PROBLEM, ["a"])
+        assert caught.value.request_id  # the server's own word
+
+
+def test_the_clients_are_twins() -> None:
+    def calls(kind: type) -> dict[str, Any]:
+        return {name: own for name, own in vars(kind).items() if callable(own) and not name.startswith("_")}
+
+    assert calls(Client).keys() == calls(AsyncClient).keys()
+    for name, own in calls(Client).items():
+        twin = calls(AsyncClient)[name]
+        assert inspect.signature(own).parameters == inspect.signature(twin).parameters, name
+        assert inspect.getdoc(own) == inspect.getdoc(twin), name
+
+
+def test_a_connection_is_used_again(server: Running) -> None:
+    with Client(server.url) as client:
+        pool = client._http._transport._pool  # type: ignore[attr-defined]
+        for _ in range(3):
+            client.model()
+        assert len(pool.connections) == 1
+
+
+def test_the_address_of_something_else_is_said_to_be_that() -> None:
+    page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
+    with Client(transport=page) as client, pytest.raises(errors.UnexpectedResponse, match="no ModelResponse"):
+        client.model()
+    gone = httpx.MockTransport(lambda request: httpx.Response(404, text="<html>"))
+    with Client(transport=gone) as client, pytest.raises(errors.UnexpectedResponse, match="status 404"):
+        client.model()
