@@ -14,7 +14,9 @@ from starlette.responses import Response
 from server import admin, routes
 from server.admin import Open
 from server.context import context_of
-from server.errors import problem
+from server.errors import GATEWAY, problem
+from server.gateway import routes as gateway
+from server.gateway.upstream import Upstream
 from server.keys import Keys
 from server.middleware import Authorization, Envelope
 from server.model import Source
@@ -57,6 +59,11 @@ def create_app(
     app.state.service = service
     app.include_router(routes.work)
     app.include_router(routes.about)
+    if settings.upstream_url is not None:
+        key = settings.upstream_key
+        upstream = Upstream(settings.upstream_url, None if key is None else key.get_secret_value())
+        app.state.upstream = upstream
+        app.include_router(gateway.router(upstream))
     if settings.admin_key is not None and open_model is not None:
         app.include_router(admin.router(open_model))
     return app
@@ -70,10 +77,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         await service.stop()
+        if (upstream := getattr(app.state, "upstream", None)) is not None:
+            await upstream.close()
 
 
 async def _respond(request: Request, error: Exception) -> Response:
-    return problem(error, context_of(request.scope).request_id)
+    return problem(error, context_of(request.scope).request_id, request.url.path.startswith(GATEWAY))
 
 
 def _version() -> str:

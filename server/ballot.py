@@ -50,7 +50,7 @@ class Ballot:
 
     def outcome(self, strategy: Strategy, alpha: float) -> VoteOut:
         """Takes a vote; raises `NoAnswer` if nothing can win it."""
-        result = votes.decide(strategy, self.classes, self._rewards(), alpha)
+        result = votes.decide(strategy, self.classes, self.rewards, alpha)
         candidates = _candidates(result, self.solutions)
         return VoteOut(
             strategy=strategy,
@@ -69,7 +69,7 @@ class Ballot:
             **dict(self.outcome(strategy, alpha)),
             solutions=self._voted(),
             model=model,
-            usage=_usage(usage),
+            usage=usage_out(usage),
         )
 
     def compare(self, alpha: float, model: str, usage: Usage) -> CompareResponse:
@@ -80,10 +80,12 @@ class Ballot:
             agree=len({outcome.answer for outcome in outcomes.values()}) == 1,
             solutions=self._voted(),
             model=model,
-            usage=_usage(usage),
+            usage=usage_out(usage),
         )
 
-    def _rewards(self) -> list[float] | None:
+    @property
+    def rewards(self) -> list[float] | None:
+        """One per solution, in [0, 1]; None if no vote needed them."""
         if self.scores is None:
             return None
         return [step_text.reward(own, self.request.aggregate) for own in self.scores]
@@ -103,7 +105,7 @@ def score_response(
         model=model,
         aggregate=request.aggregate,
         solutions=_scored(request, solutions, scores),
-        usage=_usage(usage),
+        usage=usage_out(usage),
     )
 
 
@@ -146,5 +148,6 @@ def _candidates(result: VoteResult, solutions: Sequence[Solution]) -> list[Candi
     ]
 
 
-def _usage(usage: Usage) -> UsageOut:
+def usage_out(usage: Usage) -> UsageOut:
+    """As the contract tells it."""
     return UsageOut(tokens=usage.tokens, computed_tokens=usage.computed_tokens, cached_tokens=usage.cached_tokens)

@@ -9,9 +9,10 @@ from pydantic_core import from_json
 
 from server.errors import MalformedJson, UnsupportedMediaType
 from server.lifetime import Lifetime
+from server.settings import Settings
 from unprm.errors import InvalidRequest, TooManySolutions, TooManySteps
 
-_MOST_FIELDS = 32
+_MOST_FIELDS = 64
 """Fields in an object: far more than there are, far fewer than it takes to be slow in telling them wrong."""
 
 
@@ -20,7 +21,12 @@ class WorkRoute(APIRoute):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.app = Lifetime(self.app)
+        self.app = Lifetime(self.app, self.seconds)
+
+    @staticmethod
+    def seconds(settings: Settings) -> float:
+        """Time for a request at the most."""
+        return settings.max_request_seconds
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """FastAPI's handler, given JSON that was parsed and bounded here."""

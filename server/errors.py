@@ -1,5 +1,6 @@
 """From an error to the response that tells of it: one table, RFC 9457 problem details."""
 
+import json
 import logging
 import math
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from unprm.errors import InvalidRequest, Overloaded, UnprmError
 from unprm.fields import field_errors
 from unprm.wire import FieldError, ProblemDetails
 
+GATEWAY = "/v1/"
+"""Begins the paths of OpenAI's API."""
 MEDIA_TYPE = "application/problem+json"
 
 logger = logging.getLogger(__name__)
@@ -38,9 +41,11 @@ TABLE = {
     "too_many_steps": Row(422, "Too many steps in a solution"),
     "solution_too_long": Row(422, "A solution is too long for the model"),
     "unknown_model": Row(422, "No model of this name is served"),
+    "upstream_refused": Row(400, "The model behind the gateway refused the request"),
     "no_answer": Row(422, "No solution has an answer"),
     "overloaded": Row(429, "Too much work is waiting", retry_after=1),
     "internal": Row(500, "Something went wrong on the server"),
+    "upstream_failed": Row(502, "The model behind the gateway did not answer", retry_after=1),
     "model_unavailable": Row(503, "The model is not available", retry_after=5),
     "shutting_down": Row(503, "The server is shutting down", retry_after=5),
     "deadline_exceeded": Row(504, "The request's time ran out"),
@@ -80,8 +85,11 @@ class UnsupportedMediaType(UnprmError):
         super().__init__("send the body as `Content-Type: application/json`")
 
 
-def problem(error: Exception, request_id: str) -> Response:
-    """The response to any error. Only what this module knows is told; the rest is `internal` and logged."""
+def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:
+    """The response to any error. Only what this module knows is told; the rest is `internal` and logged.
+
+    `gateway`: with the member by which clients of OpenAI's API know errors.
+    """
     code = code_of(error)
     row = TABLE[code]
     if code == "internal":
@@ -95,7 +103,12 @@ def problem(error: Exception, request_id: str) -> Response:
         request_id=request_id,
         errors=_fields(error),
     )
-    return Response(details.model_dump_json(), row.status, _headers(error, row), MEDIA_TYPE)
+    body = details.model_dump_json()
+    if gateway:
+        pointer = details.errors[0].pointer if details.errors else None
+        own = {"message": details.detail, "type": code, "param": pointer, "code": code}
+        body = json.dumps(details.model_dump(mode="json") | {"error": own})
+    return Response(body, row.status, _headers(error, row), MEDIA_TYPE)
 
 
 def code_of(error: Exception) -> str:

@@ -24,14 +24,15 @@ class Lifetime:
     Either end cancels the route, and with it what waits in the model's queue for it.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, most_seconds: Callable[[Settings], float]) -> None:
         self.app = app
+        self._most_seconds = most_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises `ShuttingDown`, `BodyTooLarge`, `Overloaded`, `DeadlineExceeded` or `ClientDisconnect`."""
         service: Service = scope["app"].state.service
         context = context_of(scope)
-        seconds = seconds_of(Headers(scope=scope), service.settings)
+        seconds = seconds_of(Headers(scope=scope), self._most_seconds(service.settings))
         context.seconds, context.deadline = seconds, context.arrived + seconds
         gone = asyncio.Event()
         try:
@@ -58,14 +59,22 @@ class Lifetime:
         watch = asyncio.create_task(_watch(receive, lifetime, gone))
 
         async def send_at_leisure(message: Message) -> None:
-            watch.cancel()  # there is an answer: from here on, nothing is to be saved
-            lifetime.reschedule(None)
+            if _whole(message):  # there is an answer: from here on, nothing is to be saved
+                watch.cancel()
+                lifetime.reschedule(None)
             await send(message)
 
         try:
             await self.app(scope, _replay(body), send_at_leisure)
         finally:
             watch.cancel()
+
+
+def _whole(message: Message) -> bool:
+    """Whether all of an answer is there: at its start if its length is known, else with its last part."""
+    if message["type"] == "http.response.start":
+        return "content-length" in Headers(raw=message["headers"])
+    return not message.get("more_body", False)
 
 
 async def _watch(receive: Receive, lifetime: asyncio.Timeout, gone: asyncio.Event) -> None:
@@ -110,9 +119,9 @@ async def _never() -> NoReturn:
         await asyncio.Event().wait()
 
 
-def seconds_of(headers: Headers, settings: Settings) -> float:
-    """Time for the request: what its header asks for, at most the server's. Raises `InvalidRequest`."""
-    sent, cap = headers.get(TIMEOUT_HEADER), settings.max_request_seconds
+def seconds_of(headers: Headers, cap: float) -> float:
+    """Time for the request: what its header asks for, at most `cap`, the server's. Raises `InvalidRequest`."""
+    sent = headers.get(TIMEOUT_HEADER)
     if sent is None:
         return cap
     try:

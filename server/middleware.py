@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.context import Context, attach, context_of
-from server.errors import Unauthorized, problem
+from server.errors import GATEWAY, Unauthorized, problem
 from server.journal import Entry, Journal
 from server.keys import Keys
 from server.logs import fields, log_request
@@ -61,7 +61,9 @@ class Envelope:
             except Exception as error:  # the outermost layer: every caller gets an answer
                 if status is not None:  # half an answer is out: all that is left is to close the connection
                     raise
-                await problem(error, context.request_id)(scope, receive, send_with_id)
+                await problem(error, context.request_id, scope["path"].startswith(GATEWAY))(
+                    scope, receive, send_with_id
+                )
             finally:
                 tell(own, self._record(scope, status or CLIENT_GONE, context, answer))
 

@@ -24,7 +24,8 @@ the probes and this documentation asks for it as `Authorization: Bearer KEY`.
 _REFERENCE = "#/components/schemas/{model}"
 _PROTECTED = ("unauthorized", "internal")
 _PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable", "shutting_down")}
-_WORK = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed"))
+_ELSEWHERE = ("not_found", "method_not_allowed", "upstream_refused", "upstream_failed")
+_WORK = tuple(code for code in TABLE if code not in _ELSEWHERE)
 _NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",)}
 
 _STRATEGIES: dict[Strategy, tuple[str, str]] = {

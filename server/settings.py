@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
+from unprm.types import Strategy
 from unprm.wire import MAX_SOLUTIONS, LoadModelRequest
 
 PREFIX = "UNPRM_"
@@ -105,6 +106,20 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(
         default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests after SIGTERM."
     )
+    upstream_url: str | None = Field(
+        default=None,
+        description="Server of OpenAI's chat API that /v1/chat/completions samples from; without one it is not there.",
+    )
+    upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
+    gateway_strategy: Strategy = Field(default="wrf", description="Vote of /v1/chat/completions, if not asked for.")
+    gateway_budget: int = Field(default=8, ge=1, le=MAX_SOLUTIONS, description="Its candidates at the most.")
+    gateway_confidence: float = Field(
+        default=0.95,
+        gt=0,
+        le=1,
+        description="It stops sampling when the vote stays as it is with this probability.",
+    )
+    gateway_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False, description="Time for one of its answers.")
     journal: Path | None = Field(
         default=None, description="SQLite file that requests and answers are written to, callers' texts included."
     )

@@ -37,7 +37,7 @@ async def score(service: Service, request: ScoreRequest, context: Context) -> Sc
             _check_room(models)
         solutions = await _solutions(service, request, context)
         scores = await _step_scores(models, request.problem, solutions, context)
-        return score_response(request, solutions, scores, _name(models), context.usage)
+        return score_response(request, solutions, scores, name(models), context.usage)
 
 
 async def vote(
@@ -45,8 +45,8 @@ async def vote(
 ) -> VoteResponse:
     """One strategy; scores are computed only if it needs them."""
     with service.models.chosen(request.model) as models:
-        ballot = await _ballot(service, models, request, [strategy], context)
-        response = ballot.vote(strategy, alpha, _name(models), context.usage)
+        own = await ballot(service, models, request, [strategy], context)
+        response = own.vote(strategy, alpha, name(models), context.usage)
     service.metrics.voted(response)
     return response
 
@@ -54,8 +54,8 @@ async def vote(
 async def compare(service: Service, request: WrfRequest, context: Context) -> CompareResponse:
     """Every strategy over one scoring pass."""
     with service.models.chosen(request.model) as models:
-        ballot = await _ballot(service, models, request, votes.STRATEGIES, context)
-        response = ballot.compare(request.alpha, _name(models), context.usage)
+        own = await ballot(service, models, request, votes.STRATEGIES, context)
+        response = own.compare(request.alpha, name(models), context.usage)
     for outcome in response.strategies.values():
         service.metrics.voted(outcome)
     return response
@@ -67,17 +67,18 @@ async def preview(service: Service, request: PreviewRequest) -> PreviewResponse:
         return await asyncio.to_thread(_preview, model, request, service.settings.max_steps)
 
 
-async def _ballot(
+async def ballot(
     service: Service,
     models: Sequence[Model],
     request: VoteRequest,
     strategies: Sequence[Strategy],
     context: Context,
 ) -> Ballot:
+    """What these votes are taken on, scored if one of them needs it. Raises `NoAnswer` and what scoring does."""
     solutions = await _solutions(service, request, context)
     with span("answers"):
         classes = await service.classes([solution.answer for solution in solutions])
-    if all(name is None for name in classes):
+    if all(own is None for own in classes):
         raise NoAnswer(len(solutions))
     needed = any(votes.needs_rewards(strategy, classes) for strategy in strategies)
     given = all(solution.step_scores is not None for solution in solutions)
@@ -135,7 +136,8 @@ async def _all(calls: Iterable[Coroutine[Any, Any, Scored]]) -> list[Scored]:
     return [task.result() for task in tasks]
 
 
-def _name(models: Sequence[Model]) -> str:
+def name(models: Sequence[Model]) -> str:
+    """Of one or several models, as responses tell it."""
     return "+".join(model.name for model in models)
 
 

@@ -55,6 +55,7 @@ class TooManySteps(InvalidRequest):
 
     def __init__(self, index: int, count: int, limit: int) -> None:
         super().__init__(f"solution {index} has {count} steps, the limit is {limit}", f"/solutions/{index}")
+        self.index = index
 
 
 class SolutionTooLong(InvalidRequest):

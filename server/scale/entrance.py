@@ -14,7 +14,7 @@ from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
 from starlette.requests import ClientDisconnect
 
-from server.errors import BodyTooLarge, problem
+from server.errors import GATEWAY, BodyTooLarge, problem
 from server.lifetime import TIMEOUT_HEADER, seconds_of
 from server.logs import configure
 from server.middleware import request_id_of
@@ -87,15 +87,19 @@ class Entrance:
         request_id = request_id_of(request.headers)
         try:
             asked = Asked(request.method, _target(request), _headers(request, request_id), await self._body(request))
-            status, headers, body = await self._answer(asked, seconds_of(request.headers, self._settings))
+            status, headers, body = await self._answer(asked, seconds_of(request.headers, self._seconds(request)))
         except ClientDisconnect:
             return Response(status_code=499)
         except UnprmError as error:
-            return problem(error, request_id)
+            return problem(error, request_id, request.url.path.startswith(GATEWAY))
         response = Response(body, status)
         response.raw_headers = [pair for pair in headers if pair[0] not in _HOP_BY_HOP | _ADDED_BY_RAY]
         response.raw_headers.append((b"content-length", str(len(body)).encode()))
         return response
+
+    def _seconds(self, request: Request) -> float:
+        own = self._settings
+        return own.gateway_seconds if request.url.path.startswith(GATEWAY) else own.max_request_seconds
 
     async def _body(self, request: Request) -> bytes:
         limit = self._settings.max_body_bytes

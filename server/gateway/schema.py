@@ -1,0 +1,137 @@
+"""What the gateway reads of a chat request, and what it adds to the answer."""
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from unprm.types import Aggregate, DecidedBy, Strategy
+from unprm.wire import CandidateOut, ModelName, Probability, Text, UsageOut
+
+MOST = 256
+"""Candidates of an answer at the most."""
+
+Json = dict[str, Any]
+Stopped = Literal["certain", "confident", "budget", "failures"]
+
+
+class Election(BaseModel):
+    """How the answer is elected: `unprm` of a chat request. What it leaves out is as the server is set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    strategy: Strategy | None = None
+    budget: int | None = Field(default=None, ge=1, le=MOST, description="Candidates to sample at the most.")
+    confidence: Probability | None = Field(
+        default=None,
+        description="It stops sampling when the vote stays as it is with this probability; 1: for certain.",
+    )
+    round: int = Field(default=4, ge=1, le=MOST, description="Candidates between two looks at the vote.")
+    alpha: Probability = 0.5
+    aggregate: Aggregate = "min"
+    model: ModelName | None = Field(default=None, description="A served PRM, by default the first.")
+    problem: Text | None = Field(default=None, description="For the PRM; by default the last user message.")
+
+
+class ChatRequest(BaseModel):
+    """A request of OpenAI's chat API. Fields that are not named here go to the upstream as they are."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "example": {
+                "model": "Qwen/Qwen2.5-Math-7B-Instruct",
+                "messages": [{"role": "user", "content": "What is 2 + 3? Put the answer in \\boxed{}."}],
+                "unprm": {"strategy": "wrf", "budget": 16},
+            }
+        },
+    )
+
+    model: str
+    messages: list[Json] = Field(min_length=1)
+    stream: bool = False
+    stream_options: Json | None = None
+    n: int | None = None
+    temperature: float | None = Field(default=None, allow_inf_nan=False)
+    seed: int | None = None
+    tools: list[Json] | None = None
+    tool_choice: str | Json | None = None
+    unprm: Election = Election()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.n not in (None, 1):
+            raise ValueError("n must be 1: one answer is elected, among `unprm.budget` candidates")
+        if self.uses_tools and self.unprm != Election():
+            raise ValueError("unprm goes with answers in text: a request with tools is passed on as it is")
+        if not self.uses_tools and self.problem is None:
+            raise ValueError("the last user message has no text; send the problem as `unprm.problem`")
+        return self
+
+    @property
+    def uses_tools(self) -> bool:
+        """Whether the answer may be a call of a tool, on which there is no vote."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def problem(self) -> str | None:
+        """What the candidates solve."""
+        if self.unprm.problem is not None:
+            return self.unprm.problem
+        texts = [_text(message.get("content")) for message in self.messages if message.get("role") == "user"]
+        return texts[-1] if texts and texts[-1].strip() else None
+
+    def for_upstream(self) -> Json:
+        """The request without what is the gateway's."""
+        own = {"unprm", "stream", "stream_options", "n"}
+        return self.model_dump(mode="json", exclude_unset=True, exclude=own)
+
+
+class LeftOut(BaseModel):
+    """A completion that was no candidate, and why: `no_text`, or a code of the server's errors."""
+
+    code: str
+    detail: str
+
+
+class UpstreamFailure(BaseModel):
+    """Candidates that were asked for and did not come."""
+
+    candidates: int
+    detail: str
+
+
+class Report(BaseModel):
+    """How the answer came about: `unprm` of a chat answer.
+
+    `sampled` of `budget` candidates in `rounds`; `saved` were not needed. `stopped`: the vote could not change
+    (`certain`), probably would not (`confident`, `confidence` as it was), all were sampled (`budget`) or the upstream
+    failed (`failures`). `answer` is None where no candidate has one: the highest reward was elected.
+    `candidates` as in a vote; their members are numbers of candidates in the order they were sampled.
+    """
+
+    strategy: Strategy
+    budget: int
+    sampled: int
+    saved: int
+    rounds: int
+    stopped: Stopped
+    confidence: float
+    answer: str | None
+    decided_by: DecidedBy
+    tie: bool
+    margin: float | None
+    solution_index: int
+    reward: float | None
+    candidates: list[CandidateOut]
+    left_out: list[LeftOut]
+    failures: list[UpstreamFailure]
+    model: str
+    usage: UsageOut
+
+
+def _text(content: object) -> str:
+    """Of a message: a string, or the text parts of a list."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict) and part.get("type") == "text")

@@ -1,0 +1,86 @@
+"""A server of OpenAI's chat API with answers written beforehand, for tests of the gateway."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.server.harness import until
+
+PROMPT_TOKENS, COMPLETION_TOKENS = 10, 7
+
+
+@dataclass
+class Upstream:
+    """Gives `texts` one after the other, again from the start at their end; a text may be a whole message.
+
+    `errors` maps the number of a call, from 0, to the response it gets, `delays` to seconds; `takes_n`: whether it
+    gives as many as are asked for. `asked` are the bodies, `keys` the authorizations; `gone` counts callers that went.
+    """
+
+    texts: Sequence[str | dict[str, Any]]
+    errors: Mapping[int, Response] = field(default_factory=dict)
+    delays: Mapping[int, float] = field(default_factory=dict)
+    takes_n: bool = True
+    url: str = ""
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    given: int = 0
+    gone: int = 0
+
+    async def complete(self, request: Request) -> Response:
+        number = len(self.asked)
+        body = await request.json()
+        self.asked.append(body)
+        self.keys.append(request.headers.get("authorization"))
+        for _ in range(int(100 * self.delays.get(number, 0.0))):
+            await asyncio.sleep(0.01)
+            if await request.is_disconnected():
+                self.gone += 1
+                break
+        if number in self.errors:
+            return self.errors[number]
+        count = body.get("n", 1) if self.takes_n else 1
+        choices = [self._choice(index) for index in range(count)]
+        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": count * COMPLETION_TOKENS, "total_tokens": 0}
+        common = {"id": "x", "object": "chat.completion", "created": 1, "model": f"{body['model']}-served"}
+        return JSONResponse(common | {"choices": choices, "usage": usage})
+
+    async def models(self, request: Request) -> Response:
+        card = {"id": "reasoner", "object": "model", "created": 1, "owned_by": "x"}
+        return JSONResponse({"object": "list", "data": [card]})
+
+    def _choice(self, index: int) -> dict[str, Any]:
+        text = self.texts[self.given % len(self.texts)]
+        self.given += 1
+        message = {"role": "assistant", "content": text} if isinstance(text, str) else text
+        return {"index": index, "message": message, "finish_reason": "stop", "logprobs": None}
+
+
+@contextmanager
+def upstream(*texts: str | dict[str, Any], **more: Any) -> Iterator[Upstream]:
+    """Serves until the end of the block."""
+    told = Upstream(texts, **more)
+    routes = [Route("/v1/chat/completions", told.complete, methods=["POST"]), Route("/v1/models", told.models)]
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(Starlette(routes=routes), log_level="error", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            until(lambda: server.started)
+            told.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+            yield told
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -1,0 +1,114 @@
+"""When to stop sampling candidates: when the vote can't change any more, or hardly will.
+
+Adaptive consistency (Aggarwal et al., 2023) asks this of majority votes. Here it is asked of every vote in the same
+way: what is still to come is drawn from what has come, and the vote is taken on both.
+"""
+
+import random
+from bisect import insort
+from collections.abc import Sequence
+
+from unprm.types import Strategy
+from unprm.votes import TIE, decide, needs_rewards
+
+DRAWS = 200
+"""Futures that are looked at: the share of those with the same winner is told to within 3.5 points."""
+_NOVELTY = 1.0
+"""Weight of an answer never seen among those seen once each (a Chinese restaurant process)."""
+
+
+def stability(
+    strategy: Strategy,
+    classes: Sequence[int | None],
+    rewards: Sequence[float] | None,
+    budget: int,
+    alpha: float = 0.5,
+    draws: int = DRAWS,
+) -> float:
+    """Probability that the class that wins now wins among `budget` candidates too; 1.0 only if nothing can change it.
+
+    `classes`, `rewards` and `alpha` as in `votes.decide`, of the candidates so far. The next answer is one seen before
+    in proportion to how often, or a new one; its reward falls with equal chances between any two neighbours of those
+    seen with the answer, 0 and 1 included (Hill, 1968). 0.0 if no candidate has an answer yet. Deterministic.
+    """
+    left = budget - len(classes)
+    if all(name is None for name in classes):
+        return 0.0 if left > 0 else 1.0
+    if left <= 0 or _settled(strategy, classes, rewards, budget):
+        return 1.0
+    if rewards is None and needs_rewards(strategy, classes):
+        raise ValueError(f"{strategy} needs the candidates' rewards to decide this vote")
+    winner = _winner(strategy, classes, rewards, alpha)
+    rng = random.Random(0)
+    same = sum(_future(rng, strategy, classes, rewards, left, alpha) == winner for _ in range(draws))
+    # that no future differed of so many proves nothing
+    return min(same / draws, 1 - 1 / (draws + 1))
+
+
+def _settled(strategy: Strategy, classes: Sequence[int | None], rewards: Sequence[float] | None, budget: int) -> bool:
+    """Whether no candidates to come can change the winner; False where that isn't simple to tell."""
+    left = budget - len(classes)
+    if strategy in ("majority", "hmr"):
+        first, second = _two_highest([1.0] * len(classes), classes)
+        return 2 * first > budget if strategy == "hmr" else first > second + left
+    if strategy == "weighted" and rewards is not None:
+        first, second = _two_highest(rewards, classes)
+        return first > second + left + TIE
+    return False
+
+
+def _two_highest(values: Sequence[float], classes: Sequence[int | None]) -> tuple[float, float]:
+    """The two highest sums of a class; an answer that is still to come has 0."""
+    sums: dict[int, float] = {}
+    for name, value in zip(classes, values, strict=True):
+        if name is not None:
+            sums[name] = sums.get(name, 0.0) + value
+    first, second = sorted([*sums.values(), 0.0, 0.0], reverse=True)[:2]
+    return first, second
+
+
+def _winner(
+    strategy: Strategy, classes: Sequence[int | None], rewards: Sequence[float] | None, alpha: float
+) -> int | None:
+    return classes[decide(strategy, classes, rewards, alpha).solution_index]
+
+
+def _future(
+    rng: random.Random,
+    strategy: Strategy,
+    classes: Sequence[int | None],
+    rewards: Sequence[float] | None,
+    left: int,
+    alpha: float,
+) -> int | None:
+    """The winner among those that came and `left` more; None where rewards would have to say, and there are none."""
+    drawn = list(classes)
+    for _ in range(left):
+        drawn.append(_next_class(rng, drawn))
+    if rewards is None:
+        return None if needs_rewards(strategy, drawn) else _winner(strategy, drawn, None, alpha)
+    seen: dict[int | None, list[float]] = {}
+    for name, reward in zip(classes, rewards, strict=True):
+        insort(seen.setdefault(name, []), reward)
+    overall, told = sorted(rewards), list(rewards)
+    for name in drawn[len(classes) :]:
+        own = seen.get(name)
+        reward = _next_reward(rng, overall if own is None else own)
+        insort(seen.setdefault(name, []), reward)
+        told.append(reward)
+    return _winner(strategy, drawn, told, alpha)
+
+
+def _next_class(rng: random.Random, classes: Sequence[int | None]) -> int | None:
+    place = rng.random() * (len(classes) + _NOVELTY)
+    if place < len(classes):
+        return classes[int(place)]
+    return 1 + max(name for name in classes if name is not None)
+
+
+def _next_reward(rng: random.Random, seen: Sequence[float]) -> float:
+    """`seen` ascending."""
+    place = rng.randrange(len(seen) + 1)
+    low = seen[place - 1] if place else 0.0
+    high = seen[place] if place < len(seen) else 1.0
+    return rng.uniform(low, high)
