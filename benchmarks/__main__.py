@@ -27,6 +27,8 @@ Name = Literal[
     "votes",
     "answers",
     "engines",
+    "gateway",
+    "search",
     "sampling",
     "training",
 ]

@@ -1,0 +1,83 @@
+"""The embedded reasoner behind OpenAI's chat API: what a gateway or a search asks where no larger model is.
+
+python -m benchmarks.reasoner --port 8001
+"""
+
+from itertools import count as counting
+from typing import Annotated, Any
+
+import typer
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from unprm import mini
+from unprm.samplers.load import SamplerSource
+from unprm.types import Completion, Sampler, SamplingSettings
+
+TEMPERATURE = 0.8
+"""Whatever is asked for: it is what the embedded model was measured with."""
+
+
+class Reasoner:
+    """Completions of the last user message, or of an assistant's that goes on from it."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._seeds = counting(10**6, 1000)
+
+    async def complete(self, request: Request) -> Response:
+        """`n` completions, cut at the first of `stop`, which `stop_reason` then names, as vLLM does."""
+        body = await request.json()
+        told = [message["content"] for message in body["messages"] if message["role"] != "system"]
+        begun = body["messages"][-1]["role"] == "assistant"
+        text = "\n".join(told[-2:]).removesuffix("\n") if begun else told[-1]
+        seed = body["seed"] if isinstance(body.get("seed"), int) else next(self._seeds)
+        completions = await self._sampler.complete(self._sampler.prompt(text), body.get("n", 1), seed, "")
+        choices, tokens = [], 0
+        for index, own in enumerate(completions):
+            kept, stop, taken = self._cut(own, body.get("stop") or [])
+            tokens += taken
+            message = {"role": "assistant", "content": kept}
+            reason = "stop" if own.finished or stop is not None else "length"
+            choices.append({"index": index, "message": message, "finish_reason": reason, "stop_reason": stop})
+        usage = {"prompt_tokens": 0, "completion_tokens": tokens, "total_tokens": tokens}
+        common = {"id": "x", "object": "chat.completion", "created": 0, "model": mini.NAME}
+        return JSONResponse(common | {"choices": choices, "usage": usage})
+
+    async def models(self, request: Request) -> Response:
+        """The one model."""
+        card = {"id": mini.NAME, "object": "model", "created": 0, "owned_by": "unprm"}
+        return JSONResponse({"object": "list", "data": [card]})
+
+    def _cut(self, own: Completion, stops: list[str]) -> tuple[str, str | None, int]:
+        """The text before the first stop, that stop, and the tokens that a reasoner that stops there writes."""
+        places = [(place, stop) for stop in stops if (place := own.text.find(stop)) >= 0]
+        if not places:
+            return own.text, None, len(own.ids)
+        place, stop = min(places)
+        taken = next(k for k in range(len(own.ids) + 1) if len(self._sampler.decode(own.ids[:k])) >= place + len(stop))
+        return own.text[:place], stop, taken
+
+
+async def healthy(request: Request) -> Response:
+    """Tells that it listens."""
+    return JSONResponse({})
+
+
+def main(host: str = "127.0.0.1", port: Annotated[int, typer.Option(min=0)] = 8001) -> None:
+    """Serves until a signal."""
+    sampler = SamplerSource("transformers", mini.NAME).load(SamplingSettings(TEMPERATURE, max_tokens=256))
+    reasoner = Reasoner(sampler)
+    routes: list[Any] = [
+        Route("/v1/chat/completions", reasoner.complete, methods=["POST"]),
+        Route("/v1/models", reasoner.models),
+        Route("/health", healthy),
+    ]
+    uvicorn.run(Starlette(routes=routes), host=host, port=port, log_level="error")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,89 @@
+"""Solutions grown step by step under the PRM against best-of-N, with as many tokens of the reasoner."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import httpx
+from unprm_client import AsyncClient
+from unprm_client.search import ChatReasoner, Found, beam_search, dvts
+
+from benchmarks import servers
+from benchmarks.gateway import SEED, Answers, correct, gain
+from benchmarks.timing import Comparison
+from training.questions import Question, make_mini
+from unprm import mini
+from unprm.steps import join
+
+QUESTIONS, WIDTH, EXPAND, MOST, CONCURRENCY = 300, 4, 4, 32, 8
+"""`MOST` candidates are sampled; best-of-N takes as many of them as the search had tokens for."""
+LINE = "\n"
+"""Ends a step of the embedded reasoner."""
+Search = Callable[[AsyncClient, ChatReasoner, str], Awaitable[Found]]
+
+
+async def _beams(client: AsyncClient, reasoner: ChatReasoner, problem: str) -> Found:
+    return await beam_search(client, reasoner, problem, width=WIDTH, expand=EXPAND)
+
+
+async def _trees(client: AsyncClient, reasoner: ChatReasoner, problem: str) -> Found:
+    return await dvts(client, reasoner, problem, subtrees=WIDTH, expand=EXPAND)
+
+
+SEARCHES: dict[str, Search] = {
+    f"beam search, {WIDTH} × {EXPAND}": _beams,
+    f"DVTS, {WIDTH} subtrees × {EXPAND}": _trees,
+}
+
+
+def run() -> list[Comparison]:
+    """On held-out questions of the embedded model's domain; the vote is WRF for all."""
+    questions = make_mini(QUESTIONS, SEED)
+    with (
+        servers.running("/health", "-m", "benchmarks.reasoner") as (upstream, _),
+        servers.unprm(f"--model={mini.NAME}", "--device=cpu") as url,
+    ):
+        return asyncio.run(_run(questions, upstream, url))
+
+
+async def _run(questions: Sequence[Question], upstream: str, url: str) -> list[Comparison]:
+    rows = []
+    places = asyncio.Semaphore(CONCURRENCY)
+    reasoner = ChatReasoner(upstream, mini.NAME, separator=LINE, options={"max_tokens": 256})
+    async with AsyncClient(url) as client, httpx.AsyncClient(base_url=upstream, timeout=600) as asking:
+
+        async def sampled(question: Question) -> tuple[list[str], int]:
+            async with places:
+                return await _candidates(asking, question.problem)
+
+        candidates = await asyncio.gather(*map(sampled, questions))
+        each = sum(tokens for _, tokens in candidates) / (MOST * len(questions))
+        for name, search in SEARCHES.items():
+
+            async def searched(question: Question, search: Search = search) -> Found:
+                async with places:
+                    return await search(client, reasoner, question.problem)
+
+            found = await asyncio.gather(*map(searched, questions))
+            tokens = sum(own.tokens for own in found)
+            ours = Answers(correct([join(own.solution.steps) for own in found], questions), tokens)
+            count = max(1, min(MOST, round(tokens / len(questions) / each)))
+            best = [
+                await _best(client, question, texts[:count])
+                for question, (texts, _) in zip(questions, candidates, strict=True)
+            ]
+            theirs = Answers(correct(best, questions), round(count * each * len(questions)))
+            told = f"{name}, {tokens / len(questions):.0f} tokens a question"
+            rows.append(gain(told, ours, f"WRF among {count} whole solutions", theirs))
+    await reasoner.close()
+    return rows
+
+
+async def _candidates(asking: httpx.AsyncClient, problem: str) -> tuple[list[str], int]:
+    body = {"model": mini.NAME, "messages": [{"role": "user", "content": problem}], "n": MOST, "seed": 0}
+    told = (await asking.post("/v1/chat/completions", json=body)).raise_for_status().json()
+    return [own["message"]["content"] for own in told["choices"]], told["usage"]["completion_tokens"]
+
+
+async def _best(client: AsyncClient, question: Question, texts: Sequence[str]) -> str:
+    vote = await client.vote("wrf", question.problem, texts)
+    return texts[vote.solution_index]
