@@ -8,6 +8,7 @@ et al., 2024, "Scaling test-time compute") keeps independent subtrees, of which 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count as counting
 from typing import Any, Protocol
 
 import httpx
@@ -113,15 +114,13 @@ async def _search(
     alive = [[Path()] * width for _ in range(groups)]
     ended: list[list[Path]] = [[] for _ in range(groups)]
     tokens = computed = 0
-    for depth in range(max_steps):
+    numbers = counting()  # no two calls have the same seeds
+    for _ in range(max_steps):
         growing = [(group, path) for group, paths in enumerate(alive) for path in paths]
         if not growing:
             break
         proposed = await asyncio.gather(
-            *(
-                reasoner.propose(problem, path.steps, expand, seed + 1000 * (depth * len(growing) + number))
-                for number, (_, path) in enumerate(growing)
-            )
+            *(reasoner.propose(problem, path.steps, expand, seed + 1000 * next(numbers)) for _, path in growing)
         )
         tokens += sum(own.tokens for proposals in proposed for own in proposals)
         grown = [
@@ -139,10 +138,15 @@ async def _search(
             steps = (*path.steps, own.text)
             alive[group].append(Path(steps, tuple(solution.step_scores), own.ends))
         for group, paths in enumerate(alive):
-            best = sorted(paths, key=lambda path: path.reward, reverse=True)[: width - len(ended[group])]
+            # equal paths go on once: they would fill the beam with one idea
+            distinct = {path.steps: path for path in paths}.values()
+            best = sorted(distinct, key=lambda path: path.reward, reverse=True)[: width - len(ended[group])]
             ended[group] += [path for path in best if path.ended]
             alive[group] = [path for path in best if not path.ended]
-    paths = [path for group in ended for path in group] or [path for group in alive for path in group]
+    paths = [path for group in ended for path in group]
+    paths = paths or [path for group in alive for path in group if path.steps]
+    if not paths:
+        raise UnexpectedResponse(200, "the reasoner proposed no step")
     solutions = [{"steps": path.steps, "step_scores": path.rewards} for path in paths]
     vote = await client.vote(strategy, problem, solutions)
     return Found(vote, paths, tokens, computed)

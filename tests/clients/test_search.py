@@ -1,0 +1,187 @@
+"""Solutions that grow step by step: which go on, which are elected, and what is counted."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from unprm_client import AsyncClient, errors
+from unprm_client.search import ChatReasoner, Found, Proposal, beam_search, dvts
+
+from tests.server.harness import PROBLEM, Running, serving
+from unprm.engines.fake import TAG, FakeEngine
+from unprm.types import Encoded
+
+
+def told(item: Encoded) -> list[float]:
+    """The score that each step names at its end."""
+    ids = item.ids[len(PROBLEM.encode()) + 1 :]
+    steps, start = [], 0
+    for place, token in enumerate(ids):
+        if token == TAG:
+            steps.append(bytes(ids[start:place]).decode())
+            start = place + 1
+    return [float(step.rpartition("@")[2]) for step in steps]
+
+
+@pytest.fixture(scope="module")
+def scoring() -> Iterator[Running]:
+    with serving(FakeEngine(scores=told)) as running:
+        yield running
+
+
+class Script:
+    """Proposes from a table, by the steps so far; what ends a solution is boxed. `asked` are the prefixes."""
+
+    def __init__(self, table: dict[tuple[str, ...], list[str]]) -> None:
+        self._table = table
+        self.asked: list[tuple[tuple[str, ...], int, int]] = []
+
+    async def propose(self, problem: str, steps: Sequence[str], count: int, seed: int) -> list[Proposal]:
+        self.asked.append((tuple(steps), count, seed))
+        texts = self._table.get(tuple(steps), [])
+        return [Proposal(text, "boxed" in text, len(text)) for text in texts[:count]]
+
+
+def search(running: Running, kind: Any, reasoner: Any, **options: Any) -> Found:
+    async def run() -> Found:
+        async with AsyncClient(running.url) as client:
+            found: Found = await kind(client, reasoner, PROBLEM, **options)
+            return found
+
+    return asyncio.run(run())
+
+
+A, B, C = "a @0.9", "b @0.8", "c @0.1"
+
+
+def box(answer: int, score: float) -> str:
+    return f"\\boxed{{{answer}}} @{score}"
+
+
+TREE = {(): [A, C, B], (A,): [box(1, 0.2), box(2, 0.3)], (B,): [box(3, 0.7), box(4, 0.6)], (C,): [box(5, 1.0)]}
+
+
+def test_the_best_of_all_go_on(scoring: Running) -> None:
+    """By their lowest score: what begins best need not end best. Equal ones go on once."""
+    script = Script(TREE)
+    found = search(scoring, beam_search, script, width=2, expand=3, strategy="prm")
+    assert [steps for steps, _, _ in script.asked] == [(), (), (A,), (B,)]
+    assert [path.steps for path in found.paths] == [(B, box(3, 0.7)), (B, box(4, 0.6))]
+    assert (found.solution.reward, found.vote.answer) == (0.7, "3")
+
+
+def test_a_narrow_beam_misses_what_ends_better(scoring: Running) -> None:
+    found = search(scoring, beam_search, Script(TREE), width=1, expand=3, strategy="prm")
+    assert [path.steps for path in found.paths] == [(A, box(2, 0.3))]
+
+
+def test_what_ended_keeps_its_place(scoring: Running) -> None:
+    """One of three ends at once: two go on, and no more than two take their places."""
+    script = Script({(): [box(1, 0.9), A, C], (A,): [box(2, 0.5), box(3, 0.4)], (C,): [B, A]})
+    found = search(scoring, beam_search, script, width=3, expand=3, strategy="prm")
+    assert [steps for steps, _, _ in script.asked] == [(), (), (), (A,), (C,)]
+    assert [path.steps for path in found.paths] == [(box(1, 0.9),), (A, box(2, 0.5)), (A, box(3, 0.4))]
+
+
+class Seeded:
+    """Proposes by the seed alone: subtrees differ."""
+
+    async def propose(self, problem: str, steps: Sequence[str], count: int, seed: int) -> list[Proposal]:
+        if steps:
+            return [Proposal(box(int(steps[0][1]), 0.5), True, 2)] * count
+        own = Proposal(f"s{seed // 1000} @0.{seed // 1000 + 1}", False, 3)
+        return [own, *[Proposal("bad @0.01", False, 3)] * (count - 1)]
+
+
+def test_subtrees_do_not_compete(scoring: Running) -> None:
+    found = search(scoring, dvts, Seeded(), subtrees=3, expand=2, strategy="majority")
+    assert [path.steps[0] for path in found.paths] == ["s0 @0.1", "s1 @0.2", "s2 @0.3"]
+    assert [path.rewards for path in found.paths] == [(0.1, 0.5), (0.2, 0.5), (0.3, 0.5)]
+    assert found.tokens == 3 * 2 * 3 + 3 * 2 * 2
+
+
+def test_seeds_are_all_different(scoring: Running) -> None:
+    script = Script(TREE)
+    search(scoring, beam_search, script, width=4, expand=3, strategy="prm", seed=7)
+    seeds = [seed for _, _, seed in script.asked]
+    assert len(set(seeds)) == len(seeds)
+    assert min(seeds) == 7
+
+
+def test_without_an_end_the_vote_is_on_what_there_is(scoring: Running) -> None:
+    endless = {(A,) * k: [A] for k in range(9)}
+    with pytest.raises(errors.NoAnswer):
+        search(scoring, beam_search, Script(endless), width=1, expand=1, max_steps=3)
+    boxed = {(): ["it is \\boxed{3} so far @0.9"]}
+
+    class Undecided(Script):
+        async def propose(self, *asked: Any) -> list[Proposal]:
+            return [Proposal(own.text, False, own.tokens) for own in await super().propose(*asked)]
+
+    found = search(scoring, beam_search, Undecided(boxed), width=1, expand=1, max_steps=1)
+    assert (found.vote.answer, found.paths[0].ended) == ("3", False)
+
+
+def test_a_reasoner_without_proposals_ends_the_search(scoring: Running) -> None:
+    with pytest.raises(errors.UnexpectedResponse, match="proposed no step"):
+        search(scoring, beam_search, Script({}), width=1, expand=1)
+
+
+def chat(answer: httpx.Response, **options: Any) -> tuple[list[dict[str, Any]], Any]:
+    asked: list[dict[str, Any]] = []
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        asked.append({"path": request.url.path, **json.loads(request.content)})
+        return answer
+
+    async def run() -> Any:
+        reasoner = ChatReasoner("http://reasoner/v1/", "m", **options)
+        reasoner._http = httpx.AsyncClient(base_url="http://reasoner/v1", transport=httpx.MockTransport(answering))
+        try:
+            return [await reasoner.propose("P?", steps, 2, 5) for steps in ((), ("one", "two"))]
+        finally:
+            await reasoner.close()
+
+    return asked, asyncio.run(run())
+
+
+def completion(*choices: tuple[str, str | None], tokens: int = 7) -> httpx.Response:
+    listed = [
+        {"index": k, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", "stop_reason": stop}
+        for k, (text, stop) in enumerate(choices)
+    ]
+    return httpx.Response(200, json={"choices": listed, "usage": {"completion_tokens": tokens}})
+
+
+def test_a_chat_is_continued() -> None:
+    asked, proposed = chat(
+        completion(("three", "\n"), ("four", None)),
+        separator="\n",
+        instruction="Think.",
+        options={"temperature": 0.5, "top_p": 0.9},
+    )
+    assert proposed == [[Proposal("three", False, 4), Proposal("four", True, 3)]] * 2
+    user = {"role": "user", "content": "Think.\n\nP?"}
+    common = {"path": "/v1/chat/completions", "model": "m", "n": 2, "seed": 5, "stop": ["\n"], "top_p": 0.9}
+    common |= {"temperature": 0.5, "max_tokens": 512}
+    assert asked[0] == common | {"messages": [user]}
+    begun = {"role": "assistant", "content": "one\ntwo\n"}
+    more = {"add_generation_prompt": False, "continue_final_message": True}
+    assert asked[1] == common | more | {"messages": [user, begun]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (httpx.Response(400, text="no"), errors.UnexpectedResponse),
+        (httpx.Response(200, text="<html>"), errors.UnexpectedResponse),
+        (httpx.Response(200, json={"choices": []}), errors.UnexpectedResponse),
+        (completion(), errors.UnexpectedResponse),
+    ],
+)
+def test_a_reasoner_that_fails_is_told(answer: httpx.Response, error: type[Exception]) -> None:
+    with pytest.raises(error, match="the reasoner"):
+        chat(answer)
