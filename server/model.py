@@ -17,6 +17,10 @@ logger = logging.getLogger(__name__)
 
 _LOADING = "the model is being loaded"
 _FAILED = "the model could not be loaded; the server's log says why"
+_DENSITY = 0.25
+"""Tokens that a character comes to, until the model's own requests have told."""
+_NEWEST = 0.1
+"""Weight of the newest request in what is known of that."""
 
 
 Source = Engine | Callable[[], Engine]
@@ -45,6 +49,8 @@ class Model:
         self._engine: Engine | None = None
         self._scorer: StepScorer | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._density = _DENSITY
+        self._expected = 0
 
     @property
     def engine(self) -> Engine:
@@ -93,6 +99,28 @@ class Model:
         except Overloaded as error:
             raise ModelUnavailable(f"the queue is full: {error}") from None
 
+    def check_room(self, characters: int) -> None:
+        """Raises `Overloaded` if a request of this size would be refused now, by an estimate of its tokens.
+
+        Who asks before it encodes spares itself the most of the work that a refusal takes.
+        """
+        self.scorer.check_room(self._expected + self._tokens(characters))
+
+    @contextmanager
+    def expecting(self, characters: int) -> Iterator[None]:
+        """Has room in the queue for a request of this size while it is encoded; raises as `check_room`."""
+        self.check_room(characters)
+        tokens = self._tokens(characters)
+        self._expected += tokens
+        try:
+            yield
+        finally:
+            self._expected -= tokens
+
+    def encoded(self, characters: int, tokens: int) -> None:
+        """Learns how many tokens the characters of a request came to."""
+        self._density += _NEWEST * (tokens / characters - self._density)
+
     @contextmanager
     def used(self) -> Iterator[None]:
         """While it lasts the model is not taken away."""
@@ -116,6 +144,9 @@ class Model:
         await self.loaded()
         await self._unused.wait()
         await self.stop(self._settings.drain_seconds)
+
+    def _tokens(self, characters: int) -> int:
+        return max(1, round(self._density * characters))
 
     def start(self) -> None:
         """Begins to load; an engine that is given loaded is ready at once."""

@@ -34,7 +34,8 @@ async def score(service: Service, request: ScoreRequest, context: Context) -> Sc
     """Step scores of every solution."""
     with service.models.chosen(request.model) as models:
         if not request.scored:  # what would be refused costs as little as can be
-            _check_room(models)
+            for model in models:
+                model.check_room(request.characters)
         solutions = await _solutions(service, request, context)
         scores = await _step_scores(models, request.problem, solutions, context)
         return score_response(request, solutions, scores, name(models), context.usage)
@@ -101,7 +102,6 @@ async def _step_scores(
     computed: dict[int, tuple[float, ...]] = {}
     if missing:
         assert problem is not None, "the request's validation asks for it"
-        _check_room(models)
         scored = await _all(_scored(model, problem, missing, context) for model in models)
         context.usage = sum((own.usage for own in scored), Usage())
         calibrations = [model.engine.description.calibration for model in models]
@@ -109,14 +109,11 @@ async def _step_scores(
     return [solution.step_scores or computed[index] for index, solution in enumerate(solutions)]
 
 
-def _check_room(models: Sequence[Model]) -> None:
-    for model in models:
-        model.scorer.check_room()
-
-
 async def _scored(model: Model, problem: str, solutions: dict[int, Solution], context: Context) -> Scored:
-    with span("encode"):
+    characters = sum(len(problem) + sum(map(len, own.steps)) for own in solutions.values())
+    with span("encode"), model.expecting(characters):
         encoded = await asyncio.to_thread(_encode, model.engine, problem, solutions)
+        model.encoded(characters, sum(len(own.ids) for own in encoded))
     with span("score") as own:
         try:
             scored = await model.scorer.score(encoded, deadline=context.deadline, caller=context.caller)

@@ -94,6 +94,11 @@ class ScoreRequest(_Model):
         """Whether every solution brings its step scores, so that no model is needed."""
         return all(_has_scores(solution) for solution in self.solutions)
 
+    @property
+    def characters(self) -> int:
+        """Of all problems and solutions that a model would read; of those that bring scores as well."""
+        return sum(len(self.problem or "") + _characters(solution) for solution in self.solutions)
+
     def candidates(self) -> list[Solution]:
         """The solutions as values, steps split; `answer` is what the caller gave, not extracted yet."""
         return [_candidate(solution) for solution in self.solutions]
@@ -311,6 +316,12 @@ class ProblemDetails(_Model):
 
 def _has_scores(solution: str | Sequence[str] | SolutionIn) -> bool:
     return isinstance(solution, SolutionIn) and solution.step_scores is not None
+
+
+def _characters(solution: str | Sequence[str] | SolutionIn) -> int:
+    if isinstance(solution, SolutionIn):
+        return len(solution.text or "") + sum(map(len, solution.steps or ()))
+    return len(solution) if isinstance(solution, str) else sum(map(len, solution))
 
 
 def _candidate(solution: str | Sequence[str] | SolutionIn) -> Solution:
