@@ -10,7 +10,7 @@ from unprm import mini
 from unprm.types import Encoded, Engine
 
 CANDIDATES, DEPTHS, CLIENTS = (1, 4, 16, 64), (1, 4, 8), (4, 16, 64)
-WIDTH, REQUESTS, ROUNDS = 4, 256, 3
+WIDTH, REQUESTS, ROUNDS = 4, 128, 1
 
 
 def run() -> list[Comparison]:

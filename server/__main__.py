@@ -2,12 +2,13 @@
 
 python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME --port 8000
 python -m server models
+python -m server reference
 """
 
 import sys
 from functools import partial
 
-from server import tracing
+from server import reference, tracing
 from server.app import create_app
 from server.catalogue import show
 from server.journal import JournalUnusable
@@ -30,6 +31,9 @@ def main() -> int:
     """Exit status: 0 after a signal, 2 for settings or a model that can't be used, 1 if loading fails otherwise."""
     if sys.argv[1:] == ["models"]:
         show()
+        return 0
+    if sys.argv[1:] == ["reference"]:
+        print(reference.page(), end="")
         return 0
     try:
         settings = Settings.load(sys.argv[1:])

@@ -1,0 +1,59 @@
+"""The documentation: what it names exists, its links lead somewhere, and its reference is that of the server."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from server import reference
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+NAMED = re.compile(r"`((?:unprm|server|training|clients|tests|benchmarks|docker)/[\w/.-]+\.\w+)(?:::(\w+))?`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_exists(page: Path) -> None:
+    for name, symbol in NAMED.findall(page.read_text("utf-8")):
+        file = ROOT / name
+        assert file.exists(), f"{page.name} names {name}"
+        if symbol:
+            defined = {getattr(node, "name", None) for node in ast.walk(ast.parse(file.read_text("utf-8")))}
+            assert symbol in defined, f"{page.name} names {name}::{symbol}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text("utf-8")):
+        if link.startswith(("http:", "https:", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page if not path else page.parent / path
+        assert target.exists(), f"{page.name} links to {link}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{page.name} links to {link}"
+
+
+def test_the_map_of_the_paper_names_code_and_tests() -> None:
+    rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| `([^`]+)` \|$", (ROOT / "docs/paper.md").read_text("utf-8"), re.M)
+    assert len(rows) >= 19
+    assert all(test.startswith("tests/") for _, test in rows)
+
+
+def test_the_reference_is_the_server_s() -> None:
+    """If this fails: `python -m server reference > docs/api.md`."""
+    assert (ROOT / "docs/api.md").read_text("utf-8") == reference.page()
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/README.md").read_text("utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert not {page for page in pages if f"({page})" not in index}
