@@ -1,0 +1,82 @@
+"""The gateway and step search before a real server of vLLM, with the embedded reasoner."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+from unprm_client import AsyncClient
+from unprm_client.search import ChatReasoner, dvts
+
+from benchmarks import servers
+from tests.server.harness import Running, serving
+from unprm import mini
+from unprm.engines.load import load_engine
+
+# what vLLM and PyTorch warn of in their own code
+pytestmark = pytest.mark.filterwarnings("default")
+
+MODEL = "reasoner"
+PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
+TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}"
+    "{{ '\\n' if not loop.last or add_generation_prompt }}{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def reasoner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    template: Path = tmp_path_factory.mktemp("chat") / "template.jinja"
+    template.write_text(TEMPLATE, "utf-8")
+    options = (f"--chat-template={template}", f"--served-model-name={MODEL}", "--dtype=float32")
+    with servers.vllm(mini.BASE, *options) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def gateway(reasoner: str) -> Iterator[Running]:
+    with serving(load_engine(mini.NAME, device="cpu"), upstream_url=reasoner) as running:
+        yield running
+
+
+def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none") as client:
+        answer = client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": PROBLEM}],
+            temperature=0.8,
+            max_tokens=128,
+            extra_body={"unprm": {"budget": 8, "confidence": 1}},
+        )
+        assert [model.id for model in client.models.list()] == [MODEL]
+    report = answer.unprm  # type: ignore[attr-defined]
+    assert (report["sampled"], report["failures"], report["left_out"]) == (8, [], [])
+    assert report["answer"] == "83"
+    assert "\\boxed{83}" in (answer.choices[0].message.content or "")
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens > 8 * 10
+
+
+def test_what_vllm_refuses_is_told(gateway: Running) -> None:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        messages = [{"role": "user", "content": PROBLEM}]
+        with pytest.raises(openai.BadRequestError, match="other"):
+            client.chat.completions.create(model="other", messages=messages)  # type: ignore[arg-type]
+        with pytest.raises(openai.BadRequestError, match="the upstream answered 400"):
+            client.chat.completions.create(model=MODEL, messages=messages, max_tokens=10**6)  # type: ignore[arg-type]
+
+
+def test_a_solution_grows_step_by_step(gateway: Running, reasoner: str) -> None:
+    async def run() -> list[str]:
+        steps = ChatReasoner(reasoner, MODEL, separator="\n", options={"max_tokens": 64})
+        async with AsyncClient(gateway.url) as client:
+            found = await dvts(client, steps, PROBLEM, subtrees=2, expand=4)
+        await steps.close()
+        assert all(path.ended for path in found.paths)
+        assert found.tokens > 0
+        return [found.vote.answer, *found.solution.steps]
+
+    answer, *steps = asyncio.run(run())
+    assert answer == "83"
+    assert [step.partition(":")[0] for step in steps] == ["Step 1", "Step 2"]
