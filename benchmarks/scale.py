@@ -85,13 +85,19 @@ def trial(
 
 
 def needed(rate: float, arrivals: Arrivals, how: How) -> int:
-    """The fewest replicas of which 99 % of the requests are answered within the deadline."""
+    """The fewest replicas that answer 99 % of the requests within the deadline, and are not asked for more than that
+    for ever."""
+
+    def enough(count: int) -> bool:
+        outcome = trial(count, rate, arrivals, how)
+        return outcome.served(DEADLINE) >= 0.99 and outcome.load(count) < 1
+
     low, high = 0, 1
-    while trial(high, rate, arrivals, how).served(DEADLINE) < 0.99:
+    while not enough(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if trial(middle, rate, arrivals, how).served(DEADLINE) >= 0.99 else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
