@@ -145,6 +145,7 @@ def draw(file: Path) -> None:
     by_overflow.set(
         xlabel="work that waits before a replica is passed over, s (load 70 %)", xscale="log", ylim=(0, None)
     )
+    by_overflow.set_xticks([0.1, 0.3, 1, 3], ["0.1", "0.3", "1", "3"])
     for axes in (by_load, by_overflow):
         axes.legend()
         axes.grid(alpha=0.3)
