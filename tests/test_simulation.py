@@ -91,6 +91,9 @@ def test_what_was_used_longest_ago_goes_first_and_a_parent_after_its_children():
     assert cache.read([(1, 40), (3, 40)]) == 0
     assert cache.read([(1, 40), (2, 40)]) == 40  # 3 goes, not 1, which 2 goes on from
     assert cache.read([(1, 40)]) == 0
+    assert cache.read([(1, 40), (2, 40)]) == 0
+    assert cache.read([(5, 40)]) == 40
+    assert cache.read([(1, 40)]) == 0  # 2 went, not what it goes on from
     assert cache.read([(4, 200)]) == 200
     assert cache.held == 0
 
