@@ -29,8 +29,6 @@ from unprm.types import Usage
 
 ray = pytest.importorskip("ray")
 
-from ray.util.state import list_actors  # noqa: E402
-
 from server.scale.deploy import deploy, wanted  # noqa: E402
 from server.scale.entrance import QuestionRouter  # noqa: E402
 
@@ -206,13 +204,13 @@ def test_a_question_has_its_replica(http: httpx.Client) -> None:
 
 def test_sampling_runs_on_the_same_cluster(http: httpx.Client, tmp_path: Path) -> None:
     """`--ray` goes to the cluster that RAY_ADDRESS names, beside replicas that go on answering."""
-    there = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONPATH": str(ROOT)}
+    there = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     samples = tmp_path / "samples.jsonl"
     options = ["--limit=2", "--k=2", f"--output={samples}", "--ray=1"]
-    with subprocess.Popen([sys.executable, "-m", "training", "sample", *options], cwd=tmp_path, env=there) as sampling:
-        until(lambda: any("SampleActor" in own.class_name for own in list_actors()))
-        assert replica(http, QUESTIONS[0])
-        assert sampling.wait(120) == 0
+    with subprocess.Popen([sys.executable, "-m", "training", "sample", *options], cwd=ROOT, env=there) as sampling:
+        while sampling.poll() is None:
+            assert replica(http, QUESTIONS[0])
+    assert sampling.returncode == 0
     assert len(samples.read_text("utf-8").splitlines()) == 2
 
 
