@@ -19,6 +19,7 @@ Name = Literal[
     "hostile",
     "kills",
     "replicas",
+    "scale",
     "fuzz",
     "soak",
     "grow",

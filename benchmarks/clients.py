@@ -4,7 +4,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,10 +21,16 @@ Note = Callable[[int, bytes], None]
 """Is told of an answer, with its request's number."""
 
 
-def call(url: str, requests: Sequence[Request], clients: int, note: Note = lambda number, answer: None) -> list[float]:
+def call(
+    url: str,
+    requests: Sequence[Request],
+    clients: int,
+    note: Note = lambda number, answer: None,
+    accepted: Container[int] = (200,),
+) -> list[float]:
     """Has so many clients send the requests, each the next when it has its answer; seconds that each request took.
 
-    Raises `RuntimeError` if one is not answered with 200.
+    Raises `RuntimeError` if one is not answered with an accepted status.
     """
     waiting = iter(enumerate(requests))
     taken: list[float] = []
@@ -45,7 +51,7 @@ def call(url: str, requests: Sequence[Request], clients: int, note: Note = lambd
             response = connection.getresponse()
             answer = response.read()
             taken.append(time.perf_counter() - start)
-            if response.status != 200:
+            if response.status not in accepted:
                 failures.append(f"{response.status}: {answer[:200]!r}")
             else:
                 note(number, answer)

@@ -1,24 +1,40 @@
-"""Votes over answers that processes have to compare, while those processes are killed: every vote comes out as it does
-without a server."""
+"""Votes over answers that processes have to compare, while those processes are killed, and scores of two replicas under
+Ray Serve, while those are killed: whatever is answered comes out as it does without a server."""
 
 import json
+import os
 import random
 import signal
 import threading
-from contextlib import suppress
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from typing import Any
 
+import httpx
 import psutil
+from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks import clients, servers
+from benchmarks import clients, mixed, models, servers
 from benchmarks.timing import Comparison
 from unprm import mini, votes
+from unprm.engines.load import load_engine
 from unprm.equivalence import Equivalence
 
 KILLS, EVERY, REQUESTS, CLIENTS = 50, 0.25, 2000, 8
+DEATHS, ASKED, CALLERS, CLOSE = 20, 80, 4, 1e-4
+"""Replicas that are killed; different requests, callers, and by how much scores may differ with what is in a batch."""
+DOCUMENTED = {200, 429, 503, 504}
+"""What a caller may be told while replicas die."""
 
 
 def run() -> list[Comparison]:
+    """First the processes, then the replicas."""
+    return [_comparers(), *_replicas()]
+
+
+def _comparers() -> Comparison:
     """Requests are sent over and over until all kills are done; their step scores come with them."""
     rng = random.Random(0)
     rounds: list[list[list[str]]] = []
@@ -49,7 +65,68 @@ def run() -> list[Comparison]:
         expected = [_elected(equivalence, answers) for asked in rounds for answers in asked]
     wrong = sum(map(str.__ne__, elected, expected))
     what = f"votes that came out right of {len(elected):,}, {killed} processes killed"
-    return [Comparison(what, len(elected) - wrong, "all", len(elected), 1, "votes")]
+    return Comparison(what, len(elected) - wrong, "all", len(elected), 1, "votes")
+
+
+def _replicas() -> list[Comparison]:
+    """One is killed whenever both answer. What was answered with 200 is held against the engine alone."""
+    asked = mixed.requests(random.Random(1), ASKED, 2)
+    with closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine:
+        expected = [engine.score([engine.format.encode(problem, own) for own in several]) for problem, several in asked]
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    model = (f"--model={mini.NAME}", "--device=cpu", "--dtype=float32", "--max-request-seconds=30", "--log-level=error")
+    command = ("-m", "server.scale", *model, "--replicas=2", "--replica-cpus=0.5")
+    told: Counter[str] = Counter()
+    wrong = 0
+    with servers.running("/readyz", *command) as (url, process), ThreadPoolExecutor(1) as pool:
+        killer = pool.submit(_kill_replicas, url, process.pid)
+        while not killer.done():
+            answers: dict[int, Any] = {}
+            clients.call(url, list(map(mixed.ours, asked)), CALLERS, _noting(answers), DOCUMENTED)
+            told.update(answer.get("code", "answered") for answer in answers.values())
+            wrong += sum(
+                models.apart([own["step_scores"] for own in answer["solutions"]], expected[number].scores) > CLOSE
+                for number, answer in answers.items()
+                if "code" not in answer
+            )
+        killer.result()  # raises what kept it from going on
+    sent = told.total()
+    failed = ", ".join(f"{count} {code}" for code, count in told.items() if code != "answered") or "none"
+    what = f"{DEATHS} of two replicas killed, {sent:,} requests: scores"
+    return [
+        Comparison(f"{what} that came out right", told["answered"] - wrong, "answered", told["answered"], 1, "votes"),
+        Comparison(f"{what} that came at all (not: {failed})", told["answered"], "sent", sent, 1, "votes"),
+    ]
+
+
+def _kill_replicas(url: str, cluster: int) -> None:
+    rng = random.Random(0)
+    names: set[str] = set()
+    for _ in range(DEATHS):
+        names = _wait_for_two(url, names)
+        time.sleep(rng.random())
+        rng.choice([own for own in psutil.Process(cluster).children(recursive=True) if _is_replica(own)]).kill()
+
+
+def _wait_for_two(url: str, before: set[str]) -> set[str]:
+    """The names of two replicas that answer, other ones than before."""
+    until = time.monotonic() + servers.SECONDS
+    while time.monotonic() < until:
+        told = httpx.get(f"{url}/metrics", timeout=30)
+        if told.status_code == 200:
+            families = text_string_to_metric_families(told.text)
+            names = {sample.labels["replica"] for family in families for sample in family.samples}
+            if len(names) == 2 and names != before:
+                return names
+        time.sleep(0.2)
+    raise RuntimeError(f"there were no two replicas after {servers.SECONDS} s")
+
+
+def _is_replica(process: psutil.Process) -> bool:
+    try:
+        return "ServeReplica:unprm:replica" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def _noting(told: dict[int, Any]) -> clients.Note:

@@ -1,20 +1,28 @@
 """Two replicas on two cores against one on one core: behind nginx, and under Ray Serve. The same answers, and nearly as
-much known from before as by one that sees every question."""
+much known from before as by one that sees every question. And against what `benchmarks.simulation` makes of the same
+requests, which takes nothing from these measurements but how long the one replica took."""
 
 import json
 import os
 import random
+import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import clients, mixed, models, servers
+from benchmarks.simulation import Outcome, Replicas, Request, Tree, by_affinity, simulate
 from benchmarks.timing import Comparison, timed
 from unprm.affinity import HEADER, question_hash
+from unprm.engines.checkpoint import load_tokenizer
+from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 REQUESTS, WARM, CLIENTS = 96, 8, 16
+DEALS = 100
+"""Ways that questions fall to two replicas, which have other names each time that they are started."""
 OPTIONS = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=1", "--log-level=error")
 
 
@@ -25,13 +33,15 @@ def run() -> list[Comparison]:
     asked = mixed.requests(rng, WARM + REQUESTS)
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory, "model"))
+        form = UnprmFormat(load_tokenizer(place), PrmConfig.read(place))
         with servers.unprm(f"--model={place}", *OPTIONS, core=0) as url:
             one = _measure(url, asked)
         with _nginx(place, Path(directory)) as url:
             behind = _measure(url, asked)
         with _ray(place) as url:
             under = _measure(url, asked)
-    rows = []
+    expected = expect(requests(form, asked), one.rate)
+    rows = [Comparison("tokens known from before, one replica", one.known, "simulated", expected.one, 1, "share")]
     for name, two in (("behind nginx", behind), ("under Ray Serve", under)):
         apart = models.apart(two.scores, one.scores)
         rows += [
@@ -39,8 +49,52 @@ def run() -> list[Comparison]:
                 f"two replicas {name}, scores within {apart:.0e}", two.rate, "one", one.rate, 1, "/s", allowed=2.0
             ),
             Comparison(f"tokens known from before, two replicas {name}", two.known, "one", one.known, 1, "share"),
+            Comparison(f"two replicas {name}", two.rate, expected.told, expected.rate, 1, "/s"),
+            Comparison(
+                f"tokens known from before, two replicas {name}", two.known, "simulated", expected.known, 1, "share"
+            ),
         ]
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the simulation says: tokens known to one replica and to two, requests a second of two (medians over how
+    questions fall to them, and `told`, with the 5th and the 95th of 100)."""
+
+    one: float
+    known: float
+    rate: float
+    told: str
+
+
+def requests(form: UnprmFormat, asked: Sequence[mixed.Asked]) -> list[Request]:
+    """For the simulation."""
+    tree = Tree()
+    return [
+        tree.request(question_hash(problem), (form.encode(problem, steps).needed for steps in solutions))
+        for problem, solutions in asked
+    ]
+
+
+def expect(asked: Sequence[Request], rate: float) -> Expected:
+    """What two replicas do with these requests, `WARM` to begin with, if one answers `rate` a second."""
+    one = _play(asked, Replicas(1, 1.0))
+    second = REQUESTS / rate / float(one.computed.sum())
+    two = [_play(asked, Replicas(2, second), f"deal-{number}") for number in range(DEALS)]
+    rates = sorted(outcome.rate() for outcome in two)
+    told = f"simulated, {rates[5]:.1f} to {rates[-6]:.1f} by whose each question is"
+    known = statistics.median(outcome.known for outcome in two)
+    return Expected(one.known, known, statistics.median(rates), told)
+
+
+def _play(asked: Sequence[Request], replicas: Replicas, names: str = "replica") -> Outcome:
+    """As `_measure`: the first requests warm the replicas, the rest counts."""
+    warm, rest = iter(asked[:WARM]), iter(asked[WARM:])
+    later = 2 * replicas.seconds_per_token * sum(request.distinct for request in asked)
+    callers = [*[(0.0, warm)] * CLIENTS, *[(later, rest)] * CLIENTS]
+    outcome = simulate(callers, replicas, by_affinity(replicas.count, names))
+    return outcome.between(later, outcome.seconds)
 
 
 class _Seen:
@@ -54,14 +108,14 @@ class _Seen:
 
 
 def _measure(url: str, asked: list[mixed.Asked]) -> _Seen:
-    requests = [(*mixed.ours(own), {HEADER: question_hash(own[0])}) for own in asked]
+    sent = [(*mixed.ours(own), {HEADER: question_hash(own[0])}) for own in asked]
     answers: dict[int, Any] = {}
 
     def note(number: int, answer: bytes) -> None:
         answers[number] = json.loads(answer)
 
-    clients.call(url, requests[:WARM], CLIENTS)
-    seconds = timed(clients.call, url, requests[WARM:], CLIENTS, note)
+    clients.call(url, sent[:WARM], CLIENTS)
+    seconds = timed(clients.call, url, sent[WARM:], CLIENTS, note)
     return _Seen(REQUESTS / seconds, [answers[number] for number in range(REQUESTS)])
 
 

@@ -9,7 +9,7 @@ from typing import Literal, ParamSpec
 from rich.table import Table
 
 P = ParamSpec("P")
-Unit = Literal["s", "B", "/s", "AUROC", "votes", "files", "share", "tokens"]
+Unit = Literal["s", "B", "/s", "AUROC", "votes", "files", "share", "tokens", "replicas"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _shown(value: float, unit: Unit) -> str:
         return f"{value:.1%}"
     if unit == "AUROC":
         return f"{value:.4f}"
-    if unit in ("votes", "files", "tokens"):
+    if unit in ("votes", "files", "tokens", "replicas"):
         return f"{value:,.0f}"
     if unit == "/s":
         return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"

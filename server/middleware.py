@@ -89,15 +89,26 @@ class Authorization:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises `Unauthorized` before anything of the body is read."""
-        if scope["type"] == "http" and scope["path"] not in _OPEN:
+        if scope["type"] == "http" and not is_open(scope["path"]):
             keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
-            if keys.needed:
-                scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-                caller = keys.caller(token.strip().encode("latin-1") if scheme.lower() == "bearer" else b"")
-                if caller is None:
-                    raise Unauthorized
-                context_of(scope).caller = caller
+            context_of(scope).caller = caller_of(Headers(scope=scope), keys)
         await self.app(scope, receive, send)
+
+
+def is_open(path: str) -> bool:
+    """Whether it may be read without a key."""
+    return path in _OPEN
+
+
+def caller_of(headers: Headers, keys: Keys) -> str:
+    """The name of the caller whose key was sent, "" for one without a name. Raises `Unauthorized`."""
+    if not keys.needed:
+        return ""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    caller = keys.caller(token.strip().encode("latin-1") if scheme.lower() == "bearer" else b"")
+    if caller is None:
+        raise Unauthorized
+    return caller
 
 
 def request_id_of(headers: Headers) -> str:

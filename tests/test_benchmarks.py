@@ -2,14 +2,19 @@
 
 import importlib
 import json
+import random
 from typing import get_args
 
+import pytest
 import torch
 from typer import Typer
 from typer.testing import CliRunner
 
-from benchmarks import gpu, hostile, models, timing
+from benchmarks import gpu, hostile, mixed, models, replicas, scale, timing
 from benchmarks.__main__ import Name, main
+from unprm import mini
+from unprm.engines.checkpoint import load_tokenizer
+from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 TINY = {
     "vocab_size": 2000,
@@ -64,3 +69,29 @@ def test_ratios_are_above_one_where_ours_is_better():
     assert timing.Comparison("", 30.0, "", 10.0, 1, "/s").ratio == 3.0
     rows = [timing.Comparison("a", 0.5, "b", 1.0, 1, allowed=2.5)]
     assert json.dumps(timing.table(rows).columns[5]._cells) == '["2.50\\u00d7"]'
+
+
+def test_two_replicas_are_expected_from_what_one_does():
+    tokenizer = load_tokenizer(mini.BASE)
+    form = UnprmFormat(tokenizer, PrmConfig.for_base(tokenizer, "b", "."))
+    asked = replicas.requests(form, mixed.requests(random.Random(0), replicas.WARM + replicas.REQUESTS))
+    expected = replicas.expect(asked, 4.0)
+    # as a server told: `cached_tokens` of `tokens`, over these requests
+    assert round(expected.one, 6) == 0.781501
+    assert expected.one - 0.001 < expected.known < expected.one
+    assert 4.0 < expected.rate < 8.0
+    slow = replicas.expect(asked, 2.0)
+    assert slow.rate == pytest.approx(expected.rate / 2)
+
+
+def test_an_affine_load_takes_fewer_replicas(monkeypatch):
+    for name, value in {"COUNTS": (1, 4), "RATE": 60.0, "REQUESTS": 2000, "QUESTIONS": 200}.items():
+        monkeypatch.setattr(scale, name, value)
+    rows = scale.run()
+    assert len(rows) == 12
+    one, four, needed = rows[0], rows[4], rows[10]
+    assert one.ratio == 1.0
+    assert four.ratio > 1.2
+    assert needed.ours < needed.baseline
+    assert scale.run() == rows
+    assert needed.ours > 60.0 / scale.capacity(1)

@@ -11,13 +11,14 @@ import threading
 import ray
 from ray import serve
 
+from server.keys import Keys, KeysInvalid
 from server.scale.deploy import deploy
 from server.scale.settings import ScaleSettings
 from server.settings import SettingsInvalid
 
 
 def main() -> int:
-    """Exit status: 0 once it is deployed, or after a signal; 2 for settings that can't be used, 1 if it fails."""
+    """Exit status: 0 once deployed, or after a signal; 2 for settings or keys that can't be used, 1 if it fails."""
     try:
         settings = ScaleSettings.load(sys.argv[1:])
     except SettingsInvalid as error:
@@ -25,6 +26,12 @@ def main() -> int:
         return 2
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to others unasked
     remote = "RAY_ADDRESS" in os.environ
+    if not remote:  # on a cluster the file is looked for where entrances and replicas are
+        try:
+            Keys(settings.api_key, settings.api_keys_file)
+        except KeysInvalid as error:
+            print(error, file=sys.stderr)
+            return 2
     ray.init(log_to_driver=not remote, include_dashboard=False if not remote else None)
     try:
         deploy(settings)

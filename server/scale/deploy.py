@@ -51,6 +51,7 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
     entrance = serve.deployment(
         Entrance,
         name="entrance",
+        num_replicas=settings.entrances,
         max_ongoing_requests=100_000,
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=drain + 5,

@@ -7,6 +7,8 @@ import uuid
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import Metric
 from pydantic_core import from_json
 from ray import serve
 from ray.exceptions import RayActorError, RayError
@@ -15,9 +17,11 @@ from ray.serve.request_router import PendingRequest, RequestRouter, RunningRepli
 from starlette.requests import ClientDisconnect
 
 from server.errors import GATEWAY, BodyTooLarge, problem
+from server.keys import Keys
 from server.lifetime import TIMEOUT_HEADER, seconds_of
 from server.logs import configure
-from server.middleware import request_id_of
+from server.middleware import caller_of, is_open, request_id_of
+from server.scale.metrics import joined
 from server.scale.replica import Answered, Asked
 from server.scale.settings import ScaleSettings
 from unprm.affinity import HEADER, question_hash, ranked
@@ -31,6 +35,8 @@ ATTEMPTS = 4
 _GRACE = 1.0
 """Seconds after a request's deadline, by which the replica has said that it is over."""
 _ADDED_BY_RAY = {b"x-request-id"}
+_TOLD_SECONDS = 5.0
+"""Time for the replicas to tell their metrics: half of what Prometheus waits."""
 _HOP_BY_HOP = {b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
 
 app = FastAPI(openapi_url=None, redirect_slashes=False)
@@ -77,15 +83,30 @@ class Entrance:
     """Takes HTTP, without a model."""
 
     def __init__(self, replicas: Any, settings: ScaleSettings) -> None:
+        """Raises `KeysInvalid`."""
         configure(settings.log_level, settings.log_format)
         self._replicas = replicas
         self._settings = settings
+        self._keys = Keys(settings.api_key, settings.api_keys_file)
+
+    @app.get("/metrics")
+    async def metrics(self, request: Request) -> Response:
+        """The figures of all replicas, for Prometheus."""
+        request_id = request_id_of(request.headers)
+        try:
+            self._admit(request)
+            told = await self._told()
+            # takes milliseconds for each replica, in which others are to be served
+            return Response(await asyncio.to_thread(joined, told), media_type=CONTENT_TYPE_LATEST)
+        except UnprmError as error:
+            return problem(error, request_id)
 
     @app.api_route("/{path:path}", methods=METHODS)
     async def forward(self, request: Request) -> Response:
         """The answer of a replica, or the error that kept it from coming."""
         request_id = request_id_of(request.headers)
         try:
+            self._admit(request)
             asked = Asked(request.method, _target(request), _headers(request, request_id), await self._body(request))
             status, headers, body = await self._answer(asked, seconds_of(request.headers, self._seconds(request)))
         except ClientDisconnect:
@@ -100,6 +121,21 @@ class Entrance:
     def _seconds(self, request: Request) -> float:
         own = self._settings
         return own.gateway_seconds if request.url.path.startswith(GATEWAY) else own.max_request_seconds
+
+    def _admit(self, request: Request) -> None:
+        """Raises `Unauthorized` before anything of the body is read. The replica looks again, for the caller's name."""
+        if not is_open(request.url.path):
+            caller_of(request.headers, self._keys)
+
+    async def _told(self) -> list[tuple[str, list[Metric]]]:
+        try:
+            told = await self._replicas.broadcast("metrics").results_async(
+                timeout_s=_TOLD_SECONDS, return_exceptions=True
+            )
+        except (TimeoutError, RayError, RayServeException) as error:
+            logger.error("no replica told its metrics: %s", type(error).__name__)
+            raise ModelUnavailable("no replica told its metrics") from None
+        return [own for own in told if not isinstance(own, BaseException)]  # one that dies over it has nothing to tell
 
     async def _body(self, request: Request) -> bytes:
         limit = self._settings.max_body_bytes

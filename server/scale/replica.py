@@ -6,6 +6,8 @@ from functools import partial
 from typing import NamedTuple
 
 import httpx
+from prometheus_client.metrics_core import Metric
+from ray import serve
 
 from server.app import create_app
 from server.loading import load
@@ -58,6 +60,10 @@ class Replica:
         """The response to a request; `key`, the question's, is for whoever chooses a replica."""
         response = await self._http.request(asked.method, asked.target, headers=asked.headers, content=asked.body)
         return Answered(response.status_code, response.headers.raw, response.content)
+
+    async def metrics(self) -> tuple[str, list[Metric]]:
+        """Its name in the cluster, and what it tells Prometheus."""
+        return serve.get_replica_context().replica_id.unique_id, self._service.metrics.collect()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """What replicas are scaled by."""

@@ -19,6 +19,7 @@ class ScaleSettings(Settings):
 
     replicas: int = Field(default=1, ge=1, description="Replicas, at the least.")
     max_replicas: int | None = Field(default=None, ge=1, description="Replicas at the most; default: --replicas.")
+    entrances: int = Field(default=1, ge=1, description="Processes that read requests and ask the replicas.")
     replica_cpus: float = Field(default=1.0, gt=0, description="Cores that a replica takes.")
     replica_gpus: float = Field(default=0.0, ge=0, description="GPUs that a replica takes.")
     target_queued_tokens: int = Field(

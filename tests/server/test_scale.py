@@ -16,11 +16,16 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from server.metrics import Metrics
+from server.scale.metrics import LABEL, joined
 from server.scale.settings import ScaleSettings
-from tests.server.harness import Background, ask, boxed, serving, until
+from tests.server.harness import Background, ask, boxed, raw, serving, until
+from tests.server.test_keys import bearer
 from unprm.affinity import HEADER, question_hash, ranked
 from unprm.engines.fake import FakeEngine
+from unprm.types import Usage
 
 ray = pytest.importorskip("ray")
 
@@ -29,6 +34,7 @@ from server.scale.entrance import QuestionRouter  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 SLOW, SECONDS = "takes long " * 100, 2.0
+KEY = "CANARY-first"
 QUESTIONS = [f"How many are {number}?" for number in range(40)]
 
 
@@ -50,11 +56,27 @@ class Placed(FakeEngine):
 
 
 @pytest.fixture(scope="module")
-def settings() -> ScaleSettings:
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the key of the client."""
+    file = tmp_path_factory.mktemp("keys") / "keys"
+    file.write_text(f"tests {KEY}\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def settings(keys: Path) -> ScaleSettings:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    return ScaleSettings(port=port, replicas=2, replica_cpus=0.5, max_body_bytes=10_000, log_level="warning")
+    return ScaleSettings(
+        port=port,
+        replicas=2,
+        entrances=2,
+        replica_cpus=0.5,
+        max_body_bytes=10_000,
+        log_level="warning",
+        api_keys_file=keys,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +87,7 @@ def http(settings: ScaleSettings) -> Iterator[httpx.Client]:
         num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}}
     )
     deploy(settings, Placed("old"))
-    with httpx.Client(base_url=f"http://127.0.0.1:{settings.port}", timeout=60) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{settings.port}", timeout=60, headers=bearer(KEY)) as client:
         yield client
     ray.serve.shutdown()
     ray.shutdown()
@@ -110,12 +132,86 @@ def test_the_entrance_answers_what_it_refuses(http: httpx.Client) -> None:
     assert mine.headers.get_list("x-request-id") == ["mine"]
 
 
+def test_who_has_no_key_is_told_before_the_body_is_read(http: httpx.Client, settings: ScaleSettings) -> None:
+    for path in ("/score_steps", "/metrics", "/model"):
+        nobody = httpx.post(f"{http.base_url}{path}", json={}, headers=bearer("CANARY-other"))
+        assert (nobody.status_code, nobody.json()["code"]) == (401, "unauthorized")
+        assert nobody.headers["www-authenticate"] == "Bearer"
+    assert httpx.get(f"{http.base_url}/readyz").status_code == 200
+    with socket.create_connection(("127.0.0.1", settings.port), timeout=5) as connection:
+        connection.sendall(raw(None, "/score_steps", length=100))  # nothing of which ever comes
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+
+
+def test_keys_are_changed_while_it_runs(http: httpx.Client, keys: Path) -> None:
+    def status(key: str) -> int:
+        return http.post("/vote/majority", json=ask(boxed(1)), headers=bearer(key)).status_code
+
+    (keys.parent / "next").write_text("tests CANARY-second\n")
+    os.replace(keys.parent / "next", keys)
+    assert [status(key) for key in (KEY, "CANARY-second") for _ in range(4)] == [401] * 4 + [200] * 4
+    (keys.parent / "next").write_text(f"tests {KEY}\n")
+    os.replace(keys.parent / "next", keys)
+    assert [status(key) for key in (KEY, "CANARY-second") for _ in range(4)] == [200] * 4 + [401] * 4
+
+
+def requests_by_replica(http: httpx.Client) -> dict[str, float]:
+    told = http.get("/metrics")
+    assert told.status_code == 200
+    assert told.text.count("# TYPE unprm_requests_total counter") == 1
+    (family,) = [own for own in text_string_to_metric_families(told.text) if own.name == "unprm_requests"]
+    route = {"route": "/score_steps", "status": "200"}
+    return {
+        sample.labels[LABEL]: sample.value
+        for sample in family.samples
+        if sample.name == "unprm_requests_total" and sample.labels.items() >= route.items()
+    }
+
+
+def test_prometheus_is_told_of_all_replicas(http: httpx.Client) -> None:
+    for question in QUESTIONS:
+        http.post("/score_steps", json=ask("a") | {"problem": question})
+    before = requests_by_replica(http)
+    assert len(before) == 2
+    for question in QUESTIONS:
+        http.post("/score_steps", json=ask("a") | {"problem": question})
+    after = requests_by_replica(http)
+    more = {name: after[name] - before[name] for name in before}
+    assert sum(more.values()) == len(QUESTIONS)
+    assert all(0 < own < len(QUESTIONS) for own in more.values())
+
+
+def test_figures_of_replicas_are_told_apart() -> None:
+    one, other = Metrics(), Metrics()
+    one.answered("/a", 200, 0.1, Usage(3, 2, 1))
+    other.answered("/a", 200, 0.1, Usage(5, 5, 0))
+    told = joined([("x", one.collect()), ("y", other.collect())])
+    families = {own.name: own for own in text_string_to_metric_families(told.decode())}
+    assert set(families) == {own.name for own in text_string_to_metric_families(one.text().decode())}
+    tokens = {own.labels[LABEL]: own.value for own in families["unprm_tokens"].samples if own.name.endswith("_total")}
+    assert tokens == {"x": 3, "y": 5}
+    buckets = [own for own in families["unprm_request_seconds"].samples if own.labels.get("le") == "+Inf"]
+    assert [own.labels for own in buckets] == [{LABEL: own, "route": "/a", "le": "+Inf"} for own in "xy"]
+
+
 def test_a_question_has_its_replica(http: httpx.Client) -> None:
     first = {question: replica(http, question) for question in QUESTIONS}
     assert len(set(first.values())) == 2
     assert all(replica(http, question) == first[question] for question in QUESTIONS)
     named = {HEADER: question_hash(QUESTIONS[0])}
     assert all(replica(http, question, **named) == first[QUESTIONS[0]] for question in QUESTIONS)
+
+
+def test_sampling_runs_on_the_same_cluster(http: httpx.Client, tmp_path: Path) -> None:
+    """`--ray` goes to the cluster that RAY_ADDRESS names, beside replicas that go on answering."""
+    there = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    samples = tmp_path / "samples.jsonl"
+    options = ["--limit=2", "--k=2", f"--output={samples}", "--ray=1"]
+    with subprocess.Popen([sys.executable, "-m", "training", "sample", *options], cwd=ROOT, env=there) as sampling:
+        while sampling.poll() is None:
+            assert replica(http, QUESTIONS[0])
+    assert sampling.returncode == 0
+    assert len(samples.read_text("utf-8").splitlines()) == 2
 
 
 def test_a_request_whose_replica_dies_is_asked_of_another(http: httpx.Client) -> None:

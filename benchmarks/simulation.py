@@ -1,0 +1,278 @@
+"""Replicas that keep what they computed, as a simulation: which request goes where, what is known there, how long it
+takes. No clock and no network; the same seed gives the same outcome.
+
+A replica serves one request after the other, in the order in which they came. It computes the tokens that it does not
+know, each in the same time: batches of a real one change who waits for whom, not how much is computed.
+"""
+
+import heapq
+import itertools
+import math
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from unprm.affinity import ranked
+
+Node = tuple[int, int]
+"""A run of tokens in the tree of everything that is asked: its name, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`nodes`: what it has to have computed, each once, a node after those that it goes on from. `tokens`: as many as
+    there are without sharing."""
+
+    question: str
+    nodes: tuple[Node, ...]
+    tokens: int
+
+    @property
+    def distinct(self) -> int:
+        """Tokens that are computed for it where nothing is known."""
+        return sum(tokens for _, tokens in self.nodes)
+
+
+Caller = Iterator[Request]
+"""Sends a request, and the next when that is answered. Several may share an iterator, as clients a queue."""
+Router = Callable[[str], Iterable[int]]
+"""The replicas for a question, the one to ask first at the front."""
+
+
+class Tree:
+    """Makes requests of real sequences: each distinct token, by all that stand before it, is a node of its own."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[int, int], int] = {}  # by the name of the node before it
+
+    def request(self, question: str, sequences: Iterable[Sequence[int]]) -> Request:
+        """A request that scores these sequences of token ids."""
+        tokens, seen = 0, dict[int, None]()
+        for ids in sequences:
+            tokens, name = tokens + len(ids), 0
+            for token in ids:
+                name = self._names.setdefault((name, token), len(self._names) + 1)
+                seen[name] = None
+        return Request(question, tuple((name, 1) for name in seen), tokens)
+
+
+class Cache:
+    """Tokens that a replica keeps: those used last, `budget` at the most. As `unprm.engines.prefix_tree`, a node is
+    never let go before those that go on from it."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget, self.held = budget, 0
+        self._nodes: OrderedDict[int, int] = OrderedDict()  # used last at the end, a parent after its children
+
+    def read(self, nodes: Sequence[Node]) -> int:
+        """Tokens of these nodes that were not there; they are then, if there is room for them."""
+        held, computed = self._nodes, 0
+        for name, tokens in reversed(nodes):
+            if name in held:
+                held.move_to_end(name)
+            else:
+                held[name] = tokens
+                computed += tokens
+        self.held += computed
+        while self.held > self.budget:
+            self.held -= held.popitem(last=False)[1]
+        return computed
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """`count` replicas. `seconds_per_token` and `seconds_per_request`: what a computed token and a request cost;
+    `cache_tokens`: what each keeps; `overflow_seconds`: work that may wait for one before it is passed over;
+    `queue_seconds`: for each of them before a request is refused."""
+
+    count: int
+    seconds_per_token: float
+    seconds_per_request: float = 0.0
+    cache_tokens: float = math.inf
+    overflow_seconds: float = math.inf
+    queue_seconds: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A row for each request, in the order in which they were sent: when, until it was answered (NaN: refused, as
+    every replica had too much), who answered it (-1), its tokens, those of them that are distinct, and computed, and
+    how long it was worked on. `seconds`: that all of it took."""
+
+    sent: npt.NDArray[np.float64]
+    latency: npt.NDArray[np.float64]
+    replica: npt.NDArray[np.int64]
+    tokens: npt.NDArray[np.int64]
+    distinct: npt.NDArray[np.int64]
+    computed: npt.NDArray[np.int64]
+    busy: npt.NDArray[np.float64]
+    seconds: float
+
+    def between(self, start: float, end: float) -> "Outcome":
+        """What was sent in this time: nothing is typical until caches are filled and queues as long as they get."""
+        within = (start <= self.sent) & (self.sent < end)
+        return Outcome(
+            self.sent[within],
+            self.latency[within],
+            self.replica[within],
+            self.tokens[within],
+            self.distinct[within],
+            self.computed[within],
+            self.busy[within],
+            end - start,
+        )
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """Which were."""
+        return self.replica >= 0
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the distinct tokens that earlier requests had left in the cache."""
+        return 1 - float(self.computed[self.answered].sum() / self.distinct[self.answered].sum())
+
+    @property
+    def known(self) -> float:
+        """Share of all tokens that were not computed: `cached_tokens` of `tokens` in a server's `usage`."""
+        return 1 - float(self.computed[self.answered].sum() / self.tokens[self.answered].sum())
+
+    def served(self, deadline: float = math.inf) -> float:
+        """Share of the requests that were answered within so many seconds."""
+        return float((self.latency <= deadline).mean())  # a comparison with NaN is false
+
+    def rate(self, deadline: float = math.inf) -> float:
+        """Requests a second that were."""
+        return len(self.sent) * self.served(deadline) / self.seconds
+
+    def quantile(self, share: float) -> float:
+        """Latency that this share of the answers did not exceed."""
+        return float(np.nanquantile(self.latency, share))
+
+    def load(self, replicas: int) -> float:
+        """The time that it took replicas to work on it, as a share of what they had: above 1 there was too much."""
+        return float(self.busy.sum()) / (replicas * self.seconds)
+
+
+def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route: Router, pause: float = 0.0) -> Outcome:
+    """What becomes of what the callers ask, each from its own time on, and again `pause` seconds after each answer. One
+    that is refused gives up."""
+    order = itertools.count()
+    due = [(start, next(order), caller) for start, caller in callers]
+    heapq.heapify(due)
+    caches = [Cache(replicas.cache_tokens) for _ in range(replicas.count)]
+    free = [0.0] * replicas.count
+    rows: list[tuple[float, float, int, int, int, int, float]] = []
+    while due:
+        now, _, caller = heapq.heappop(due)
+        request = next(caller, None)
+        if request is None:
+            continue
+        ranks = route(request.question)
+        chosen = next((own for own in ranks if free[own] - now <= replicas.overflow_seconds), None)
+        if chosen is None:
+            chosen = free.index(min(free))  # whichever is free first
+        if free[chosen] - now > replicas.queue_seconds:
+            rows.append((now, math.nan, -1, request.tokens, request.distinct, 0, 0.0))
+            continue
+        # in order, so what it finds in the cache is what those before it leave there
+        computed = caches[chosen].read(request.nodes)
+        busy = computed * replicas.seconds_per_token + replicas.seconds_per_request
+        free[chosen] = end = max(now, free[chosen]) + busy
+        rows.append((now, end - now, chosen, request.tokens, request.distinct, computed, busy))
+        heapq.heappush(due, (end + pause, next(order), caller))
+    sent, latency, busy_ = (np.array([row[k] for row in rows]) for k in (0, 1, 6))
+    chose, tokens, distinct, computed_ = (np.array([row[k] for row in rows], np.int64) for k in (2, 3, 4, 5))
+    return Outcome(sent, latency, chose, tokens, distinct, computed_, busy_, float(np.nanmax(sent + latency) - sent[0]))
+
+
+def by_affinity(count: int, names: str = "replica") -> Router:
+    """Each question's own order, by the project's hash. Replicas have names, by which questions are dealt out."""
+    index = {f"{names}-{number}": number for number in range(count)}
+
+    @cache  # a rank takes a hash for each replica, and questions come again and again
+    def order(question: str) -> list[int]:
+        return [index[name] for name in ranked(question, index)]
+
+    return order
+
+
+def by_chance(rng: random.Random, count: int) -> Router:
+    """Any replica; those after it if it has too much."""
+
+    def order(question: str) -> Iterator[int]:
+        first = rng.randrange(count)
+        return ((first + step) % count for step in range(count))
+
+    return order
+
+
+def poisson(rng: random.Random, rate: float, until: float) -> Iterator[float]:
+    """Times of independent arrivals, `rate` a second."""
+    now = rng.expovariate(rate)
+    while now < until:
+        yield now
+        now += rng.expovariate(rate)
+
+
+def bursts(rng: random.Random, rate: float, until: float, factor: float = 4.0, length: float = 2.0) -> Iterator[float]:
+    """As many on average, but `factor` times as many for `length` seconds on average, one tenth of the time, and fewer
+    in between (a Poisson process that two states take turns to modulate)."""
+    share = 0.1
+    quiet = (1 - share * factor) / (1 - share)
+    now, high = 0.0, False
+    while now < until:
+        lasts = rng.expovariate(1 / (length if high else length * (1 - share) / share))
+        level = rate * (factor if high else quiet)
+        yield from (now + time for time in poisson(rng, level, min(lasts, until - now)))
+        now, high = now + lasts, not high
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Tokens of a question and of a step; the candidates of a request, and the steps of one."""
+
+    question: int = 100
+    step: int = 20
+    candidates: int = 8
+    steps: int = 10
+
+
+class Traffic:
+    """Callers who ask about questions, the k-th in proportion to 1 / k^`exponent`. No text is asked twice but for what
+    searches and questions have in common."""
+
+    def __init__(self, rng: random.Random, questions: int, exponent: float = 1.0, shape: Shape | None = None) -> None:
+        self._rng, self._shape = rng, shape or Shape()
+        self._weights = list(itertools.accumulate((rank + 1) ** -exponent for rank in range(questions)))
+        self._questions = range(questions)
+        self._names = itertools.count(questions)  # a question's node has the question's number
+
+    def vote(self) -> Caller:
+        """One request: new candidates of a question."""
+        shape, question = self._shape, self._drawn()
+        length = shape.steps * shape.step
+        nodes = ((question, shape.question), *((next(self._names), length) for _ in range(shape.candidates)))
+        return iter([Request(str(question), nodes, shape.candidates * (shape.question + length))])
+
+    def search(self) -> Caller:
+        """A request a step: the path so far, and candidates for the step that comes next, of which one is taken."""
+        # drawn here and now: the same searches in whatever order their requests are answered
+        return self._grown(
+            self._drawn(), [self._rng.randrange(self._shape.candidates) for _ in range(self._shape.steps)]
+        )
+
+    def _grown(self, question: int, taken: Sequence[int]) -> Caller:
+        shape, path = self._shape, [(question, self._shape.question)]
+        for depth, choice in enumerate(taken, 1):
+            grown = [(next(self._names), shape.step) for _ in range(shape.candidates)]
+            yield Request(str(question), (*path, *grown), shape.candidates * (shape.question + depth * shape.step))
+            path.append(grown[choice])
+
+    def _drawn(self) -> int:
+        return self._rng.choices(self._questions, cum_weights=self._weights)[0]
