@@ -45,10 +45,10 @@ def run() -> list[Comparison]:
     return [Comparison(what, taken, name, seconds, 1, allowed=allowed) for name, seconds in rows.items()]
 
 
-def requests(rng: random.Random, count: int, candidates: int = CANDIDATES) -> list[Asked]:
+def requests(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Asked]:
     """Problems and solutions; the k-th problem is asked for in proportion to 1 / k."""
-    problems = [generate(rng, DEMANDING) for _ in range(QUESTIONS)]
-    weights = [1 / (rank + 1) for rank in range(QUESTIONS)]
+    problems = [generate(rng, DEMANDING) for _ in range(questions)]
+    weights = [1 / (rank + 1) for rank in range(questions)]
     chosen = rng.choices(problems, weights, k=count)
     return [(own.text, [Author(rng, 1.0).solve(own) for _ in range(candidates)]) for own in chosen]
 

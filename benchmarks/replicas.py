@@ -20,7 +20,8 @@ from unprm.affinity import HEADER, question_hash
 from unprm.engines.checkpoint import load_tokenizer
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
-REQUESTS, WARM, CLIENTS = 96, 8, 16
+REQUESTS, WARM, CLIENTS, QUESTIONS = 240, 8, 16, 100
+"""So many questions that none is most of a replica's work."""
 DEALS = 100
 """Ways that questions fall to two replicas, which have other names each time that they are started."""
 OPTIONS = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=1", "--log-level=error")
@@ -30,7 +31,7 @@ def run() -> list[Comparison]:
     """With 0.1 billion parameters, one thread a replica; callers have what time the replicas leave them."""
     os.environ["OMP_NUM_THREADS"] = "1"
     rng = random.Random(0)
-    asked = mixed.requests(rng, WARM + REQUESTS)
+    asked = mixed.requests(rng, WARM + REQUESTS, questions=QUESTIONS)
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory, "model"))
         form = UnprmFormat(load_tokenizer(place), PrmConfig.read(place))

@@ -74,7 +74,7 @@ def test_ratios_are_above_one_where_ours_is_better():
 def test_two_replicas_are_expected_from_what_one_does():
     tokenizer = load_tokenizer(mini.BASE)
     form = UnprmFormat(tokenizer, PrmConfig.for_base(tokenizer, "b", "."))
-    asked = replicas.requests(form, mixed.requests(random.Random(0), replicas.WARM + replicas.REQUESTS))
+    asked = replicas.requests(form, mixed.requests(random.Random(0), replicas.WARM + 96))
     expected = replicas.expect(asked, 4.0)
     # as a server told: `cached_tokens` of `tokens`, over these requests
     assert round(expected.one, 6) == 0.781501
