@@ -13,10 +13,10 @@ from training.questions import Question, make_mini
 from unprm import answers, mini
 from unprm.equivalence import Equivalence
 
-QUESTIONS, BUDGET, ROUND, CLIENTS = 300, 16, 4, 8
+QUESTIONS, BUDGET, ROUND, CLIENTS = 300, 16, 4, 24
 SEED = 31_337
 """Of questions that nothing else was made of."""
-CONFIDENCES = (0.95, 0.9)
+CONFIDENCES = (0.95,)
 DIRECTLY = "one sample, without the gateway"
 
 

@@ -14,7 +14,7 @@ from training.questions import Question, make_mini
 from unprm import mini
 from unprm.steps import join
 
-QUESTIONS, WIDTH, EXPAND, MOST, CONCURRENCY = 200, 4, 4, 20, 8
+QUESTIONS, WIDTH, EXPAND, MOST, CONCURRENCY = 100, 4, 4, 20, 24
 """`MOST` candidates are sampled; best-of-N takes as many of them as the search had tokens for."""
 LINE = "\n"
 """Ends a step of the embedded reasoner."""
