@@ -14,7 +14,7 @@ from tests.clients.programs import ROOT, listening, printed
 from tests.server.harness import Running, serving
 from tests.server.upstream import Upstream, upstream
 from tests.tiny import write_base
-from unprm.engines.fake import FakeEngine
+from unprm.engines.fake import FakeEngine, hashed
 
 KEY = "k"
 EXAMPLES = ROOT / "clients" / "examples"
@@ -36,9 +36,14 @@ def sampled() -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def gateway(sampled: Upstream) -> Iterator[Running]:
+def fake() -> FakeEngine:
+    return FakeEngine(max_tokens=512)
+
+
+@pytest.fixture
+def gateway(sampled: Upstream, fake: FakeEngine) -> Iterator[Running]:
     """A protected server with an upstream."""
-    with serving(FakeEngine(max_tokens=512), upstream_url=sampled.url, api_key=KEY) as running:
+    with serving(fake, upstream_url=sampled.url, api_key=KEY) as running:
         running.http.headers["Authorization"] = f"Bearer {KEY}"
         yield running
 
@@ -86,7 +91,7 @@ def test_agent(gateway: Running, sampled: Upstream) -> None:
     assert gateway.metric('unprm_votes_total{strategy="wrf"}') == 1
 
 
-def test_grpo(gateway: Running, tmp_path: Path) -> None:
+def test_grpo(gateway: Running, fake: FakeEngine, tmp_path: Path) -> None:
     """Two steps with a model of random weights: the rewards are the server's."""
     (tmp_path / "problems.jsonl").write_text('{"problem": "What is 12 + 34?"}\n' * 4, "utf-8")
     base, output = str(write_base(tmp_path / "base")), str(tmp_path / "out")
@@ -95,9 +100,10 @@ def test_grpo(gateway: Running, tmp_path: Path) -> None:
     python("grpo.py", problems, *options, server=gateway)
     states = sorted((tmp_path / "out").glob("checkpoint-*/trainer_state.json"))
     log = json.loads(states[-1].read_text("utf-8"))["log_history"]
-    assert [row["step"] for row in log if "rewards/prm/mean" in row] == [1, 2]
-    assert all(0 <= row["rewards/prm/mean"] <= 1 for row in log if "rewards/prm/mean" in row)
-    assert gateway.metric("unprm_solutions_total") == 4
+    means = [row["rewards/prm/mean"] for row in log if "rewards/prm/mean" in row]
+    rewards = [min(hashed(solution)) for batch in fake.batches for solution in batch]
+    assert (len(means), len(rewards)) == (2, 4)
+    assert sum(means) / 2 == pytest.approx(sum(rewards) / 4, abs=1e-6)
     assert (tmp_path / "out" / "model.safetensors").exists()
 
 
