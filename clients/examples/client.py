@@ -8,6 +8,7 @@ UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it ask
 
 import asyncio
 import os
+from typing import Any
 
 from unprm_client import AsyncClient, Client, ClientError
 
@@ -32,7 +33,7 @@ def one_at_a_time() -> None:
 
 async def many_at_a_time() -> None:
     """Many votes: results and errors come in the order of the requests."""
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"problem": PROBLEM, "solutions": SOLUTIONS},
         {"problem": PROBLEM, "solutions": ["I can't tell."]},
     ]

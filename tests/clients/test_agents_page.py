@@ -16,7 +16,7 @@ from tests.server.harness import Running, serving
 from tests.server.upstream import upstream
 from tests.test_readme import _approximately
 from unprm import mini
-from unprm.engines.fake import FakeEngine
+from unprm.types import Engine
 
 PAGE = (ROOT / "docs" / "agents.md").read_text("utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
@@ -32,9 +32,16 @@ FARM = [
 """The README's candidates, as an upstream gives them."""
 
 
+def embedded() -> Engine:
+    """What `python -m server` serves where nothing else is asked for."""
+    from unprm.engines.load import load_engine
+
+    return load_engine(mini.NAME, device="cpu", dtype="float32", prefix_cache_gb=1.0)
+
+
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    with upstream("The answer is \\boxed{7}.") as own, serving(FakeEngine(), upstream_url=own.url) as running:
+    with upstream("The answer is \\boxed{7}.") as own, serving(embedded(), upstream_url=own.url) as running:
         yield running
 
 
@@ -49,11 +56,11 @@ def test_the_page_has_its_blocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
-    zip(PROGRAMS, ["68 ", "0\n1\n2\n", "The answer is \\boxed{7}. 4 ", "The answer is \\boxed{7}."], strict=True),
+    ("number", "told"),
+    [(0, "68 "), (1, "0\n1\n2\n"), (2, "The answer is \\boxed{7}. "), (3, "The answer is \\boxed{7}.")],
 )
-def test_a_program_prints(gateway: Running, program: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(program.replace("http://127.0.0.1:8000", gateway.url), {})
+def test_a_program_prints(gateway: Running, number: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url), {})
     assert capsys.readouterr().out.startswith(told)
 
 
@@ -67,13 +74,10 @@ def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
 
 
 def test_the_gateway_answers_as_the_page_says() -> None:
-    from unprm.engines.load import load_engine
-
     command = block("sh", "curl")
     words = shlex.split(command)
     body = json.loads(words[words.index("-d") + 1])
-    engine = load_engine(mini.NAME, device="cpu", dtype="float32", prefix_cache_gb=1.0)
-    with upstream(*FARM) as own, serving(engine, upstream_url=own.url) as running:
+    with upstream(*FARM) as own, serving(embedded(), upstream_url=own.url) as running:
         answer = running.post(words[2].removeprefix("localhost:8000"), body).json()
     report = json.loads(block("json", '{\n "strategy"'))
     assert answer["unprm"] == _approximately(report)
