@@ -80,6 +80,7 @@ def main() -> None:
         max_steps=options.steps,
         num_train_epochs=1,
         bf16=torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
         logging_steps=1,
         report_to=[],
     )

@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 from unprm_client import AsyncClient
-from unprm_client._base import SECONDS, URL
 
 from clients.mcp.tools import create
 
@@ -32,9 +31,11 @@ def serve(
     transport: Annotated[
         Transport, typer.Option(help="stdio: the agent starts this program; http: it connects to /mcp (streamable).")
     ] = Transport.STDIO,
-    url: Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the server of unprm.")] = URL,
+    url: Annotated[
+        str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the server of unprm.")
+    ] = "http://127.0.0.1:8000",
     key: Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="Its API key.", show_default=False)] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a call, all its attempts together.")] = SECONDS,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a call, all its attempts together.")] = 60.0,
     host: Annotated[
         str, typer.Option(help="http: address to listen on. Whoever reaches it may call the tools with the key.")
     ] = "127.0.0.1",
