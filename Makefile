@@ -17,7 +17,7 @@ check:
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks clients
 	$(BIN)/python -m pytest
 
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU

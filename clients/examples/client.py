@@ -1,0 +1,50 @@
+"""The client for Python, plain and with asyncio.
+
+pip install -e '.[client]'
+python clients/examples/client.py
+
+UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
+"""
+
+import asyncio
+import os
+from typing import Any
+
+from unprm_client import AsyncClient, Client, ClientError
+
+URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
+KEY = os.environ.get("UNPRM_CLIENT_KEY")
+PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
+SOLUTIONS = [
+    "Step 1: 4 * 15 = 60.\nStep 2: 23 + 60 = 83. The answer is \\boxed{83}.",
+    ["Step 1: 4 * 15 = 50.", "Step 2: 23 + 50 = 73. The answer is \\boxed{73}."],
+    "Step 1: 15 * 4 = 60.\nStep 2: 60 + 23 = 83. The answer is \\boxed{83}.",
+]
+
+
+def one_at_a_time() -> None:
+    """Where each solution goes wrong, and what they elect."""
+    with Client(URL, api_key=KEY) as client:
+        for own in client.score_steps(PROBLEM, SOLUTIONS).solutions:
+            print(f"answer {own.answer}, reward {own.reward:.3f}, first error {own.first_error}")
+        vote = client.vote("wrf", PROBLEM, SOLUTIONS)
+        print(f"elected: {vote.answer}, decided by {vote.decided_by}")
+
+
+async def many_at_a_time() -> None:
+    """Many votes: results and errors come in the order of the requests."""
+    requests: list[dict[str, Any]] = [
+        {"problem": PROBLEM, "solutions": SOLUTIONS},
+        {"problem": PROBLEM, "solutions": ["I can't tell."]},
+    ]
+    async with AsyncClient(URL, api_key=KEY) as client:
+        async for outcome in client.compare_all(requests, concurrency=8):
+            if isinstance(outcome, ClientError):
+                print(f"refused: {outcome}")
+            else:
+                print({strategy: vote.answer for strategy, vote in outcome.strategies.items()})
+
+
+if __name__ == "__main__":
+    one_at_a_time()
+    asyncio.run(many_at_a_time())

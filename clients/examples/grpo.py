@@ -1,0 +1,101 @@
+"""Trains a model with TRL's GRPO; a solution's reward is that of its steps.
+
+pip install -e '.[client]' trl
+python clients/examples/grpo.py problems.jsonl --model Qwen/Qwen2.5-Math-1.5B-Instruct --output runs/grpo
+
+A line of problems.jsonl is {"problem": "…"}. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if
+it asks for one. To try it without a GPU: --model unprm/mini/weights/base against the embedded PRM.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from datasets import Dataset, load_dataset
+from transformers import AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+from unprm_client import Client, ClientError
+from unprm_client.errors import SolutionTooLong, TooManySteps
+
+URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
+KEY = os.environ.get("UNPRM_CLIENT_KEY")
+INSTRUCTION = "Solve the problem step by step, a blank line between steps, and put the answer in \\boxed{}."
+AT_A_TIME = 32
+"""Requests; the server puts them into common batches, and reads a problem once for all its solutions."""
+
+Rewards = Callable[..., list[float]]
+
+
+def step_rewards(client: Client) -> Rewards:
+    """A reward function for TRL. Its `problem` is the data set's column of that name."""
+
+    def prm(completions: Sequence[Any], problem: Sequence[str], **_: Any) -> list[float]:
+        """The lowest score of each solution's steps; 0 for what is empty or too long to be read."""
+        texts = [own if isinstance(own, str) else own[-1]["content"] for own in completions]
+        asked = [
+            {"problem": own, "solutions": [text]} for own, text in zip(problem, texts, strict=True) if text.strip()
+        ]
+        outcomes = client.score_all(asked, concurrency=AT_A_TIME)
+        return [_reward(next(outcomes)) if text.strip() else 0.0 for text in texts]
+
+    return prm
+
+
+def _reward(outcome: Any) -> float:
+    if isinstance(outcome, SolutionTooLong | TooManySteps):
+        return 0.0
+    if isinstance(outcome, ClientError):
+        raise outcome
+    return float(outcome.solutions[0].reward)
+
+
+def prompts(file: str, chat: bool) -> Dataset:
+    """TRL's `prompt`, a conversation where the model has a chat template, beside the `problem` itself."""
+
+    def prompt(row: dict[str, Any]) -> dict[str, Any]:
+        if not chat:
+            return {"prompt": f"{row['problem']}\n"}
+        return {"prompt": [{"role": "user", "content": f"{INSTRUCTION}\n\n{row['problem']}"}]}
+
+    return load_dataset("json", data_files=file, split="train").select_columns(["problem"]).map(prompt)
+
+
+def main() -> None:
+    """Trains and saves."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("problems")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--solutions", type=int, default=8, help="of each problem")
+    parser.add_argument("--tokens", type=int, default=512, help="of a solution at the most")
+    parser.add_argument("--steps", type=int, default=-1, help="of the optimizer; by default one epoch")
+    options = parser.parse_args()
+    config = GRPOConfig(
+        output_dir=options.output,
+        per_device_train_batch_size=options.solutions,
+        num_generations=options.solutions,
+        max_completion_length=options.tokens,
+        max_steps=options.steps,
+        num_train_epochs=1,
+        bf16=torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+        logging_steps=1,
+        report_to=[],
+    )
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    with Client(URL, api_key=KEY) as client:
+        trainer = GRPOTrainer(
+            model=options.model,
+            processing_class=tokenizer,
+            reward_funcs=step_rewards(client),
+            args=config,
+            train_dataset=prompts(options.problems, tokenizer.chat_template is not None),
+        )
+        trainer.train()
+    trainer.save_model(options.output)
+
+
+if __name__ == "__main__":
+    main()

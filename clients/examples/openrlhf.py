@@ -1,0 +1,104 @@
+"""A remote reward model for OpenRLHF: it posts what the policy wrote, the reward is that of its steps.
+
+pip install -e '.[client]' fastapi uvicorn
+python clients/examples/openrlhf.py --port 5000
+python -m openrlhf.cli.train_ppo_ray --reward.remote_url http://127.0.0.1:5000/get_reward …
+
+UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
+"""
+
+import argparse
+import asyncio
+import operator
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+from unprm_client import AsyncClient, ClientError
+from unprm_client.errors import SolutionTooLong, TooManySteps
+
+URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
+KEY = os.environ.get("UNPRM_CLIENT_KEY")
+QUESTION = re.compile(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL)
+"""Where the chat template of Qwen's models puts the problem; for others, change this and `ENDS`."""
+ENDS = re.compile(r"(<\|im_end\|>|<\|endoftext\|>)\s*")
+"""Special tokens of a decoded response that are no text."""
+
+
+class Asked(BaseModel):
+    """What OpenRLHF posts: `query` are prompts and responses as decoded, special tokens included."""
+
+    query: list[str]
+    prompts: list[str]
+    labels: list[Any] = []
+
+
+class Rewarded(BaseModel):
+    """What it reads, one number for each query; `extra_logs` go to its metrics."""
+
+    rewards: list[float]
+    scores: list[float]
+    extra_logs: dict[str, list[float]]
+
+
+def create(client: AsyncClient) -> FastAPI:
+    """The app, which asks this client and closes it at the end."""
+
+    @asynccontextmanager
+    async def closing(_: FastAPI) -> AsyncIterator[None]:
+        async with client:
+            yield
+
+    app = FastAPI(lifespan=closing)
+
+    @app.post("/get_reward")
+    async def get_reward(asked: Asked) -> Rewarded:
+        """The lowest score of each response's steps; 0 for what is empty or too long to be read."""
+        if len(asked.query) != len(asked.prompts) or not all(map(operator.contains, asked.query, asked.prompts)):
+            raise HTTPException(422, "each query must hold its prompt; were prompts cut because they are too long?")
+        pairs = [_parts(*own) for own in zip(asked.query, asked.prompts, strict=True)]
+        try:
+            scored = await asyncio.gather(*[_score(client, problem, response) for problem, response in pairs])
+        except ClientError as error:  # OpenRLHF asks again
+            raise HTTPException(503, str(error)) from error
+        rewards = [min(scores, default=0.0) for scores in scored]
+        steps = [float(len(scores)) for scores in scored]
+        return Rewarded(rewards=rewards, scores=rewards, extra_logs={"scored_steps": steps})
+
+    return app
+
+
+async def _score(client: AsyncClient, problem: str, response: str) -> list[float]:
+    """Step scores; none for what can't be read."""
+    if not response:
+        return []
+    try:
+        answer = await client.score_steps(problem, [response])
+    except (SolutionTooLong, TooManySteps):
+        return []
+    return answer.solutions[0].step_scores
+
+
+def _parts(query: str, prompt: str) -> tuple[str, str]:
+    """Problem and response. A decoded query may begin with a token that its prompt, a string, is without."""
+    asked = QUESTION.findall(prompt)
+    problem = asked[-1] if asked else prompt
+    return problem.strip(), ENDS.sub("", query.partition(prompt)[2]).strip()
+
+
+def main() -> None:
+    """Serves."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=5000)
+    options = parser.parse_args()
+    uvicorn.run(create(AsyncClient(URL, api_key=KEY)), host=options.host, port=options.port)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The tools, each one call of the server. What they say of themselves is for the model that chooses among them."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import Field, ValidationError
+from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
+from unprm_client.errors import ConnectionFailed
+
+from unprm.fields import field_errors
+from unprm.types import Aggregate, Strategy
+from unprm.wire import MAX_SOLUTIONS, Probability, Text
+
+INSTRUCTIONS = """\
+Checks solutions of mathematical problems with a process reward model that scores every step.
+Have one solution and doubt it: score_steps, and look at first_error. Have several and need one answer: vote.
+The tools judge what they are given; they solve nothing themselves."""
+
+_READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+
+Problem = Annotated[Text, Field(description="The whole text of the problem, as it was given to who solved it.")]
+Solutions = Annotated[
+    list[Text | Annotated[list[Text], Field(min_length=1)]],
+    Field(
+        min_length=1,
+        max_length=MAX_SOLUTIONS,
+        description="Complete solutions, each a text with a blank line between steps, or a list of its steps. "
+        "A solution states its answer as \\boxed{…} in its last step.",
+    ),
+]
+Reward = Annotated[
+    Aggregate,
+    Field(description="How step scores become a solution's reward: the lowest, the last, their product or mean."),
+]
+Threshold = Annotated[Probability, Field(description="A step that scores below it counts as wrong.")]
+Vote = Annotated[
+    Strategy,
+    Field(
+        description="wrf: reward and frequency together, a good choice if in doubt; majority: frequency alone, without "
+        "the model; prm: the best reward; hmr: majority if it has half, else prm; weighted: sums of rewards."
+    ),
+]
+Alpha = Annotated[Probability, Field(description="wrf: weight of the reward; 1 - alpha weighs the frequency.")]
+
+
+def create(client: AsyncClient) -> MCPServer:
+    """An MCP server whose tools ask this client."""
+
+    async def score_steps(
+        problem: Problem, solutions: Solutions, aggregate: Reward = "min", threshold: Threshold = 0.5
+    ) -> ScoreResponse:
+        """Finds where a solution goes wrong. Use it to check a solution before you rely on it, or to know which step to
+        redo. For each solution comes back: `step_scores`, one probability in [0, 1] for each step that all is right so
+        far; `first_error`, the index of the first wrong step, counted from 0, or null if none is; `reward`, one number
+        for the whole solution; `answer`, the answer found in it."""
+        with _told():
+            return await client.score_steps(problem, solutions, aggregate=aggregate, threshold=threshold)
+
+    async def vote(
+        problem: Problem,
+        solutions: Solutions,
+        strategy: Vote = "wrf",
+        alpha: Alpha = 0.5,
+        aggregate: Reward = "min",
+    ) -> VoteResponse:
+        """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
+        need one answer; equal answers that are written differently count together. Comes back: `answer`, the elected
+        one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
+        `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
+        more attempts and vote again."""
+        with _told():
+            if strategy == "wrf":
+                return await client.vote(strategy, problem, solutions, aggregate=aggregate, alpha=alpha)
+            return await client.vote(strategy, problem, solutions, aggregate=aggregate)
+
+    async def compare_votes(
+        problem: Problem, solutions: Solutions, alpha: Alpha = 0.5, aggregate: Reward = "min"
+    ) -> CompareResponse:
+        """Takes all five votes on several solutions of one problem at once. Use it to see how safe an answer is; for
+        the answer alone, `vote` is enough. Comes back: `agree`, whether all votes elect the same answer, and
+        `strategies`, the outcome of each."""
+        with _told():
+            return await client.compare(problem, solutions, alpha=alpha, aggregate=aggregate)
+
+    server = _Server(
+        "unprm",
+        title="Step scores and votes for solutions",
+        instructions=INSTRUCTIONS,
+        version=version("unprm"),
+        log_level="WARNING",
+    )
+    for tool in (score_steps, vote, compare_votes):
+        server.add_tool(tool, description=inspect.getdoc(tool), annotations=_READ_ONLY)
+    return server
+
+
+class _Server(MCPServer):
+    """Tells wrong arguments as the server of unprm tells wrong fields, and refuses those that it does not know: a model
+    that misspells one would believe it heeded."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        known = {tool.name: list(tool.input_schema["properties"]) for tool in await self.list_tools()}
+        for unknown in sorted(set(arguments) - set(known.get(name, arguments))):
+            raise ToolError(f"{unknown} is no argument of {name}; there are {', '.join(known[name])}")
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            located = [{**own, "loc": ("body", *own["loc"])} for own in error.__cause__.errors(include_url=False)]
+            wrong = dict.fromkeys(f"{own.pointer[1:]}: {own.detail}" for own in field_errors(located))
+            raise ToolError(f"The arguments of {name} don't fit: {'; '.join(wrong)}") from None
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """The client's errors as the tool's: a sentence that the model reads."""
+    try:
+        yield
+    except ConnectionFailed as error:
+        raise ToolError(f"the server of unprm can't be reached ({error})") from error
+    except ClientError as error:
+        raise ToolError(str(error)) from error

@@ -1,0 +1,62 @@
+"""Programs that tests start as a user would."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 120.0
+"""Seconds: what is imported here takes a while on a machine that has other work."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Without variables that the one who runs the tests may have set."""
+    return {name: own for name, own in os.environ.items() if not name.startswith("UNPRM_")} | more
+
+
+def printed(*words: str, **variables: str) -> str:
+    """What a program prints, which is to end well."""
+    told = subprocess.run(
+        words, cwd=ROOT, env=environment(**variables), capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    return told.stdout
+
+
+@contextmanager
+def listening(*words: str, **variables: str) -> Iterator[str]:
+    """The address of a program of Python that is told its port by --port, until the end of the block."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, *words, "--port", str(port)]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(**variables), stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            _wait(port, process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            told = process.communicate(timeout=PATIENCE)[1]
+    assert "Traceback" not in told
+
+
+def _wait(port: int, process: "subprocess.Popen[str]") -> None:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        assert process.poll() is None
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/")
+        except httpx.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("it does not listen")

@@ -1,0 +1,114 @@
+"""docs/agents.md: its requests, programs and settings are run as they stand there."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.settings import Settings
+from tests.clients.programs import ROOT, printed
+from tests.server.harness import Running, serving
+from tests.server.upstream import upstream
+from tests.test_readme import _approximately
+from unprm import mini
+from unprm.types import Engine
+
+PAGE = (ROOT / "docs" / "agents.md").read_text("utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+PROGRAMS = [block for language, block in BLOCKS if language == "python"]
+COMMANDS = [block for language, block in BLOCKS if language == "sh"]
+FARM = [
+    "Step 1: 166 + 66 = 222.\nStep 2: 6 * 39 = 234.\nStep 3: 222 + 234 = 456. The answer is \\boxed{456}.",
+    "Step 1: 166 + 66 = 232.\nStep 2: 6 * 39 = 234.\nStep 3: 232 + 234 = 466. The answer is \\boxed{466}.",
+    "Step 1: 166 + 66 = 132.\nStep 2: 6 * 39 = 234.\nStep 3: 132 + 234 = 366. The answer is \\boxed{366}.",
+    "Step 1: 166 + 66 = 222.\nStep 2: 6 * 39 = 234.\nStep 3: 222 + 234 = 456. The answer is \\boxed{456}.",
+    "Step 1: 166 + 66 = 232.\nStep 2: 6 * 39 = 234.\nStep 3: 232 + 234 = 466. The answer is \\boxed{466}.",
+]
+"""The README's candidates, as an upstream gives them."""
+
+
+def embedded() -> Engine:
+    """What `python -m server` serves where nothing else is asked for."""
+    from unprm.engines.load import load_engine
+
+    return load_engine(mini.NAME, device="cpu", dtype="float32", prefix_cache_gb=1.0)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    with upstream("The answer is \\boxed{7}.") as own, serving(embedded(), upstream_url=own.url) as running:
+        yield running
+
+
+def block(language: str, start: str) -> str:
+    (found,) = [own for named, own in BLOCKS if named == language and own.startswith(start)]
+    return found
+
+
+def test_the_page_has_its_blocks() -> None:
+    assert len(PROGRAMS) == 4
+    assert len(COMMANDS) == 4
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(0, "68 "), (1, "0\n1\n2\n"), (2, "The answer is \\boxed{7}. "), (3, "The answer is \\boxed{7}.")],
+)
+def test_a_program_prints(gateway: Running, number: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url), {})
+    assert capsys.readouterr().out.startswith(told)
+
+
+def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
+    commands = block("sh", "echo").replace("requests.jsonl", str(tmp_path / "requests.jsonl"))
+    words = commands.replace("python -m", f"{shlex.quote(sys.executable)} -m")
+    told = printed("bash", "-ec", words, UNPRM_CLIENT_URL=gateway.url)
+    assert "solution 0: answer 7" in told
+    assert "hmr elects" in told
+    assert json.loads(told.splitlines()[-1])["strategies"].keys() == {"majority", "prm", "hmr", "wrf", "weighted"}
+
+
+def test_the_gateway_answers_as_the_page_says() -> None:
+    command = block("sh", "curl")
+    words = shlex.split(command)
+    body = json.loads(words[words.index("-d") + 1])
+    with upstream(*FARM) as own, serving(embedded(), upstream_url=own.url) as running:
+        answer = running.post(words[2].removeprefix("localhost:8000"), body).json()
+    report = json.loads(block("json", '{\n "strategy"'))
+    assert answer["unprm"] == _approximately(report)
+    assert answer["choices"][0]["message"]["content"] == FARM[report["solution_index"]]
+
+
+def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
+    rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", PAGE, re.MULTILINE)
+    assert len(rows) == 6
+    for name, default in rows:
+        value: Any = Settings.model_fields[name.replace("-", "_")].default
+        assert default.strip("`") == (
+            "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        )
+    for option in re.findall(r" --([\w-]+)", block("sh", "python -m server")):
+        assert option.replace("-", "_") in Settings.model_fields
+
+
+def test_the_configuration_starts_the_mcp_server() -> None:
+    """The words that test_mcp.py starts it with."""
+    told = json.loads(block("json", '{\n "mcpServers"'))["mcpServers"]["unprm"]
+    assert told["args"] == ["-m", "clients.mcp"]
+    assert told["env"].keys() == {"UNPRM_CLIENT_URL", "UNPRM_CLIENT_KEY"}
+    assert block("sh", "python -m clients.mcp").split()[2:] == ["clients.mcp", "--transport", "http", "--port", "8001"]
+
+
+def test_the_page_s_links_exist() -> None:
+    for link in re.findall(r"\]\(([^)#]+)", PAGE):
+        assert (ROOT / "docs" / link).exists(), link
+
+
+def test_the_table_has_every_example() -> None:
+    named = set(re.findall(r"clients/examples/([\w.]+)\)", PAGE))
+    assert named == {path.name for path in (ROOT / "clients" / "examples").iterdir() if path.is_file()}

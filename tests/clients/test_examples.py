@@ -1,0 +1,138 @@
+"""Every example, run as its docstring says, before real servers."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.clients.programs import ROOT, listening, printed
+from tests.server.harness import Running, serving
+from tests.server.upstream import Upstream, upstream
+from tests.tiny import write_base
+from unprm.engines.fake import FakeEngine, hashed
+
+KEY = "k"
+EXAMPLES = ROOT / "clients" / "examples"
+SAMPLED = ["Step one.\n\nThe answer is \\boxed{7}.", "The answer is \\boxed{8}.", "So the answer is \\boxed{7}."]
+
+
+def python(name: str, *options: str, server: Running) -> str:
+    return printed(sys.executable, str(EXAMPLES / name), *options, **variables(server))
+
+
+def variables(server: Running) -> dict[str, str]:
+    return {"UNPRM_CLIENT_URL": server.url, "UNPRM_CLIENT_KEY": KEY}
+
+
+@pytest.fixture
+def sampled() -> Iterator[Upstream]:
+    with upstream(*SAMPLED) as own:
+        yield own
+
+
+@pytest.fixture
+def fake() -> FakeEngine:
+    return FakeEngine(max_tokens=512)
+
+
+@pytest.fixture
+def gateway(sampled: Upstream, fake: FakeEngine) -> Iterator[Running]:
+    """A protected server with an upstream."""
+    with serving(fake, upstream_url=sampled.url, api_key=KEY) as running:
+        running.http.headers["Authorization"] = f"Bearer {KEY}"
+        yield running
+
+
+def test_every_example_has_a_test_and_tells_how_to_run_it() -> None:
+    names = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
+    assert names == {"curl.sh", "client.py", "agent.py", "grpo.py", "openrlhf.py"}
+    for name in names:
+        assert f"clients/examples/{name}" in "".join((EXAMPLES / name).read_text("utf-8").splitlines(True)[:8])
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_curl(gateway: Running, sampled: Upstream) -> None:
+    told = printed("bash", str(EXAMPLES / "curl.sh"), "some-model", **variables(gateway))
+    scored, vote, chat = map(json.loads, told.splitlines())
+    assert len(scored["solutions"][0]["step_scores"]) == 2
+    assert (vote["answer"], vote["candidates"][0]["count"]) == ("83", 2)
+    assert chat["unprm"]["budget"] == 4
+    assert chat["choices"][0]["message"]["content"] in SAMPLED
+    assert sampled.asked[0]["messages"][0]["content"] == "What is 3 + 4? Put the answer in \\boxed{}."
+    assert sampled.asked[0]["model"] == "some-model"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_curl_fails_where_the_server_refuses(gateway: Running) -> None:
+    with pytest.raises(AssertionError, match="unauthorized"):
+        printed("bash", str(EXAMPLES / "curl.sh"), UNPRM_CLIENT_URL=gateway.url)
+
+
+def test_client(gateway: Running) -> None:
+    lines = python("client.py", server=gateway).splitlines()
+    assert [line.partition(",")[0] for line in lines[:3]] == ["answer 83", "answer 73", "answer 83"]
+    assert lines[3].startswith("elected: 83, decided by ")
+    assert lines[4].startswith("{'majority': '83', ")
+    assert lines[5].startswith("refused: no_answer: ")
+
+
+def test_agent(gateway: Running, sampled: Upstream) -> None:
+    told = python("agent.py", "What is 3 + 4?", "--model", "m", server=gateway)
+    assert told.rstrip("\n") in SAMPLED
+    assert sampled.given > 1  # candidates of one answer
+    asked = sampled.asked[0]["messages"]
+    assert [own["role"] for own in asked] == ["system", "user"]
+    assert asked[1]["content"] == "What is 3 + 4?"
+    assert gateway.metric('unprm_votes_total{strategy="wrf"}') == 1
+
+
+def test_grpo(gateway: Running, fake: FakeEngine, tmp_path: Path) -> None:
+    """Two steps with a model of random weights: the rewards are the server's."""
+    (tmp_path / "problems.jsonl").write_text('{"problem": "What is 12 + 34?"}\n' * 4, "utf-8")
+    base, output = str(write_base(tmp_path / "base")), str(tmp_path / "out")
+    problems = str(tmp_path / "problems.jsonl")
+    options = ["--model", base, "--output", output, "--solutions", "2", "--tokens", "12", "--steps", "2"]
+    python("grpo.py", problems, *options, server=gateway)
+    states = sorted((tmp_path / "out").glob("checkpoint-*/trainer_state.json"))
+    log = json.loads(states[-1].read_text("utf-8"))["log_history"]
+    means = [row["rewards/prm/mean"] for row in log if "rewards/prm/mean" in row]
+    rewards = [min(hashed(solution)) for batch in fake.batches for solution in batch]
+    assert (len(means), len(rewards)) == (2, 4)
+    assert sum(means) / 2 == pytest.approx(sum(rewards) / 4, abs=1e-6)
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_openrlhf(gateway: Running) -> None:
+    """Asked as OpenRLHF's `SingleTurnAgentExecutor` asks."""
+    turns = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+    prompts = [turns.format("What is 3 + 4?"), "How many?"]
+    queries = [prompts[0] + "One step.\n\nThe answer is \\boxed{7}.<|im_end|>\n", "<s>How many?"]
+    body = {"query": queries, "prompts": prompts, "labels": ["7", "3"]}
+    scored = gateway.post(
+        "/score_steps",
+        {"problem": "What is 3 + 4?", "solutions": [["One step.", "The answer is \\boxed{7}."]]},
+    ).json()
+    with listening(str(EXAMPLES / "openrlhf.py"), **variables(gateway)) as url:
+        answer = post(url, body)
+        assert answer.json() == {
+            "rewards": [scored["solutions"][0]["reward"], 0.0],
+            "scores": [scored["solutions"][0]["reward"], 0.0],
+            "extra_logs": {"scored_steps": [2.0, 0.0]},
+        }
+        too_long = {"query": ["How many?" + "a" * 600], "prompts": ["How many?"], "labels": ["3"]}
+        assert post(url, too_long).json()["rewards"] == [0.0]
+        assert post(url, {**body, "prompts": ["Other", "How many?"]}).status_code == 422
+    other = variables(gateway) | {"UNPRM_CLIENT_KEY": "other"}
+    with listening(str(EXAMPLES / "openrlhf.py"), **other) as url:
+        refused = post(url, body)
+    assert refused.status_code == 503
+    assert "unauthorized" in refused.text
+
+
+def post(url: str, body: dict[str, Any]) -> httpx.Response:
+    return httpx.post(f"{url}/get_reward", json=body, timeout=60)

@@ -1,0 +1,167 @@
+"""The MCP server as agents meet it: the official client, over both transports, before a real server of unprm."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult, TextContent, Tool
+from unprm_client import AsyncClient
+
+from clients.mcp.tools import create
+from tests.clients.programs import PATIENCE, ROOT, environment, listening
+from tests.server.harness import PROBLEM, Running, serving
+from unprm.engines.fake import FakeEngine
+
+KEY = "k"
+RIGHT, WRONG = "Step one.\n\nThe answer is \\boxed{3}.", ["Step one.", "The answer is \\boxed{4}."]
+ASKED: dict[str, Any] = {"problem": PROBLEM, "solutions": [RIGHT, WRONG, RIGHT]}
+CALLS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
+    ("score_steps", {"threshold": 0.2, "aggregate": "mean"}, "/score_steps", {"threshold": 0.2, "aggregate": "mean"}),
+    ("vote", {}, "/vote/wrf", {}),
+    ("vote", {"alpha": 0}, "/vote/wrf", {"alpha": 0}),
+    ("vote", {"strategy": "hmr"}, "/vote/hmr", {}),
+    ("compare_votes", {"alpha": 0.9}, "/vote/compare", {"alpha": 0.9}),
+]
+"""A tool, arguments, and the request of the server that they stand for."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a session over one of the transports told; `refused`: of a call that is wrong."""
+
+    instructions: str
+    tools: list[Tool]
+    results: list[CallToolResult]
+    refused: CallToolResult
+
+
+async def session(server: Any) -> Heard:
+    async with Client(server, read_timeout_seconds=PATIENCE) as client:
+        return Heard(
+            client.instructions or "",
+            (await client.list_tools()).tools,
+            [await client.call_tool(name, ASKED | more) for name, more, _, _ in CALLS],
+            await client.call_tool("vote", {"problem": PROBLEM, "solutions": ["no answer"]}),
+        )
+
+
+@pytest.fixture(scope="module")
+def protected() -> Iterator[Running]:
+    with serving(FakeEngine(), api_key=KEY) as running:
+        running.http.headers["Authorization"] = f"Bearer {KEY}"
+        yield running
+
+
+@pytest.fixture(scope="module", params=["stdio", "http"])
+def heard(request: pytest.FixtureRequest, protected: Running) -> Heard:
+    if request.param == "http":
+        with listening("-m", "clients.mcp", "--transport", "http", "--url", protected.url, "--key", KEY) as url:
+            return asyncio.run(session(f"{url}/mcp"))
+    variables = environment(UNPRM_CLIENT_URL=protected.url, UNPRM_CLIENT_KEY=KEY)
+    program = StdioServerParameters(command=sys.executable, args=["-m", "clients.mcp"], env=variables, cwd=str(ROOT))
+    return asyncio.run(session(program))
+
+
+def ask(url: str, name: str, arguments: dict[str, Any], key: str | None = None) -> CallToolResult:
+    """An answer of the tools in this process."""
+
+    async def run() -> CallToolResult:
+        async with AsyncClient(url, api_key=key, attempts=1) as own, Client(create(own)) as client:
+            return await client.call_tool(name, arguments)
+
+    return asyncio.run(run())
+
+
+def text(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def refusal(result: CallToolResult) -> str:
+    """The sentence that a model reads."""
+    assert result.is_error
+    assert result.structured_content is None
+    told = text(result)
+    assert "\n" not in told
+    assert "pydantic" not in told
+    return told
+
+
+def test_tools_and_their_schemas_are_told(heard: Heard) -> None:
+    assert "score_steps" in heard.instructions
+    tools = {tool.name: tool for tool in heard.tools}
+    assert list(tools) == ["score_steps", "vote", "compare_votes"]
+    for tool in heard.tools:
+        jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+        assert set(tool.input_schema["required"]) == {"problem", "solutions"}
+        assert all(own.get("description") for own in tool.input_schema["properties"].values())
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint
+        assert tool.description is not None
+        assert "\n " not in tool.description
+    assert tools["vote"].input_schema["properties"]["strategy"]["default"] == "wrf"
+
+
+def test_the_tools_answer_as_the_server_does(heard: Heard, protected: Running) -> None:
+    schemas = {tool.name: tool.output_schema for tool in heard.tools}
+    for result, (name, _, path, more) in zip(heard.results, CALLS, strict=True):
+        assert not result.is_error, text(result)
+        assert result.structured_content is not None
+        jsonschema.validate(result.structured_content, schemas[name])
+        answer = protected.post(path, ASKED | more).json()
+        for known in (answer, result.structured_content):
+            known.pop("usage", None)  # what was computed before differs
+        assert result.structured_content == answer
+
+
+def test_errors_come_over_the_transport(heard: Heard) -> None:
+    assert "no_answer: none of the 1 solutions has an answer" in refusal(heard.refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "sentence"),
+    [
+        ("vote", {"solutions": []}, "solutions: List should have at least 1 item"),
+        ("vote", {"solutions": [RIGHT, " "]}, "solutions/1: must not be blank"),
+        ("score_steps", {"solutions": [["a", 3]]}, "solutions/0/1: Input should be a valid string"),
+        ("vote", {"strategy": "best"}, "strategy: Input should be 'majority'"),
+        ("compare_votes", {"alpha": 2}, "alpha: Input should be less than or equal to 1"),
+        ("vote", {"budget": 2}, "budget is no argument of vote; there are problem, solutions, strategy"),
+        ("score_steps", {"solutions": ["a" * 4000]}, "solution_too_long: "),
+        ("solve", {}, "Unknown tool: solve"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_sentence(server: Running, name: str, more: dict[str, Any], sentence: str) -> None:
+    assert sentence in refusal(ask(server.url, name, ASKED | more))
+
+
+def test_a_missing_argument_is_told(server: Running) -> None:
+    told = refusal(ask(server.url, "vote", {"problem": PROBLEM}))
+    assert told == "The arguments of vote don't fit: solutions: is required"
+
+
+def test_a_server_that_is_away_is_told() -> None:
+    assert "the server of unprm can't be reached" in refusal(ask("http://127.0.0.1:9", "vote", ASKED))
+
+
+@pytest.mark.parametrize("key", [None, "wrong-key"])
+def test_a_key_that_is_missing_or_wrong_is_told(protected: Running, key: str | None) -> None:
+    told = refusal(ask(protected.url, "score_steps", ASKED, key))
+    assert "unauthorized: " in told
+    assert "wrong-key" not in told
+
+
+def test_the_folder_does_not_hide_the_package_it_is_built_on() -> None:
+    """Where clients/ itself is on the path."""
+    code = "import mcp; print(mcp.__file__)"
+    words = [sys.executable, "-c", code]
+    told = subprocess.run(words, cwd=ROOT / "clients", capture_output=True, text=True, check=True)
+    assert told.stdout.endswith("mcp/__init__.py\n")
+    assert str(ROOT / "clients") not in told.stdout
