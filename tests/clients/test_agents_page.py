@@ -51,16 +51,17 @@ def block(language: str, start: str) -> str:
 
 
 def test_the_page_has_its_blocks() -> None:
-    assert len(PROGRAMS) == 4
+    assert len(PROGRAMS) == 5
     assert len(COMMANDS) == 4
 
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(0, "68 "), (1, "0\n1\n2\n"), (2, "The answer is \\boxed{7}. "), (3, "The answer is \\boxed{7}.")],
+    [(0, "68 "), (1, "0\n1\n2\n"), (2, "The answer is \\boxed{7}. "), (3, "The answer is \\boxed{7}."), (4, "7 ")],
 )
 def test_a_program_prints(gateway: Running, number: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url), {})
+    reasoner = str(gateway.service.settings.upstream_url)
+    exec(PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url).replace("http://gpu-1:8000/v1", reasoner), {})
     assert capsys.readouterr().out.startswith(told)
 
 
