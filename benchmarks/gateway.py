@@ -2,6 +2,7 @@
 what stopping early saves."""
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
@@ -34,6 +35,7 @@ class Answers:
 
 def run() -> list[Comparison]:
     """On held-out questions of the embedded model's domain."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # two models on this machine would wait for each other's threads
     questions = make_mini(QUESTIONS, SEED)
     with servers.running("/health", "-m", "benchmarks.reasoner") as (upstream, _):
         directly = ask(upstream, questions, None)

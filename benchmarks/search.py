@@ -1,6 +1,7 @@
 """Solutions grown step by step under the PRM against best-of-N, with as many tokens of the reasoner."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 
 import httpx
@@ -37,6 +38,7 @@ SEARCHES: dict[str, Search] = {
 
 def run() -> list[Comparison]:
     """On held-out questions of the embedded model's domain; the vote is WRF for all."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # two models on this machine would wait for each other's threads
     questions = make_mini(QUESTIONS, SEED)
     with (
         servers.running("/health", "-m", "benchmarks.reasoner") as (upstream, _),
