@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server import admin, routes
+from server import admin, page, routes
 from server.admin import Open
 from server.context import context_of
 from server.errors import problem
@@ -57,6 +57,7 @@ def create_app(
     app.state.service = service
     app.include_router(routes.work)
     app.include_router(routes.about)
+    app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:
         app.include_router(admin.router(open_model))
     return app

@@ -9,6 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server import page
 from server.context import Context, attach, context_of
 from server.errors import Unauthorized, problem
 from server.journal import Entry, Journal
@@ -19,7 +20,7 @@ from server.tracing import span, tell
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
-"""What may be read without a key: probes and documentation, nothing of the deployment."""
+"""What may be read without a key, and below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _ADMIN = "/admin/"
 """Begins the paths that the administrator's key is for; nothing is there without one."""
 
@@ -87,7 +88,7 @@ class Authorization:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises `Unauthorized` before anything of the body is read."""
-        if scope["type"] == "http" and scope["path"] not in _OPEN:
+        if scope["type"] == "http" and scope["path"] not in _OPEN and not scope["path"].startswith(page.BELOW):
             keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
             if keys.needed:
                 scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
