@@ -26,7 +26,8 @@ export class Ballot {
     this.agreement = el("p", { class: "agreement" });
     this.explanation = el("p", { class: "explanation", "aria-live": "polite", id: "explanation" });
     this.slider = el("input", { type: "range", id: "alpha", min: "0", max: "1", step: "0.01", value: "0.5" });
-    this.output = el("output", { for: "alpha" });
+    // the slider tells its value by itself
+    this.output = el("output", { for: "alpha", "aria-live": "off" });
     this.strip = el("div", { class: "strip", id: "alpha-strip" });
     this.classes = el("ol", { class: "classes" });
     this.more = el("button", { type: "button", class: "quiet" });
@@ -175,7 +176,7 @@ export class Ballot {
 
   _measures(outcome, own, { total, sum }) {
     const measures = [
-      measure("candidates", `${own.count} of ${total}`, [own.count / total]),
+      measure("candidates", `${own.count} of ${total}`, [own.count / total], "frequency"),
       measure("mean reward", own.mean.toFixed(3), [own.mean]),
     ];
     if (outcome.strategy === "prm" || outcome.strategy === "hmr") {
@@ -187,8 +188,8 @@ export class Ballot {
     if (outcome.strategy === "wrf") {
       const [m, f] = [own.normalizedReward, own.normalizedFrequency];
       measures.push(
-        measure("reward, normalised", m.toFixed(3), [m]),
-        measure("frequency, normalised", f.toFixed(3), [f]),
+        measure("normalised reward", m.toFixed(3), [m]),
+        measure("normalised frequency", f.toFixed(3), [f], "frequency"),
         measure("combined", own.score.toFixed(3), [this.alpha * m, (1 - this.alpha) * f]),
       );
     }
@@ -211,8 +212,8 @@ function tile(strategy, onChange) {
   return { node, radio, answer: place, how };
 }
 
-function measure(name, value, parts) {
-  const bar = el("span", { class: "bar", "aria-hidden": "true" });
+function measure(name, value, parts, kind = "reward") {
+  const bar = el("span", { class: `bar ${kind}`, "aria-hidden": "true" });
   for (const part of parts) {
     const fill = el("span");
     fill.style.width = `${100 * Math.min(1, Math.max(0, part))}%`;
