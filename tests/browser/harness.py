@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect, sync_playwright
 
 PATIENCE = 20_000
 """Milliseconds."""
@@ -38,7 +38,17 @@ class Sheet:
         page.set_default_timeout(PATIENCE)
         page.on("request", lambda request: self.asked.append(request.url))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
+        page.on("console", self._heard)
+        page.on("response", self._answered)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        # an error that the server answers with is the page's to tell
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
+            self.complaints.append(message.text)
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 400 and "/page/" in response.url:
+            self.complaints.append(f"{response.status} {response.url}")
 
     def open(self, fragment: str = "") -> "Sheet":
         """Waits until the page knows the model, or that there is none."""
@@ -55,7 +65,7 @@ class Sheet:
         self.press("Score and vote")
 
     def press(self, name: str) -> None:
-        self.page.get_by_role("button", name=name).click()
+        self.page.get_by_role("button", name=name, exact=True).click()
 
     def tile(self, strategy: str) -> str:
         """What the tile of a strategy says: its name, the answer, and by how much."""
