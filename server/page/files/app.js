@@ -12,6 +12,8 @@ import { STRATEGIES } from "./votes.js";
 const results = new Results();
 let running = null;
 let limits = null;
+/** The code of what keeps the page from knowing the model. */
+let trouble = null;
 
 // ---- telling
 
@@ -118,10 +120,13 @@ async function showModel() {
     input.offerModels(model.models);
     byId("model-line").textContent = `${model.name} on ${model.device}`;
     byId("demo").hidden = !model.demo;
+    if (trouble !== null) content();
+    trouble = null;
   } catch (error) {
     byId("model-line").textContent = "no model yet";
-    complain(error);
-    if (error.code === "model_unavailable") setTimeout(guarded(showModel), 1000 * Number(error.retryAfter ?? 5));
+    if (error.code !== trouble) complain(error); // told once, however often it is tried again
+    trouble = error.code;
+    if (error.code === "model_unavailable") setTimeout(showModel, 1000 * Number(error.retryAfter ?? 5));
   }
 }
 
@@ -226,4 +231,4 @@ listen();
 byId("key").value = key.get();
 input.showCount();
 await showModel();
-await guarded(openLink)();
+await openLink().catch(complain);

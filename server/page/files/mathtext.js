@@ -5,7 +5,10 @@ import { el } from "./dom.js";
 const MOST = { formula: 1000, text: 50_000, formulas: 100 };
 
 const OPTIONS = {
-  trust: false,
+  // links, pictures and attributes: no is not enough, for then their commands would be set in red
+  trust: () => {
+    throw new Error("not trusted");
+  },
   throwOnError: true, // caught: the text stays as it was written
   strict: "ignore",
   maxExpand: 100,

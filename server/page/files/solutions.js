@@ -6,7 +6,7 @@ const STEP = el(
   "li",
   { class: "step" },
   el("span", { class: "chip" }, el("span", { class: "symbol", "aria-hidden": "true" }), el("span", { class: "number" })),
-  el("div", { class: "text" }),
+  el("div", { class: "words" }),
 );
 
 const onView = new IntersectionObserver(
@@ -14,7 +14,7 @@ const onView = new IntersectionObserver(
     for (const { target, isIntersecting } of entries) {
       if (!isIntersecting) continue;
       onView.unobserve(target);
-      target.querySelectorAll(".text").forEach(typeset);
+      target.querySelectorAll(".words").forEach(typeset);
     }
   },
   { rootMargin: "400px" },
