@@ -29,6 +29,7 @@ Name = Literal[
     "engines",
     "sampling",
     "training",
+    "page",
 ]
 
 

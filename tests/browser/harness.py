@@ -82,7 +82,8 @@ class Sheet:
     def slide(self, alpha: float) -> None:
         """Sets α as the slider does: one event, no release."""
         self.page.locator("#alpha").evaluate(
-            "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', {bubbles: true})) }", str(alpha)
+            "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', {bubbles: true})) }",
+            str(alpha),
         )
 
     def complaint(self) -> tuple[str, str]:

@@ -8,7 +8,12 @@ from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running
 
 WIDE = {"steps": ["$$" + "+".join(f"x_{{{k}}}" for k in range(60)) + "$$", "w" * 300], "answer": "\\frac{1}{2}"}
-CANDIDATES = [scored(1, [0.9, 0.1, 0.5]), scored("y" * 80, [0.2]), {**WIDE, "step_scores": [0.7, 0.6]}, scored(1, [0.3])]
+CANDIDATES = [
+    scored(1, [0.9, 0.1, 0.5]),
+    scored("y" * 80, [0.2]),
+    {**WIDE, "step_scores": [0.7, 0.6]},
+    scored(1, [0.3]),
+]
 SIZES = {"desktop": (1280, 900), "phone": (360, 740)}
 
 

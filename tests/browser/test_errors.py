@@ -12,10 +12,23 @@ from tests.browser.harness import Sheet, scored
 from tests.server.harness import serving
 from unprm.engines.fake import FakeEngine
 
-ADVICE = (
-    "Reload|Enter|Is a proxy|Score|Correct|Take|Shorten|Write|Wait|Try again|tell who runs it|See whether|"
-    "Paste|Choose|Ask for it"
-).split("|")
+ADVICE = [
+    "Reload",
+    "Enter",
+    "Is a proxy",
+    "Score",
+    "Correct",
+    "Take",
+    "Shorten",
+    "Write",
+    "Wait",
+    "Try again",
+    "tell who runs it",
+    "See whether",
+    "Paste",
+    "Choose",
+    "Ask for it",
+]
 
 
 def says_what_to_do(sheet: Sheet, code: str) -> str:
@@ -28,7 +41,13 @@ def says_what_to_do(sheet: Sheet, code: str) -> str:
 
 @pytest.mark.parametrize("code", TABLE)
 def test_every_error_of_the_server_is_told(sheet: Sheet, code: str) -> None:
-    details = {"code": code, "title": TABLE[code].title, "status": TABLE[code].status, "detail": "Zounds.", "errors": []}
+    details = {
+        "code": code,
+        "title": TABLE[code].title,
+        "status": TABLE[code].status,
+        "detail": "Zounds.",
+        "errors": [],
+    }
     body = json.dumps(details | {"type": f"urn:unprm:error:{code}", "request_id": "r-1"})
 
     def answer(route: Route) -> None:

@@ -31,8 +31,12 @@ def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running)
         assert shown == [f"{score:.3f}" for score in solution["step_scores"]]
         symbols = cards.nth(k).locator(".step .symbol").all_inner_texts()
         assert symbols == ["✗" if score < 0.5 else "✓" for score in solution["step_scores"]]
-        marked = cards.nth(k).locator(".step").evaluate_all(
-            "steps => steps.map((own, k) => own.classList.contains('first-error') ? k : null).filter(k => k !== null)"
+        marked = (
+            cards.nth(k)
+            .locator(".step")
+            .evaluate_all(
+                "steps => steps.map((own, k) => own.classList.contains('first-error') ? k : null).filter(k => k !== null)"
+            )
         )
         assert marked == [error for error in [first_error(solution["step_scores"])] if error is not None]
         assert f"{solution['reward']:.3f}" in cards.nth(k).locator(".facts").inner_text()
@@ -145,7 +149,12 @@ def test_a_hundred_candidates_are_uploaded(sheet: Sheet, layout: str) -> None:
 
 def test_one_of_several_uploaded_questions_is_chosen(sheet: Sheet) -> None:
     records = [
-        {"id": str(k), "problem": f"Question {k}?", "gold": "1", "candidates": [{"text": "\\boxed{1}", "tokens": 3}] * k}
+        {
+            "id": str(k),
+            "problem": f"Question {k}?",
+            "gold": "1",
+            "candidates": [{"text": "\\boxed{1}", "tokens": 3}] * k,
+        }
         for k in (1, 2, 3)
     ]
     content = "".join(json.dumps(record) + "\n" for record in records).encode()

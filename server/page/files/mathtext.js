@@ -79,12 +79,15 @@ function formula(text, around, display) {
   return source.trim() && source.length <= MOST.formula ? { text, source, display } : null;
 }
 
-/** Replaces the text of an element by itself with its formulas set. */
-export function typeset(node) {
-  const text = node.textContent;
-  if (!text.includes("\\") && !text.includes("$")) return;
-  node.replaceChildren(...segments(text).map(({ text: own, source, display }) => set(own, source, display)));
-  if (node.scrollWidth > node.clientWidth + 1) {
+/** Replaces the texts of elements by themselves with their formulas set. */
+export function typeset(nodes) {
+  const changed = nodes.filter((node) => /[\\$]/.test(node.textContent));
+  for (const node of changed) {
+    const pieces = segments(node.textContent);
+    node.replaceChildren(...pieces.map(({ text, source, display }) => set(text, source, display)));
+  }
+  // all are measured after all have changed: each measurement after a change lays out the page
+  for (const node of changed.filter((own) => own.scrollWidth > own.clientWidth + 1)) {
     // what scrolls has to be reached by keys
     node.tabIndex = 0;
     node.setAttribute("role", "group");

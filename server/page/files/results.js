@@ -25,7 +25,7 @@ export class Results {
     this.scored = solutions;
     this.classes = null;
     byId("asked").textContent = problem;
-    typeset(byId("asked"));
+    typeset([byId("asked")]);
     byId("empty").hidden = true;
     byId("ballot").hidden = true;
     byId("scored").hidden = false;

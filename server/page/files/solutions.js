@@ -11,11 +11,9 @@ const STEP = el(
 
 const onView = new IntersectionObserver(
   (entries) => {
-    for (const { target, isIntersecting } of entries) {
-      if (!isIntersecting) continue;
-      onView.unobserve(target);
-      target.querySelectorAll(".words").forEach(typeset);
-    }
+    const seen = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+    seen.forEach((card) => onView.unobserve(card));
+    typeset(seen.flatMap((card) => [...card.querySelectorAll(".words")]));
   },
   { rootMargin: "400px" },
 );
