@@ -20,7 +20,7 @@ from server.tracing import span, tell
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
-"""What may be read without a key, and below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
+"""Read without a key, as is all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _ADMIN = "/admin/"
 """Begins the paths that the administrator's key is for; nothing is there without one."""
 

@@ -1,4 +1,4 @@
-"""The page: files that a browser is given, with headers that let it load nothing from elsewhere and run nothing inline."""
+"""The page: a browser's files, with headers that let it load nothing from elsewhere and run nothing inline."""
 
 from pathlib import Path
 from typing import Final
