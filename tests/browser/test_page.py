@@ -31,14 +31,10 @@ def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running)
         assert shown == [f"{score:.3f}" for score in solution["step_scores"]]
         symbols = cards.nth(k).locator(".step .symbol").all_inner_texts()
         assert symbols == ["✗" if score < 0.5 else "✓" for score in solution["step_scores"]]
-        marked = (
-            cards.nth(k)
-            .locator(".step")
-            .evaluate_all(
-                "steps => steps.map((own, k) => own.classList.contains('first-error') ? k : null).filter(k => k !== null)"
-            )
-        )
-        assert marked == [error for error in [first_error(solution["step_scores"])] if error is not None]
+        steps = cards.nth(k).locator(".step")
+        marked = steps.evaluate_all("steps => steps.findIndex((own) => own.classList.contains('first-error'))")
+        error = first_error(solution["step_scores"])
+        assert marked == (-1 if error is None else error)
         assert f"{solution['reward']:.3f}" in cards.nth(k).locator(".facts").inner_text()
     elected = told["strategies"]["wrf"]["solution_index"]
     assert "elected" in cards.nth(elected).locator(".vote").inner_text()
