@@ -27,9 +27,13 @@ def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running)
     cards = sheet.page.locator(".solution")
     expect(cards).to_have_count(3)
     for k, solution in enumerate(told["solutions"]):
-        shown = cards.nth(k).locator(".step .chip .number").all_inner_texts()
+        shown = cards.nth(k).locator(".step .chip").all_inner_texts()
         assert shown == [f"{score:.3f}" for score in solution["step_scores"]]
-        symbols = cards.nth(k).locator(".step .symbol").all_inner_texts()
+        symbols = (
+            cards.nth(k)
+            .locator(".chip")
+            .evaluate_all("chips => chips.map((own) => getComputedStyle(own, '::before').content[1])")
+        )
         assert symbols == ["✗" if score < 0.5 else "✓" for score in solution["step_scores"]]
         steps = cards.nth(k).locator(".step")
         marked = steps.evaluate_all("steps => steps.findIndex((own) => own.classList.contains('first-error'))")
@@ -116,7 +120,7 @@ def test_another_model_scores_anew(browser: Browser) -> None:
     with serving(models) as server:
         sheet = Sheet(browser.new_page(), server.url).open()
         sheet.score(PROBLEM, "The answer is 1.", "The answer is 2.")
-        number = sheet.page.locator(".solution .number").first
+        number = sheet.page.locator(".solution .chip").first
         expect(number).to_have_text("0.250")
         for choice, score in (("high", "0.750"), ("mean of all 2", "0.500"), ("low", "0.250")):
             sheet.page.get_by_label("Model", exact=True).select_option(label=choice)

@@ -102,6 +102,7 @@ export class Results {
     this.cards.forEach((card, index) => {
       card.hidden = shown !== "" && this.classes[index] !== wanted;
     });
-    byId("solutions").append(...indices.map((index) => this.cards[index]));
+    const ordered = indices.map((index) => this.cards[index]);
+    if (ordered.some((card, place) => byId("solutions").children[place] !== card)) byId("solutions").append(...ordered);
   }
 }
