@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server import admin, page, routes
+from server import admin, page, report, routes
 from server.admin import Open
 from server.context import context_of
 from server.errors import problem
@@ -58,6 +58,7 @@ def create_app(
     app.include_router(routes.work)
     app.include_router(routes.about)
     app.include_router(page.router)
+    app.include_router(report.router(settings.report))
     if settings.admin_key is not None and open_model is not None:
         app.include_router(admin.router(open_model))
     return app

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect,
 
 PATIENCE = 20_000
 """Milliseconds."""
+expect.set_options(timeout=PATIENCE)
 
 
 @contextmanager

@@ -130,6 +130,12 @@ async function showModel() {
   }
 }
 
+/** Leads to the report, if the server has one; where it asks for a key, nothing is said of it here. */
+async function showReport() {
+  const { name } = await ask("report").catch(() => ({ name: null }));
+  byId("report-link").hidden = name === null;
+}
+
 // ---- taking it elsewhere
 
 async function link() {
@@ -205,6 +211,7 @@ async function switchModel() {
 async function setKey() {
   key.set(byId("key").value.trim());
   await showModel();
+  await showReport();
 }
 
 async function readFile() {
@@ -232,3 +239,4 @@ byId("key").value = key.get();
 input.showCount();
 await showModel();
 await openLink().catch(complain);
+await showReport();

@@ -15,7 +15,7 @@ const onView = new IntersectionObserver(
 );
 
 /**
- * Shows solutions `{id, steps, step_scores, answer}` with what follows from their scores, `{reward, firstError}`.
+ * Shows solutions `{id, steps, step_scores, answer}`, without an answer if that is undefined, with what follows from their scores, `{reward, firstError}`.
  * Returns the cards, in the order of the solutions.
  */
 export function showSolutions(place, solutions, derived, threshold) {
@@ -51,7 +51,7 @@ function card(solution, index, { reward, firstError }, threshold) {
 }
 
 function facts(solution, reward, firstError) {
-  const told = solution.answer === null ? el("em", {}, "none") : answer(solution.answer);
+  const told = () => (solution.answer === null ? el("em", {}, "none") : answer(solution.answer));
   const verdict =
     firstError === null
       ? el("span", { class: "verdict fine" }, "✓ no error found")
@@ -59,7 +59,7 @@ function facts(solution, reward, firstError) {
   return el(
     "p",
     { class: "facts" },
-    el("span", {}, "answer ", el("strong", {}, told)),
+    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, told())),
     el("span", {}, "reward ", el("strong", {}, reward.toFixed(3))),
     verdict,
   );
