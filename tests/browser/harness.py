@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect, sync_playwright
 
 PATIENCE = 20_000
@@ -97,6 +98,15 @@ class Sheet:
         """What was asked of another origin."""
         own = urlsplit(self.url).netloc
         return [url for url in self.asked if urlsplit(url).netloc != own and not url.startswith(("data:", "blob:"))]
+
+
+def flaws(page: Page) -> list[str]:
+    """What axe finds against WCAG AA and good practice, each with the first element that it finds it at."""
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+    told = Axe().run(page, options=rules).response
+    contrasts = [own for own in told["passes"] + told["violations"] if own["id"] == "color-contrast"]
+    assert contrasts, "axe could not tell the colours"
+    return [f"{own['id']} ({own['impact']}): {own['nodes'][0]['html'][:150]}" for own in told["violations"]]
 
 
 def scored(answer: object, scores: Sequence[float], **more: Any) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """The page for everybody: by keyboard, narrow, dark, and by what axe finds."""
 
 import pytest
-from axe_core_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.harness import Sheet, scored
+from tests.browser.harness import Sheet, flaws, scored
 from tests.server.harness import Running
 
 WIDE = {"steps": ["$$" + "+".join(f"x_{{{k}}}" for k in range(60)) + "$$", "w" * 300], "answer": "\\frac{1}{2}"}
@@ -15,13 +14,6 @@ CANDIDATES = [
     scored(1, [0.3]),
 ]
 SIZES = {"desktop": (1280, 900), "phone": (360, 740)}
-
-
-def _found(page: Page) -> list[str]:
-    """What axe finds, with the element that it finds it at."""
-    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-    violations = Axe().run(page, options=rules)["violations"]
-    return [f"{own['id']} ({own['impact']}): {own['nodes'][0]['html'][:150]}" for own in violations]
 
 
 @pytest.fixture(params=[(scheme, size) for scheme in ("light", "dark") for size in SIZES], ids="-".join)
@@ -37,18 +29,18 @@ def look(request: pytest.FixtureRequest, browser: Browser, running: Running):
 
 
 def test_axe_finds_nothing(look: Sheet) -> None:
-    assert _found(look.page) == []
+    assert flaws(look.page) == []
     look.score("How many $x$?", *CANDIDATES)
     look.tile("wrf")
     look.page.locator("#options summary").click()
     for k in range(len(CANDIDATES)):
         look.page.locator(".solution").nth(k).scroll_into_view_if_needed()
     expect(look.page.locator(".solution .katex").first).to_be_attached()
-    assert _found(look.page) == []
+    assert flaws(look.page) == []
     look.page.get_by_label("Candidate solutions").fill("")
     look.press("Score and vote")
     look.complaint()
-    assert _found(look.page) == []
+    assert flaws(look.page) == []
 
 
 def test_nothing_is_wider_than_the_window(look: Sheet) -> None:

@@ -98,7 +98,7 @@ def _link(told: Any) -> str:
 
 
 LINKS = {
-    "a_bomb": _link(b'"' + b"x" * 200_000_000 + b'"'),
+    "a_bomb": _link(b'{"problem": "' + b"x" * 200_000_000 + b'"}'),
     "cut_short": _link({"problem": "x" * 500})[:-9],
     "not_base64": "#v1.%%%%",
     "another_version": "#v9.abcd",

@@ -49,8 +49,8 @@ def test_the_page_votes_as_the_library_does(sheet: Sheet) -> None:
     cases = [_case(rng) for _ in range(CASES)]
     ours = [_told(*case) for case in cases]
     theirs = sheet.page.evaluate(DECIDE, cases)
-    for case, own, other in zip(cases, ours, theirs, strict=True):
-        assert other == own, case
+    differing = [case for case, own, other in zip(cases, ours, theirs, strict=True) if other != own]
+    assert not differing[:3]
     assert {own[0] for own in ours} == {"majority", "reward", "combined", "unanimous"}
     assert sum(own[3] > 1 for own in ours) > 300
 
