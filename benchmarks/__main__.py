@@ -32,6 +32,7 @@ Name = Literal[
     "search",
     "sampling",
     "training",
+    "page",
 ]
 
 

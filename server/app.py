@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server import admin, routes
+from server import admin, page, report, routes
 from server.admin import Open
 from server.context import context_of
 from server.errors import GATEWAY, problem
@@ -64,6 +64,8 @@ def create_app(
         upstream = Upstream(settings.upstream_url, None if key is None else key.get_secret_value())
         app.state.upstream = upstream
         app.include_router(gateway.router(upstream))
+    app.include_router(page.router)
+    app.include_router(report.router(settings.report))
     if settings.admin_key is not None and open_model is not None:
         app.include_router(admin.router(open_model))
     return app

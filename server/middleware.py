@@ -9,6 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server import page
 from server.context import Context, attach, context_of
 from server.errors import GATEWAY, Unauthorized, problem
 from server.journal import Entry, Journal
@@ -19,7 +20,7 @@ from server.tracing import span, tell
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
-"""What may be read without a key: probes and documentation, nothing of the deployment."""
+"""Read without a key, as is all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _ADMIN = "/admin/"
 """Begins the paths that the administrator's key is for; nothing is there without one."""
 
@@ -97,7 +98,7 @@ class Authorization:
 
 def is_open(path: str) -> bool:
     """Whether it may be read without a key."""
-    return path in _OPEN
+    return path in _OPEN or path.startswith(page.BELOW)
 
 
 def caller_of(headers: Headers, keys: Keys) -> str:

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from server import voting
@@ -118,9 +118,3 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
 async def metrics(service: TheService) -> Response:
     """Counts for Prometheus."""
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-@about.get("/", include_in_schema=False)
-async def index() -> RedirectResponse:
-    """Leads to the documentation."""
-    return RedirectResponse("docs")

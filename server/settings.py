@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import DirectoryPath, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from unprm.types import Strategy
@@ -125,6 +125,9 @@ class Settings(BaseSettings):
     )
     journal_mb: float = Field(
         default=1024.0, ge=1, allow_inf_nan=False, description="MiB of the journal; beyond, the oldest go."
+    )
+    report: DirectoryPath | None = Field(
+        default=None, description="Directory of a `training lab` or `evaluate` run, shown at /page/report.html."
     )
     ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
     ssl_keyfile: Path | None = Field(default=None, description="Key of the certificate (PEM), if not in its file.")

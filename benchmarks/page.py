@@ -1,0 +1,86 @@
+"""The page in Chromium: 256 candidates of 20 steps, from scores that are there to what is seen."""
+
+import random
+import shutil
+import statistics
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+from benchmarks import servers
+from benchmarks.timing import Comparison
+
+CANDIDATES, STEPS, ROUNDS = 256, 20, 9
+
+# a forced layout after each, so that what is measured is what has to be done before something is seen
+_RENDER = """
+async ([solutions, rounds]) => {
+  const { Results } = await import("./page/results.js");
+  const results = new Results();
+  const classes = solutions.map((own) => Number(own.answer));
+  const timed = (act) => {
+    const start = performance.now();
+    act();
+    document.body.getBoundingClientRect();
+    return (performance.now() - start) / 1000;
+  };
+  const show = () => {
+    results.showScores("$x$", solutions, { aggregate: "min", threshold: 0.5 });
+    results.showVotes(classes);
+  };
+  const told = { show: [], vote: [] };
+  const slider = document.getElementById("alpha");
+  for (let k = 0; k < rounds; k += 1) {
+    told.show.push(timed(show));
+    slider.value = String((k + 1) / (rounds + 1));
+    told.vote.push(timed(() => slider.dispatchEvent(new Event("input"))));
+  }
+  return told;
+}
+"""
+_ASK = """
+async ([solutions, rounds]) => {
+  const told = { score_steps: [], "vote/compare": [] };
+  for (let k = 0; k < rounds; k += 1) {
+    for (const [address, seconds] of Object.entries(told)) {
+      const start = performance.now();
+      const headers = { "Content-Type": "application/json" };
+      await (await fetch(address, { method: "POST", body: JSON.stringify({ solutions }), headers })).json();
+      seconds.push((performance.now() - start) / 1000);
+    }
+  }
+  return told;
+}
+"""
+
+
+def run() -> list[Comparison]:
+    """Beside the requests, with step scores given, that bring what is drawn, or would take the votes again."""
+    solutions = _solutions(random.Random(0))
+    with servers.unprm("--model=unprm-mini", "--device=cpu") as url, sync_playwright() as playwright:
+        program = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(url)
+        told = _measured(page, _RENDER, solutions)
+        asked = _measured(page, _ASK, [{k: own[k] for k in ("steps", "answer", "step_scores")} for own in solutions])
+        browser.close()
+    what = f"{CANDIDATES} candidates of {STEPS} steps"
+    medians = {name: statistics.median(own) for name, own in {**told, **asked}.items()}
+    return [
+        Comparison(f"{what}: drawn", medians["show"], "the request for them", medians["score_steps"], ROUNDS),
+        Comparison(f"{what}: another α", medians["vote"], "the request", medians["vote/compare"], ROUNDS),
+    ]
+
+
+def _measured(page: Page, script: str, solutions: list[dict[str, Any]]) -> Any:
+    return page.evaluate(script, [solutions, ROUNDS])
+
+
+def _solutions(rng: random.Random) -> list[dict[str, Any]]:
+    def solution() -> dict[str, Any]:
+        steps = [f"Step {k + 1}: so $x_{{{k}}} = {rng.randint(1, 999)}$, as $y > 0$ holds." for k in range(STEPS)]
+        scores = [round(rng.random(), 4) for _ in range(STEPS)]
+        return {"id": None, "steps": steps, "step_scores": scores, "answer": str(rng.randint(0, 40))}
+
+    return [solution() for _ in range(CANDIDATES)]

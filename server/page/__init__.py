@@ -1,0 +1,52 @@
+"""The page: a browser's files, with headers that let it load nothing from elsewhere and run nothing inline."""
+
+from pathlib import Path
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.staticfiles import StaticFiles
+
+BELOW: Final = "/page/"
+"""Begins the paths of the page's files; like the page itself they are the same for everybody, and need no key."""
+
+_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "font-src": "'self'",
+    "img-src": "'self' data:",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+}
+HEADERS = {
+    "Content-Security-Policy": "; ".join(f"{name} {sources}" for name, sources in _POLICY.items()),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # a browser asks whether its copy is still right, so that no page meets another version's scripts
+    "Cache-Control": "no-cache",
+}
+
+_FILES = StaticFiles(directory=Path(__file__).parent / "files")
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
+async def index(request: Request) -> Response:
+    """Step scores and votes, to look at."""
+    return await _file("index.html", request)
+
+
+@router.api_route(BELOW + "{path:path}", methods=["GET", "HEAD"])
+async def file(path: str, request: Request) -> Response:
+    """What the page is made of."""
+    return await _file(path, request)
+
+
+async def _file(path: str, request: Request) -> Response:
+    response = await _FILES.get_response(path, request.scope)
+    response.headers.update(HEADERS)
+    return response

@@ -1,0 +1,67 @@
+// What went wrong, and what to do about it: a sentence for every code.
+
+export const SENTENCES = {
+  // said by the server
+  malformed_json: "The server could not read the request. Reload the page, and try again.",
+  unauthorized: "This server asks for an API key. Enter yours below “Model, reward and key”, and score again.",
+  not_found: "The server has nothing at this address. Is a proxy in front of it that leads elsewhere?",
+  method_not_allowed: "The server does not take this kind of request. Is a proxy in front of it that changes requests?",
+  body_too_large: "This is more text than the server takes at once. Score fewer candidates, or shorter ones.",
+  unsupported_media_type: "The server was not told that it gets JSON. Is a proxy in front of it that changes requests?",
+  invalid_request: "Something in the input can't be used. Correct what is named here, and score again.",
+  too_many_solutions: "These are more candidates than the server takes at once. Take some away.",
+  too_many_steps: "A candidate has more steps than the server takes. Shorten it, or take it away.",
+  solution_too_long: "A candidate is longer than the model can read. Shorten it, or take it away.",
+  unknown_model: "The server has no model of this name any more. Reload the page, and choose another one.",
+  no_answer: "No candidate has an answer, so there is nothing to vote for. Write answers as \\boxed{…} or “The answer is …”.",
+  overloaded: "The server has too much to do. Wait a moment, then score again.",
+  internal: "Something went wrong on the server. Try again; if it stays, tell who runs it the id of the request.",
+  model_unavailable: "The model is not ready yet. Wait a moment, then score again.",
+  shutting_down: "The server is going down. Score again once it is back.",
+  deadline_exceeded: "This took longer than the server allows. Score fewer candidates at once, or try again later.",
+  // found by the page
+  unreachable: "The server can't be reached. See whether it runs and whether you are online, then score again.",
+  unexpected: "The answer is not one of this server's. Is a proxy in front of it? Try again, or ask who runs it.",
+  no_problem: "There is no problem yet. Write down the question that the candidates answer.",
+  no_candidates: "There is no candidate yet. Paste one or more solutions, or pick an example.",
+  bad_threshold: "The threshold of an error is a number from 0 to 1. Correct it, and score again.",
+  bad_file: "This file holds no candidates. Choose one with JSON lines, or with texts between lines of ===.",
+  bad_link: "The link can't be read: it was cut short or changed. Ask for it again, or paste the input.",
+};
+
+/** An error with a stable code: the server's problem details, or one of the page's own. */
+export class Problem extends Error {
+  constructor(code, { detail = "", errors = [], requestId = null, retryAfter = null } = {}) {
+    super(detail || code);
+    Object.assign(this, { code, detail, errors, requestId, retryAfter });
+  }
+
+  /** What happened and what to do; for codes that this page does not know, what the server says. */
+  get sentence() {
+    return SENTENCES[this.code] ?? (this.detail || SENTENCES.unexpected);
+  }
+
+  /** What the server says beyond the sentence, with the place of the input that it is about. */
+  get particulars() {
+    const told = this.errors.map(({ pointer, detail }) => `${place(pointer)}${detail}`);
+    if (told.length === 0 && this.detail && this.detail !== this.sentence) told.push(this.detail);
+    if (this.requestId !== null && this.code === "internal") told.push(`Request ${this.requestId}`);
+    if (this.retryAfter !== null) told.push(`The server says: try again in ${this.retryAfter} s.`);
+    return told;
+  }
+}
+
+/** `/solutions/2/steps/0` as people count: `Candidate 3, step 1: `. */
+function place(pointer) {
+  const parts = pointer.split("/").slice(1);
+  const numbered = { solutions: "candidate", steps: "step", step_scores: "score" };
+  const told = [];
+  for (let k = 0; k < parts.length; k += 1) {
+    const noun = numbered[parts[k]];
+    if (noun && /^\d+$/.test(parts[k + 1] ?? "")) told.push(`${noun} ${Number(parts[++k]) + 1}`);
+    else if (/^\d+$/.test(parts[k]) && told.length > 0) told.push(`step ${Number(parts[k]) + 1}`);
+    else if (parts[k]) told.push(parts[k]);
+  }
+  const text = told.join(", ");
+  return text && `${text[0].toUpperCase()}${text.slice(1)}: `;
+}

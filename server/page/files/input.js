@@ -1,0 +1,101 @@
+// The left side of the page: what is asked.
+import { readCandidates, readQuestions, writeCandidates } from "./candidates.js";
+import { byId, counted, el } from "./dom.js";
+import { Problem } from "./errors.js";
+
+/** In place of a model's name: the mean of all that are served. */
+const ALL = "*";
+
+/** What stands in the form, as texts. */
+export function fields() {
+  return {
+    problem: byId("problem").value,
+    candidates: byId("candidates").value,
+    aggregate: byId("aggregate").value,
+    threshold: byId("threshold").value,
+    model: byId("model").value,
+  };
+}
+
+/** How rewards and errors follow from scores. Raises `Problem`. */
+export function weights() {
+  const threshold = byId("threshold").valueAsNumber;
+  if (!(threshold >= 0 && threshold <= 1)) throw new Problem("bad_threshold");
+  return { aggregate: byId("aggregate").value, threshold };
+}
+
+/** The request that the form stands for. Raises `Problem`. */
+export function request() {
+  const { problem, candidates } = fields();
+  const solutions = readCandidates(candidates);
+  if (solutions.length === 0) throw new Problem("no_candidates");
+  const scored = solutions.every((own) => Array.isArray(own.step_scores));
+  if (!problem.trim() && !scored) throw new Problem("no_problem");
+  return { ...(problem.trim() ? { problem } : {}), solutions, ...weights(), ...chosenModel() };
+}
+
+function chosenModel() {
+  const select = byId("model");
+  const names = [...select.options].map((option) => option.value).filter((name) => name !== ALL);
+  if (names.length < 2) return {};
+  return { model: select.value === ALL ? names : select.value };
+}
+
+/** Offers the served models, if there are several. */
+export function offerModels(names) {
+  const select = byId("model");
+  const before = select.value;
+  const options = names.map((name) => el("option", { value: name }, name));
+  if (names.length > 1) options.push(el("option", { value: ALL }, `mean of all ${names.length}`));
+  select.replaceChildren(...options);
+  if ([...names, ALL].includes(before)) select.value = before;
+  byId("model-field").hidden = names.length < 2;
+  if (names.length > 1) byId("options").open = true;
+}
+
+/** The name of the chosen model, if it is one; else the default's. */
+export function modelName() {
+  const { value } = byId("model");
+  return value === ALL || value === "" ? null : value;
+}
+
+/** Writes a problem, unless it is null, and candidates into the form. */
+export function fill({ problem, solutions }) {
+  if (problem !== null) byId("problem").value = problem;
+  byId("candidates").value = writeCandidates(solutions);
+  changed();
+}
+
+/** Writes fields of a link into the form; what it lacks, or can't be, stays. */
+export function fillFields(told) {
+  for (const name of ["problem", "candidates", "aggregate", "threshold", "model"]) {
+    const node = byId(name);
+    if (typeof told[name] !== "string") continue;
+    if (node.tagName === "SELECT" && ![...node.options].some((option) => option.value === told[name])) continue;
+    node.value = told[name];
+  }
+  changed();
+}
+
+function changed() {
+  byId("candidates").dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+/** Tells how many candidates there are. */
+export function showCount() {
+  const number = readCandidates(byId("candidates").value).length;
+  byId("count").textContent = number === 0 ? "none yet" : counted(number, "candidate");
+}
+
+/** Reads an uploaded file; of several questions one can be chosen. Raises `Problem`. */
+export async function upload(file) {
+  const questions = readQuestions(await file.text()).filter((own) => own.solutions.length > 0);
+  byId("question-field").hidden = questions.length < 2;
+  if (questions.length === 0) throw new Problem("bad_file");
+  const select = byId("question");
+  const title = (own, k) => `${k + 1}. ${(own.problem ?? "").replace(/\s+/g, " ").slice(0, 60)}`;
+  select.replaceChildren(...questions.map((own, k) => el("option", { value: String(k) }, title(own, k))));
+  select.onchange = () => fill(questions[Number(select.value)]);
+  fill(questions[0]);
+  return questions.length;
+}

@@ -1,0 +1,46 @@
+// The input as the fragment of an address: it is never sent to a server, and so never logged.
+
+const VERSION = "v1.";
+/** Characters of input that a link may unfold to; a small hostile one could unfold to gigabytes. */
+const MOST = 8 * 2 ** 20;
+
+/** The fragment, without `#`, that stands for this input. */
+export async function toFragment(input) {
+  const packed = await through(new CompressionStream("deflate-raw"), new TextEncoder().encode(JSON.stringify(input)));
+  const text = Array.from(packed, (byte) => String.fromCharCode(byte)).join("");
+  return VERSION + btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** The input of a fragment; null if it can't be read. */
+export async function fromFragment(fragment) {
+  if (!fragment.startsWith(VERSION)) return null;
+  try {
+    const text = atob(fragment.slice(VERSION.length).replaceAll("-", "+").replaceAll("_", "/"));
+    const bytes = Uint8Array.from(text, (character) => character.charCodeAt(0));
+    const input = JSON.parse(new TextDecoder().decode(await through(new DecompressionStream("deflate-raw"), bytes)));
+    return typeof input === "object" ? input : null;
+  } catch {
+    return null;
+  }
+}
+
+async function through(stream, bytes) {
+  const chunks = [];
+  let size = 0;
+  for await (const chunk of pieces(new Blob([bytes]).stream().pipeThrough(stream))) {
+    size += chunk.length;
+    if (size > MOST) throw new RangeError("the link unfolds to more than the page takes");
+    chunks.push(chunk);
+  }
+  return new Uint8Array(await new Blob(chunks).arrayBuffer());
+}
+
+// not every browser iterates streams by itself
+async function* pieces(stream) {
+  const reader = stream.getReader();
+  try {
+    for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
+  } finally {
+    await reader.cancel();
+  }
+}

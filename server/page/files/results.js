@@ -1,0 +1,108 @@
+// What follows from the scores that are there: rewards, first errors, votes. Nothing here asks the server.
+import { Ballot } from "./ballot.js";
+import { byId, el } from "./dom.js";
+import { typeset } from "./mathtext.js";
+import { firstError, reward } from "./scores.js";
+import { legend, markElected, showSolutions } from "./solutions.js";
+import { decide, STRATEGIES, sweep } from "./votes.js";
+
+/** The right side of the page. */
+export class Results {
+  constructor() {
+    this.scored = null;
+    this.ballot = new Ballot(byId("ballot"), { onChange: () => this.vote(), onShow: (first) => this._showClass(first) });
+    byId("order").addEventListener("change", () => this._arrange());
+    byId("show").addEventListener("change", () => this._arrange());
+  }
+
+  /** Whether scores are shown. */
+  get there() {
+    return this.scored !== null;
+  }
+
+  /** Shows what `/score_steps` answered about a problem; no vote yet. */
+  showScores(problem, solutions, { aggregate, threshold }) {
+    this.scored = solutions;
+    this.classes = null;
+    byId("asked").textContent = problem;
+    typeset([byId("asked")]);
+    byId("empty").hidden = true;
+    byId("ballot").hidden = true;
+    byId("scored").hidden = false;
+    this.weigh({ aggregate, threshold });
+  }
+
+  /** Takes the votes: `classes[i]` names the class of equal answers of solution i, null without one. */
+  showVotes(classes) {
+    this.classes = classes;
+    byId("ballot").hidden = false;
+    this._offerClasses();
+    this._sweep();
+    this.vote();
+  }
+
+  /** Draws rewards and first errors, and with them the votes, anew. */
+  weigh({ aggregate, threshold }) {
+    if (!this.there) return;
+    this.rewards = this.scored.map((own) => reward(own.step_scores, aggregate));
+    const derived = this.scored.map((own, index) => ({
+      reward: this.rewards[index],
+      firstError: firstError(own.step_scores, threshold),
+    }));
+    byId("legend").replaceChildren(...legend(threshold, this.scored));
+    this.cards = showSolutions(byId("solutions"), this.scored, derived, threshold);
+    this._arrange();
+    if (this.classes !== null) {
+      this._sweep();
+      this.vote();
+    }
+  }
+
+  /** Takes all votes again from the scores that are there. */
+  vote() {
+    if (!this.there || this.classes === null) return;
+    const outcomes = Object.fromEntries(
+      STRATEGIES.map((own) => [own, decide(own, this.classes, this.rewards, this.ballot.alpha)]),
+    );
+    this.ballot.show(outcomes, this._names());
+    const chosen = outcomes[this.ballot.strategy];
+    markElected(this.cards, chosen.solutionIndex, chosen.candidates[0].members);
+  }
+
+  _names() {
+    return this.scored.map((own) => own.answer);
+  }
+
+  _sweep() {
+    this.ballot.showSweep(sweep(this.classes, this.rewards), this._names());
+  }
+
+  _offerClasses() {
+    const firsts = [...new Set(this.classes)].filter((name) => name !== null).map((name) => this.classes.indexOf(name));
+    const options = firsts.map((first) => el("option", { value: String(first) }, `answer ${this.scored[first].answer}`));
+    if (this.classes.includes(null)) options.push(el("option", { value: "none" }, "without an answer"));
+    byId("show").replaceChildren(el("option", { value: "" }, "all solutions"), ...options);
+    this._arrange();
+  }
+
+  _showClass(first) {
+    byId("show").value = String(first);
+    this._arrange();
+    byId("solutions-title").scrollIntoView({ block: "start" });
+    byId("show").focus({ preventScroll: true });
+  }
+
+  // order and choice of the cards, moved rather than made anew
+  _arrange() {
+    if (!this.there) return;
+    const indices = this.cards.map((_, index) => index);
+    if (byId("order").value === "reward") indices.sort((one, other) => this.rewards[other] - this.rewards[one] || one - other);
+    const shown = this.classes === null ? "" : byId("show").value;
+    const wanted = shown === "none" ? null : this.classes?.[Number(shown)];
+    this.cards.forEach((card, index) => {
+      card.hidden = shown !== "" && this.classes[index] !== wanted;
+    });
+    const ordered = indices.map((index) => this.cards[index]);
+    if (ordered.some((card, place) => byId("solutions").children[place] !== card)) byId("solutions").append(...ordered);
+  }
+}

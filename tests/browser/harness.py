@@ -1,0 +1,115 @@
+"""The page in a real browser: opened, watched, and used as a person would."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect, sync_playwright
+
+PATIENCE = 20_000
+"""Milliseconds."""
+expect.set_options(timeout=PATIENCE)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser of the machine, until the end of the block; without one the test is skipped."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("the page is tested in a real Chromium, and none is installed here")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Sheet:
+    """An opened page; `asked` lists what it asked for, `complaints` what the browser found wrong with it."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+        page.set_default_timeout(PATIENCE)
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._heard)
+        page.on("response", self._answered)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        # an error that the server answers with is the page's to tell
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
+            self.complaints.append(message.text)
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 400 and "/page/" in response.url:
+            self.complaints.append(f"{response.status} {response.url}")
+
+    def open(self, fragment: str = "") -> "Sheet":
+        """Waits until the page knows the model, or that there is none."""
+        self.page.goto(f"{self.url}/{fragment}")
+        expect(self.page.locator("#model-line")).not_to_have_text(re.compile("Asking"))
+        return self
+
+    def score(self, problem: str, *candidates: Any) -> None:
+        """Writes into the form and scores; texts are candidates as they stand, the rest JSON lines."""
+        plain = all(isinstance(own, str) for own in candidates)
+        lines = candidates if plain else [json.dumps(own) for own in candidates]
+        self.page.get_by_label("Problem", exact=True).fill(problem)
+        self.page.get_by_label("Candidate solutions").fill("\n===\n".join(lines) if plain else "\n".join(lines))
+        self.press("Score and vote")
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).click()
+
+    def tile(self, strategy: str) -> str:
+        """What the tile of a strategy says: its name, the answer, and by how much."""
+        tile = self.page.locator(f".tile:has(input[value={strategy}])")
+        tile.wait_for()
+        return tile.inner_text()
+
+    def elected(self, strategy: str) -> str:
+        """The text of the answer that a strategy elects."""
+        place = self.page.locator(f".tile:has(input[value={strategy}]) .tile-answer")
+        place.wait_for()
+        return place.inner_text()
+
+    def slide(self, alpha: float) -> None:
+        """Sets α as the slider does: one event, no release."""
+        self.page.locator("#alpha").evaluate(
+            "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', {bubbles: true})) }",
+            str(alpha),
+        )
+
+    def complaint(self) -> tuple[str, str]:
+        """The code and the text of the error that is told."""
+        told = self.page.locator(".complaint")
+        told.wait_for()
+        return told.get_attribute("data-code") or "", told.inner_text()
+
+    def foreign(self) -> list[str]:
+        """What was asked of another origin."""
+        own = urlsplit(self.url).netloc
+        return [url for url in self.asked if urlsplit(url).netloc != own and not url.startswith(("data:", "blob:"))]
+
+
+def flaws(page: Page) -> list[str]:
+    """What axe finds against WCAG AA and good practice, each with the first element that it finds it at."""
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+    told = Axe().run(page, options=rules).response
+    contrasts = [own for own in told["passes"] + told["violations"] if own["id"] == "color-contrast"]
+    assert contrasts, "axe could not tell the colours"
+    return [f"{own['id']} ({own['impact']}): {own['nodes'][0]['html'][:150]}" for own in told["violations"]]
+
+
+def scored(answer: object, scores: Sequence[float], **more: Any) -> dict[str, Any]:
+    """A candidate with its answer and step scores."""
+    steps = [f"Step {k + 1} of the way." for k in range(len(scores))]
+    return {"steps": steps, "answer": str(answer), "step_scores": list(scores), **more}

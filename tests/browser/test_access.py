@@ -1,0 +1,141 @@
+"""The page for everybody: by keyboard, narrow, dark, and by what axe finds."""
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.harness import Sheet, flaws, scored
+from tests.server.harness import Running
+
+WIDE = {"steps": ["$$" + "+".join(f"x_{{{k}}}" for k in range(60)) + "$$", "w" * 300], "answer": "\\frac{1}{2}"}
+CANDIDATES = [
+    scored(1, [0.9, 0.1, 0.5]),
+    scored("y" * 80, [0.2]),
+    {**WIDE, "step_scores": [0.7, 0.6]},
+    scored(1, [0.3]),
+]
+SIZES = {"desktop": (1280, 900), "phone": (360, 740)}
+
+
+@pytest.fixture(params=[(scheme, size) for scheme in ("light", "dark") for size in SIZES], ids="-".join)
+def look(request: pytest.FixtureRequest, browser: Browser, running: Running):
+    """The page in a colour scheme at a size."""
+    scheme, size = request.param
+    width, height = SIZES[size]
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    yield Sheet(context.new_page(), running.url).open()
+    context.close()
+
+
+def test_axe_finds_nothing(look: Sheet) -> None:
+    assert flaws(look.page) == []
+    look.score("How many $x$?", *CANDIDATES)
+    look.tile("wrf")
+    look.page.locator("#options summary").click()
+    for k in range(len(CANDIDATES)):
+        look.page.locator(".solution").nth(k).scroll_into_view_if_needed()
+    expect(look.page.locator(".solution .katex").first).to_be_attached()
+    assert flaws(look.page) == []
+    look.page.get_by_label("Candidate solutions").fill("")
+    look.press("Score and vote")
+    look.complaint()
+    assert flaws(look.page) == []
+
+
+def test_nothing_is_wider_than_the_window(look: Sheet) -> None:
+    look.score("How many $x$?", *CANDIDATES)
+    look.tile("wrf")
+    for k in range(len(CANDIDATES)):
+        look.page.locator(".solution").nth(k).scroll_into_view_if_needed()
+    expect(look.page.locator(".solution .katex").first).to_be_attached()
+    wide, window = look.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert wide <= window
+
+
+def test_dark_is_dark_and_the_button_overrules_the_system(browser: Browser, running: Running) -> None:
+    context = browser.new_context(color_scheme="dark")
+    page = Sheet(context.new_page(), running.url).open().page
+
+    def brightness() -> int:
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in colour.strip("rgb()").split(","))
+
+    assert brightness() < 120
+    button = page.locator("#theme")
+    button.click()
+    expect(button).to_have_text("Colours: light")
+    assert brightness() > 600
+    page.reload()
+    expect(button).to_have_text("Colours: light")
+    assert brightness() > 600
+    button.click()
+    assert brightness() < 120
+    context.close()
+
+
+def _tab_to(page: Page, selector: str, most: int = 40) -> None:
+    for _ in range(most):
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            outline = page.evaluate(
+                """() => {
+                  const own = document.activeElement;
+                  const seen = [own, own.closest("label"), own.parentElement.querySelector(".button")];
+                  return seen.some((node) => node && getComputedStyle(node).outlineStyle !== "none");
+                }"""
+            )
+            assert outline, f"the focus can't be seen at {selector}"
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{selector} is not reached by the tabulator key")
+
+
+def test_all_is_done_by_keys(browser: Browser, running: Running) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    sheet = Sheet(context.new_page(), running.url).open()
+    page = sheet.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "results"
+    page.reload()
+    expect(page.locator("#examples button").first).to_be_visible()
+    page.locator("body").click(position={"x": 2, "y": 2})
+    _tab_to(page, "#examples button")
+    for selector in ("#problem", "#candidates", "#file", "#options summary", "#score"):
+        _tab_to(page, selector)
+    page.keyboard.press("Shift+Tab")
+    _tab_to(page, "#options summary")
+    page.keyboard.press("Enter")
+    _tab_to(page, "#aggregate")
+    page.locator("#problem").focus()
+    page.keyboard.type("How many?")
+    page.keyboard.press("Tab")
+    page.keyboard.type('{"steps":["a"],"answer":"1","step_scores":[0.9]}\n')
+    page.keyboard.type('{"steps":["b"],"answer":"2","step_scores":[0.3]}\n')
+    page.keyboard.type('{"steps":["c"],"answer":"2","step_scores":[0.4]}')
+    page.keyboard.press("Control+Enter")
+    sheet.tile("wrf")
+    _tab_to(page, "input[name=strategy]")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("input[value=hmr]")).to_be_checked()
+    expect(page.locator("#explanation")).to_contain_text("at least half")
+    _tab_to(page, "#alpha")
+    page.keyboard.press("End")
+    expect(page.locator(".alpha output")).to_have_text("1.00")
+    assert sheet.elected("wrf") == "1"
+    _tab_to(page, ".class button")
+    page.keyboard.press("Enter")
+    expect(page.locator("#show")).to_be_focused()
+    expect(page.locator(".solution:visible")).to_have_count(2)
+    _tab_to(page, "#order")
+    context.close()
+
+
+def test_results_and_errors_are_announced(sheet: Sheet) -> None:
+    sheet.score("", *CANDIDATES)
+    sheet.tile("wrf")
+    expect(sheet.page.get_by_role("status").filter(has_text="4 solutions scored")).to_be_visible()
+    sheet.page.get_by_label("Candidate solutions").fill("")
+    sheet.press("Score and vote")
+    expect(sheet.page.get_by_role("alert")).to_contain_text("There is no candidate yet")

@@ -1,0 +1,262 @@
+"""What the page is for: paste, score, vote, weigh, compare models, upload, take it elsewhere."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.harness import Sheet, scored
+from tests.server.harness import Running, serving
+from unprm.engines.fake import FakeEngine
+from unprm.steps import first_error
+
+PROBLEM = "How many?"
+STRATEGIES = ("majority", "prm", "hmr", "wrf", "weighted")
+# majority: 1; the highest reward: 2; WRF: 1 below α = 0.5 …, 2 above
+SPLIT = [scored(1, [0.4]), scored(1, [0.5]), scored(1, [0.6]), scored(2, [0.9, 0.8]), scored(3, [0.1])]
+
+
+def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running) -> None:
+    texts = ["Step 1: a.\nStep 2: b.\nStep 3: The answer is \\boxed{7}.", "c.\nThe answer is 7.0.", "\\boxed{8}"]
+    sheet.score(PROBLEM, *texts)
+    told = running.post("/vote/compare", {"problem": PROBLEM, "solutions": texts}).json()
+    for strategy in STRATEGIES:
+        assert sheet.elected(strategy) == told["strategies"][strategy]["answer"]
+    cards = sheet.page.locator(".solution")
+    expect(cards).to_have_count(3)
+    for k, solution in enumerate(told["solutions"]):
+        shown = cards.nth(k).locator(".step .chip").all_inner_texts()
+        assert shown == [f"{score:.3f}" for score in solution["step_scores"]]
+        symbols = (
+            cards.nth(k)
+            .locator(".chip")
+            .evaluate_all("chips => chips.map((own) => getComputedStyle(own, '::before').content[1])")
+        )
+        assert symbols == ["✗" if score < 0.5 else "✓" for score in solution["step_scores"]]
+        steps = cards.nth(k).locator(".step")
+        marked = steps.evaluate_all("steps => steps.findIndex((own) => own.classList.contains('first-error'))")
+        error = first_error(solution["step_scores"])
+        assert marked == (-1 if error is None else error)
+        assert f"{solution['reward']:.3f}" in cards.nth(k).locator(".facts").inner_text()
+    elected = told["strategies"]["wrf"]["solution_index"]
+    assert "elected" in cards.nth(elected).locator(".vote").inner_text()
+    expect(sheet.page.locator("#demo")).to_be_visible()
+
+
+def test_colour_follows_the_score(sheet: Sheet) -> None:
+    sheet.score("", scored(1, [0.0, 0.5, 1.0]))
+    steps = sheet.page.locator(".solution .step")
+    expect(steps).to_have_count(3)
+    colours = steps.evaluate_all("steps => steps.map(own => getComputedStyle(own).backgroundColor)")
+    assert len(set(colours)) == 3
+
+
+def test_a_slide_of_alpha_votes_again_and_asks_nobody(sheet: Sheet, running: Running) -> None:
+    sheet.score("", *SPLIT)
+    sheet.tile("wrf")
+    asked = len(sheet.asked)
+    for alpha in (0.0, 0.2, 0.5, 0.8, 1.0):
+        sheet.slide(alpha)
+        outcome = running.post("/vote/wrf", {"solutions": SPLIT, "alpha": alpha}).json()
+        assert sheet.elected("wrf") == outcome["answer"]
+        assert f"margin {outcome['margin']:.3f}".replace("1.000", "1").replace("0.000", "0") in sheet.tile("wrf")
+        best = sheet.page.locator(".class").first
+        assert f"{outcome['candidates'][0]['score']:.3f}" in best.inner_text()
+    assert {sheet.elected("wrf"), sheet.elected("majority")} == {"1", "2"}
+    assert len(sheet.asked) == asked
+    assert sheet.page.locator("#alpha-strip > span").count() == 2
+
+
+def test_a_vote_is_explained(sheet: Sheet) -> None:
+    sheet.score("", *SPLIT, {"steps": ["I can't tell."], "answer": "", "step_scores": [0.3]})
+    explanation = sheet.page.locator("#explanation")
+    for strategy, words in {
+        "majority": "has 3 of 6 candidates; no answer has more",
+        "prm": "solution 4 with 0.800",
+        "hmr": "at least half: the majority decides",
+        "wrf": "0.50 × 0.571 + 0.50 × 1.000 = 0.786",
+        "weighted": "highest sum of rewards, 1.500",
+    }.items():
+        sheet.page.locator(f"input[value={strategy}]").check()
+        expect(explanation).to_contain_text(words)
+        expect(explanation).to_contain_text("1 of the 6 candidates has no answer")
+    expect(sheet.page.locator(".agreement")).to_contain_text("2 different answers")
+    rows = sheet.page.locator(".class")
+    expect(rows).to_have_count(3)
+    assert "3 of 6" in rows.first.inner_text()
+    rows.nth(1).get_by_role("button").click()
+    expect(sheet.page.locator(".solution:visible")).to_have_count(1)
+
+
+def test_a_tie_is_told(sheet: Sheet) -> None:
+    sheet.score("", scored(1, [0.5]), scored(2, [0.5]))
+    assert "tie of 2" in sheet.tile("majority")
+    expect(sheet.page.locator("#explanation")).to_contain_text("It is a tie of 2 answers")
+    sheet.score("", scored(1, [0.5]), scored(1, [0.7]))
+    expect(sheet.page.locator("#explanation")).to_contain_text("wins without a vote")
+
+
+def test_another_threshold_or_reward_needs_no_request(sheet: Sheet) -> None:
+    sheet.score("", *SPLIT)
+    sheet.tile("wrf")
+    asked = len(sheet.asked)
+    sheet.page.locator("#options summary").click()
+    card = sheet.page.locator(".solution").nth(3)
+    expect(card.locator(".facts")).to_contain_text("no error found")
+    sheet.page.get_by_label("A step is an error below").fill("0.85")
+    sheet.page.get_by_label("Reward of a solution").select_option("product")
+    expect(card.locator(".facts")).to_contain_text("first error: step 2 of 2")
+    expect(card.locator(".facts")).to_contain_text("reward 0.720")
+    assert len(sheet.asked) == asked
+
+
+def test_another_model_scores_anew(browser: Browser) -> None:
+    models = {
+        name: FakeEngine(name=name, scores=lambda encoded, own=own: [own] * len(encoded.positions))
+        for name, own in (("low", 0.25), ("high", 0.75))
+    }
+    with serving(models) as server:
+        sheet = Sheet(browser.new_page(), server.url).open()
+        sheet.score(PROBLEM, "The answer is 1.", "The answer is 2.")
+        number = sheet.page.locator(".solution .chip").first
+        expect(number).to_have_text("0.250")
+        for choice, score in (("high", "0.750"), ("mean of all 2", "0.500"), ("low", "0.250")):
+            sheet.page.get_by_label("Model", exact=True).select_option(label=choice)
+            expect(number).to_have_text(score)
+        sheet.page.close()
+        assert sheet.complaints == []
+
+
+@pytest.mark.parametrize("layout", ["candidates", "request", "texts"])
+def test_a_hundred_candidates_are_uploaded(sheet: Sheet, layout: str) -> None:
+    texts = [f"Step 1: {k}.\n\nThe answer is {k % 7}." for k in range(100)]
+    content = {
+        "candidates": "\n".join(json.dumps(text) for text in texts),
+        "request": json.dumps({"problem": PROBLEM, "solutions": texts}, indent=1),
+        "texts": "\n=====\n".join(texts),
+    }[layout]
+    sheet.page.get_by_label("Problem", exact=True).fill(PROBLEM)
+    file = {"name": "candidates.jsonl", "mimeType": "application/json", "buffer": content.encode()}
+    sheet.page.locator("#file").set_input_files([file])  # type: ignore[list-item]
+    expect(sheet.page.locator("#count")).to_have_text("100 candidates")
+    sheet.press("Score and vote")
+    expect(sheet.page.locator(".solution")).to_have_count(100)
+    assert "15 of 100" in sheet.page.locator(".class").first.inner_text()
+    assert sheet.page.locator(".solution").nth(99).locator(".step").count() == 2
+
+
+def test_one_of_several_uploaded_questions_is_chosen(sheet: Sheet) -> None:
+    records = [
+        {
+            "id": str(k),
+            "problem": f"Question {k}?",
+            "gold": "1",
+            "candidates": [{"text": "\\boxed{1}", "tokens": 3}] * k,
+        }
+        for k in (1, 2, 3)
+    ]
+    content = "".join(json.dumps(record) + "\n" for record in records).encode()
+    sheet.page.locator("#file").set_input_files(
+        [{"name": "samples.jsonl", "mimeType": "application/json", "buffer": content}]
+    )
+    expect(sheet.page.get_by_label("Problem", exact=True)).to_have_value("Question 1?")
+    sheet.page.get_by_label("Question of the file").select_option("2")
+    expect(sheet.page.get_by_label("Problem", exact=True)).to_have_value("Question 3?")
+    sheet.press("Score and vote")
+    expect(sheet.page.locator(".solution")).to_have_count(3)
+
+
+def test_solutions_are_ordered_by_reward(sheet: Sheet) -> None:
+    sheet.score("", *SPLIT)
+    sheet.page.get_by_label("Order").select_option("reward")
+    titles = sheet.page.locator(".solution h3").all_inner_texts()
+    assert titles == [f"Solution {k}" for k in (4, 3, 2, 1, 5)]
+
+
+def test_without_any_answer_the_scores_are_shown(sheet: Sheet) -> None:
+    sheet.score(PROBLEM, "I can't tell.", "Nor can I.")
+    assert sheet.complaint()[0] == "no_answer"
+    expect(sheet.page.locator(".solution")).to_have_count(2)
+    expect(sheet.page.locator(".tile").first).to_be_hidden()
+
+
+def test_a_link_brings_the_input_back_and_scores_nothing(sheet: Sheet, browser: Browser) -> None:
+    sheet.score("Größe? \U0001f914", *SPLIT)
+    sheet.slide(0.25)
+    sheet.page.locator("input[value=hmr]").check()
+    sheet.page.locator("#options summary").click()
+    sheet.page.get_by_label("API key").fill("my-secret-key")
+    sheet.press("Copy link")
+    expect(sheet.page.locator("#status")).to_contain_text("copied")
+    address = sheet.page.evaluate("navigator.clipboard.readText()")
+    before = sheet.page.get_by_label("Candidate solutions").input_value()
+    other = Sheet(browser.new_page(), sheet.url).open(address.removeprefix(sheet.url + "/"))
+    expect(other.page.locator("#status")).to_contain_text("filled in")
+    expect(other.page.get_by_label("Problem", exact=True)).to_have_value("Größe? \U0001f914")
+    expect(other.page.get_by_label("Candidate solutions")).to_have_value(before)
+    expect(other.page.get_by_label("API key")).to_have_value("")
+    assert not any("score_steps" in url for url in other.asked)
+    other.press("Score and vote")
+    assert other.tile("hmr")
+    assert other.page.locator("#alpha").input_value() == "0.25"
+    assert other.page.locator("input[value=hmr]").is_checked()
+    other.page.close()
+    assert "my-secret-key" not in address
+
+
+def test_the_command_asks_the_same_vote(sheet: Sheet) -> None:
+    sheet.score("It's $5, isn't it?\n`x`", *SPLIT, scored("it's", [0.2]))
+    sheet.slide(0.8)
+    sheet.press("Copy as curl")
+    expect(sheet.page.locator("#status")).to_contain_text("copied")
+    command = sheet.page.evaluate("navigator.clipboard.readText()")
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=30)
+    told = json.loads(ran.stdout)
+    assert told["strategy"] == "wrf"
+    assert told["answer"] == sheet.elected("wrf") == "2"
+    assert f"{told['margin']:.3f}" in sheet.tile("wrf")
+
+
+def test_without_a_clipboard_the_text_is_shown_selected(browser: Browser, running: Running) -> None:
+    context = browser.new_context()
+    context.add_init_script("delete Navigator.prototype.clipboard")
+    sheet = Sheet(context.new_page(), running.url).open()
+    sheet.page.get_by_role("button", name="A slip").click()
+    sheet.press("Copy as curl")
+    expect(sheet.page.locator("#copy-text")).to_have_value(re.compile(r"^curl -s 'http.*vote/wrf'"))
+    selected = sheet.page.evaluate("document.activeElement.selectionEnd - document.activeElement.selectionStart")
+    assert selected == len(sheet.page.locator("#copy-text").input_value())
+    sheet.press("Close")
+    expect(sheet.page.locator("#copy")).to_be_hidden()
+    context.close()
+
+
+@pytest.mark.parametrize("name", ["A slip", "A close vote", "LaTeX, with scores"])
+def test_an_example_is_scored(sheet: Sheet, name: str) -> None:
+    sheet.press(name)
+    sheet.press("Score and vote")
+    assert sheet.tile("wrf")
+    expect(sheet.page.locator(".solution .formula .katex-html").first).to_be_visible()
+
+
+def test_candidates_are_read_back_as_they_were_written(sheet: Sheet) -> None:
+    lists = [
+        ["a", "b\n\nc"],
+        ["a\n===\nb", "c"],
+        ['"quoted"'],
+        ['{"text": 1}', "x"],
+        [["a", "b"], "c"],
+        [{"steps": ["a"], "step_scores": [0.5]}],
+        ["[1, 2]", "42"],
+        ["line\r\nline"],
+    ]
+    told = sheet.page.evaluate(
+        """async (lists) => {
+          const { readCandidates, writeCandidates } = await import("./page/candidates.js");
+          return lists.map((own) => readCandidates(writeCandidates(own)));
+        }""",
+        lists,
+    )
+    assert told == lists

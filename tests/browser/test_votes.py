@@ -1,0 +1,83 @@
+"""The votes that the page takes are those of the library."""
+
+import random
+
+import pytest
+
+from tests.browser.harness import Sheet
+from unprm import steps, votes
+
+CASES = 3000
+DECIDE = """
+async (cases) => {
+  const { decide } = await import("./page/votes.js");
+  return cases.map(([strategy, classes, rewards, alpha]) => {
+    const told = decide(strategy, classes, rewards, alpha);
+    const candidates = told.candidates.map((own) => [
+      own.members, own.mean, own.best, own.normalizedReward, own.normalizedFrequency, own.score,
+    ]);
+    return [told.decidedBy, candidates, told.solutionIndex, told.tied, told.margin];
+  });
+}
+"""
+
+
+def _case(rng: random.Random) -> list[object]:
+    size = rng.choice([1, 2, 3, 5, 9, 30])
+    names: list[int | None] = [*range(rng.randint(1, 6)), None]
+    classes = rng.choices(names, k=size)
+    if all(name is None for name in classes):
+        classes[rng.randrange(size)] = 0
+    grid = rng.choice([None, 1, 2, 4])  # few different rewards make many ties
+    rewards = [rng.random() if grid is None else rng.randint(0, grid) / grid for _ in range(size)]
+    if rng.random() < 0.2:
+        rewards = [min(1.0, reward + rng.choice([0, 4e-10, 2e-9])) for reward in rewards]
+    return [rng.choice(votes.STRATEGIES), classes, rewards, rng.choice([0.0, 0.25, 0.5, 1.0, rng.random()])]
+
+
+def _told(strategy, classes, rewards, alpha):
+    result = votes.decide(strategy, classes, rewards, alpha)
+    candidates = [
+        [list(c.members), c.mean_reward, c.max_reward, c.normalized_reward, c.normalized_frequency, c.score]
+        for c in result.candidates
+    ]
+    return [result.decided_by, candidates, result.solution_index, len(result.tied), result.margin]
+
+
+def test_the_page_votes_as_the_library_does(sheet: Sheet) -> None:
+    rng = random.Random(7)
+    cases = [_case(rng) for _ in range(CASES)]
+    ours = [_told(*case) for case in cases]
+    theirs = sheet.page.evaluate(DECIDE, cases)
+    differing = [case for case, own, other in zip(cases, ours, theirs, strict=True) if other != own]
+    assert not differing[:3]
+    assert {own[0] for own in ours} == {"majority", "reward", "combined", "unanimous"}
+    assert sum(own[3] > 1 for own in ours) > 300
+
+
+def test_the_sweep_tells_who_wins_at_every_weight(sheet: Sheet) -> None:
+    rng = random.Random(8)
+    for _ in range(100):
+        _, classes, rewards, _ = _case(rng)
+        stretches = sheet.page.evaluate(
+            "async ([c, r]) => (await import('./page/votes.js')).sweep(c, r)", [classes, rewards]
+        )
+        assert [stretches[0]["from"], stretches[-1]["to"]] == [0, 1]
+        for stretch in stretches:
+            for alpha in (stretch["from"], stretch["to"]):
+                winner = votes.decide("wrf", classes, rewards, alpha).candidates[0]  # type: ignore[arg-type]
+                assert list(winner.members) == stretch["members"]
+
+
+@pytest.mark.parametrize("aggregate", ["min", "last", "product", "mean"])
+def test_rewards_and_first_errors_are_those_of_the_library(sheet: Sheet, aggregate) -> None:
+    rng = random.Random(9)
+    scores = [[rng.random() ** rng.choice([0.1, 1, 9]) for _ in range(rng.randint(1, 40))] for _ in range(500)]
+    told = sheet.page.evaluate(
+        """async ([scores, aggregate]) => {
+          const { reward, firstError } = await import("./page/scores.js");
+          return scores.map((own) => [reward(own, aggregate), firstError(own, 0.3)]);
+        }""",
+        [scores, aggregate],
+    )
+    assert told == [[steps.reward(own, aggregate), steps.first_error(own, 0.3)] for own in scores]
