@@ -4,19 +4,21 @@ how fast the rest is refused."""
 import http.client
 import random
 import statistics
+import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks import clients, mixed, servers
+from benchmarks import clients, mixed, models, servers
 from benchmarks.timing import Comparison, timed
 from unprm import mini
 
+LARGER = "0.1 billion parameters"
 SECONDS, FACTOR, DEADLINE, SENDERS, CLOSED, CANDIDATES = 60, 10, 10.0, 96, 4, 16
-QUEUE = 16_384
-"""Tokens that may wait: some seconds' work, so that what is accepted is answered within the deadline."""
+QUEUES = {mini.NAME: 16_384, LARGER: 4_096}
+"""Tokens that may wait, by model: some seconds' work, so that what is accepted is answered within the deadline."""
 REFUSED_WITHIN = 0.02
 
 
@@ -36,12 +38,19 @@ class _Seen:
 
 
 def run() -> list[Comparison]:
-    """Requests of 16 candidates that were not scored before."""
+    """Requests of 16 candidates that were not scored before: of a model that takes hardly longer than HTTP does, and of
+    one that does."""
+    with tempfile.TemporaryDirectory() as directory:
+        larger = models.write(Path(directory))
+        return _overload(mini.NAME, mini.NAME, 160) + _overload(LARGER, str(larger), 16)
+
+
+def _overload(name: str, model: str, closed: int) -> list[Comparison]:
     rng = random.Random(0)
-    options = [f"--max-queued-tokens={QUEUE}", f"--max-request-seconds={DEADLINE}", "--prefix-cache-gb=0.1"]
-    with servers.unprm_process(f"--model={mini.NAME}", "--device=cpu", *options) as (url, process):
-        bodies = _bodies(rng, 160)
-        clients.call(url, bodies[:16], CLOSED)
+    options = [f"--max-queued-tokens={QUEUES[name]}", f"--max-request-seconds={DEADLINE}", "--prefix-cache-gb=0.1"]
+    with servers.unprm_process(f"--model={model}", "--device=cpu", *options) as (url, process):
+        bodies = _bodies(rng, closed)
+        clients.call(url, bodies[: closed // 4], CLOSED)
         capacity = len(bodies) / timed(clients.call, url, bodies, CLOSED)
         before = resident(process.pid)
         seen = _offer(url, _bodies(rng, 2000), FACTOR * capacity)
@@ -51,7 +60,7 @@ def run() -> list[Comparison]:
         raise RuntimeError(f"answers with status {sorted(odd)}")
     good = sum(seconds <= DEADLINE for seconds in seen.taken[200]) / SECONDS
     offered = sum(map(len, seen.taken.values())) / SECONDS
-    what = f"{offered:.0f} requests a second for {SECONDS} s"
+    what = f"{name}, {offered:.0f} requests a second for {SECONDS} s"
     return [
         Comparison(f"{what}: answered in time", good, "capacity", capacity, 1, "/s", allowed=1.0),
         Comparison(f"{what}: p99 of the answers", seen.p99(200), "the deadline", DEADLINE, 1),
