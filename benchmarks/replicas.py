@@ -28,7 +28,7 @@ OPTIONS = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=1", "--log-leve
 
 
 def run() -> list[Comparison]:
-    """With 0.1 billion parameters, one thread a replica; callers have what time the replicas leave them."""
+    """With 0.1 billion parameters, one thread a replica."""
     os.environ["OMP_NUM_THREADS"] = "1"
     rng = random.Random(0)
     asked = mixed.requests(rng, WARM + REQUESTS, questions=QUESTIONS)
@@ -118,6 +118,17 @@ def _measure(url: str, asked: list[mixed.Asked]) -> _Seen:
     clients.call(url, sent[:WARM], CLIENTS)
     seconds = timed(clients.call, url, sent[WARM:], CLIENTS, note)
     return _Seen(REQUESTS / seconds, [answers[number] for number in range(REQUESTS)])
+
+
+@contextmanager
+def _beside_the_first() -> Iterator[None]:
+    """Callers share the first replica's core, whether there is a second or not; threads inherit this."""
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {0})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
 
 
 @contextmanager
