@@ -115,8 +115,9 @@ def _measure(url: str, asked: list[mixed.Asked]) -> _Seen:
     def note(number: int, answer: bytes) -> None:
         answers[number] = json.loads(answer)
 
-    clients.call(url, sent[:WARM], CLIENTS)
-    seconds = timed(clients.call, url, sent[WARM:], CLIENTS, note)
+    with _beside_the_first():
+        clients.call(url, sent[:WARM], CLIENTS)
+        seconds = timed(clients.call, url, sent[WARM:], CLIENTS, note)
     return _Seen(REQUESTS / seconds, [answers[number] for number in range(REQUESTS)])
 
 
