@@ -42,7 +42,7 @@ def run() -> list[Comparison]:
     one that does."""
     with tempfile.TemporaryDirectory() as directory:
         larger = models.write(Path(directory))
-        return _overload(mini.NAME, mini.NAME, 160) + _overload(LARGER, str(larger), 16)
+        return _overload(mini.NAME, mini.NAME, 160) + _overload(LARGER, str(larger), 48)
 
 
 def _overload(name: str, model: str, closed: int) -> list[Comparison]:
