@@ -5,8 +5,6 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 
 import httpx
-from unprm_client import AsyncClient
-from unprm_client.search import ChatReasoner, Found, beam_search, dvts
 
 from benchmarks import servers
 from benchmarks.gateway import SEED, Answers, correct, gain
@@ -14,6 +12,8 @@ from benchmarks.timing import Comparison
 from training.questions import Question, make_mini
 from unprm import mini
 from unprm.steps import join
+from unprm_client import AsyncClient
+from unprm_client.search import ChatReasoner, Found, beam_search, dvts
 
 QUESTIONS, WIDTH, EXPAND, MOST, CONCURRENCY = 100, 4, 4, 20, 24
 """`MOST` candidates are sampled; best-of-N takes as many of them as the search had tokens for."""

@@ -16,6 +16,7 @@ import torch
 from datasets import Dataset, load_dataset
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
+
 from unprm_client import Client, ClientError
 from unprm_client.errors import SolutionTooLong, TooManySteps
 

@@ -19,6 +19,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
+
 from unprm_client import AsyncClient, ClientError
 from unprm_client.errors import SolutionTooLong, TooManySteps
 

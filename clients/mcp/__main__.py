@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from unprm_client import AsyncClient
 
 from clients.mcp.tools import create
+from unprm_client import AsyncClient
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

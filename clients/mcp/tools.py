@@ -10,12 +10,12 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
-from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
-from unprm_client.errors import ConnectionFailed
 
 from unprm.fields import field_errors
 from unprm.types import Aggregate, Strategy
 from unprm.wire import MAX_SOLUTIONS, Probability, Text
+from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
+from unprm_client.errors import ConnectionFailed
 
 INSTRUCTIONS = """\
 Checks solutions of mathematical problems with a process reward model that scores every step.

@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from unprm_client import AsyncClient, Client, errors
-from unprm_client._base import Attempts
 
 from tests.server.harness import PROBLEM, Running, ask
 from unprm.wire import ProblemDetails
+from unprm_client import AsyncClient, Client, errors
+from unprm_client._base import Attempts
 
 
 def problem(code: str, status: int) -> ProblemDetails:

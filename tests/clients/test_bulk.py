@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from unprm_client import AsyncClient, Client, errors
 
 from tests.server.harness import PROBLEM, Running, boxed
+from unprm_client import AsyncClient, Client, errors
 
 
 def many(count: int) -> list[dict[str, Any]]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
-from unprm_client import AsyncClient, Client, SolutionIn, errors
 
 from server.errors import TABLE
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.engines.fake import FakeEngine
 from unprm.votes import STRATEGIES
+from unprm_client import AsyncClient, Client, SolutionIn, errors
 
 SOLUTIONS: list[Any] = [
     "one\n\ntwo \\boxed{1}",

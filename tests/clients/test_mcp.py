@@ -9,14 +9,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent, Tool
-from unprm_client import AsyncClient
 
 from clients.mcp.tools import create
+from mcp import Client, StdioServerParameters
 from tests.clients.programs import PATIENCE, ROOT, environment, listening
 from tests.server.harness import PROBLEM, Running, serving
 from unprm.engines.fake import FakeEngine
+from unprm_client import AsyncClient
 
 KEY = "k"
 RIGHT, WRONG = "Step one.\n\nThe answer is \\boxed{3}.", ["Step one.", "The answer is \\boxed{4}."]

@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
-from unprm_client import AsyncClient, errors
-from unprm_client.search import ChatReasoner, Found, Proposal, beam_search, dvts
 
 from tests.server.harness import PROBLEM, Running, serving
 from unprm.engines.fake import TAG, FakeEngine
 from unprm.types import Encoded
+from unprm_client import AsyncClient, errors
+from unprm_client.search import ChatReasoner, Found, Proposal, beam_search, dvts
 
 
 def told(item: Encoded) -> list[float]:

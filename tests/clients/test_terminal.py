@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
-from unprm_client.__main__ import app
 
 from tests.server.harness import PROBLEM, Running, boxed
+from unprm_client.__main__ import app
 
 HOSTILE = "a\x1b[31mred\x1b]0;title\x07 [bold]b[/bold] \u202eesrever"
 

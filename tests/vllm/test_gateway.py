@@ -6,13 +6,15 @@ from pathlib import Path
 
 import openai
 import pytest
-from unprm_client import AsyncClient
-from unprm_client.search import ChatReasoner, dvts
+
+pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
 
 from benchmarks import servers
 from tests.server.harness import Running, serving
 from unprm import mini
 from unprm.engines.load import load_engine
+from unprm_client import AsyncClient
+from unprm_client.search import ChatReasoner, dvts
 
 # what vLLM and PyTorch warn of in their own code
 pytestmark = pytest.mark.filterwarnings("default")

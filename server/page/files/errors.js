@@ -19,6 +19,8 @@ export const SENTENCES = {
   model_unavailable: "The model is not ready yet. Wait a moment, then score again.",
   shutting_down: "The server is going down. Score again once it is back.",
   deadline_exceeded: "This took longer than the server allows. Score fewer candidates at once, or try again later.",
+  upstream_refused: "The model behind the gateway refuses the request. Choose another one, or change what is wrong.",
+  upstream_failed: "The model behind the gateway does not answer. Try again; if it stays, tell who runs the server.",
   // found by the page
   unreachable: "The server can't be reached. See whether it runs and whether you are online, then score again.",
   unexpected: "The answer is not one of this server's. Is a proxy in front of it? Try again, or ask who runs it.",
