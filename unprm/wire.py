@@ -96,8 +96,9 @@ class ScoreRequest(_Model):
 
     @property
     def characters(self) -> int:
-        """Of all problems and solutions that a model would read; of those that bring scores as well."""
-        return sum(len(self.problem or "") + _characters(solution) for solution in self.solutions)
+        """Of the problem and each solution that a model has to read: those that bring no scores."""
+        unscored = (solution for solution in self.solutions if not _has_scores(solution))
+        return sum(len(self.problem or "") + _characters(solution) for solution in unscored)
 
     def candidates(self) -> list[Solution]:
         """The solutions as values, steps split; `answer` is what the caller gave, not extracted yet."""

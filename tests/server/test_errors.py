@@ -311,6 +311,34 @@ def test_overloaded_runs_nothing_and_says_when_to_come_back() -> None:
     assert [batch for batch in engine.batches if read("refused") in batch] == []
 
 
+def test_what_a_queue_has_no_room_for_is_refused_before_it_is_encoded() -> None:
+    """By an estimate, from characters; solutions that bring their scores take no room."""
+    encoded: list[str] = []
+
+    class Format(FakeFormat):
+        def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+            encoded.append(steps[0])
+            return super().encode(problem, steps)
+
+    gate = threading.Event()
+    engine = FakeEngine(gate=gate)
+    engine.format = Format()
+    with serving(engine, max_queued_tokens=100) as server:
+        running = Background(lambda: server.post("/score_steps", ask("running")))
+        until(lambda: len(engine.batches) == 1)
+        waiting = Background(lambda: server.post("/score_steps", ask("w" * 60)))
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        for path in ("/score_steps", "/vote/prm"):
+            check(server.post(path, ask("r" * 400 + "\\boxed{1}", "\\boxed{2}")), "overloaded")
+        given = {"text": "g" * 400, "step_scores": [0.5]}
+        taken = Background(lambda: server.post("/score_steps", ask(given, "t")))
+        until(lambda: "t" in encoded)
+        gate.set()
+        for own in (running, waiting, taken):
+            assert own.result().status_code == 200
+    assert encoded == ["running", "w" * 60, "t"]
+
+
 def test_readyz_is_503_while_the_queue_is_full() -> None:
     gate = threading.Event()
     engine = FakeEngine(gate=gate)
