@@ -1,9 +1,11 @@
 """A served model as it comes up: it is loaded in a thread of its own, then ready, or failed for good."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Literal, NamedTuple
 
 from server.settings import Settings
@@ -107,13 +109,14 @@ class Model:
         self.scorer.check_room(self._expected + self._tokens(characters))
 
     @contextmanager
-    def expecting(self, characters: int) -> Iterator[None]:
-        """Has room in the queue for a request of this size while it is encoded; raises as `check_room`."""
+    def expecting(self, characters: int) -> Iterator[int]:
+        """Has room in the queue for a request of this size while it is encoded: for so many tokens. Raises as
+        `check_room`."""
         self.check_room(characters)
         tokens = self._tokens(characters)
         self._expected += tokens
         try:
-            yield
+            yield tokens
         finally:
             self._expected -= tokens
 
@@ -144,6 +147,8 @@ class Model:
         await self.loaded()
         await self._unused.wait()
         await self.stop(self._settings.drain_seconds)
+        self._engine = self._scorer = None
+        await asyncio.to_thread(_settle)
 
     def _tokens(self, characters: int) -> int:
         return max(1, round(self._density * characters))
@@ -167,7 +172,7 @@ class Model:
     async def _load(self, source: Callable[[], Engine]) -> None:
         loader = Worker("loader")
         try:
-            self._ready(await loader.run(source))
+            self._ready(await loader.run(partial(_loaded, source)))
         except ModelInvalid as error:
             self._reason, self._detail = _FAILED, str(error)
             logger.error("the model can't be served: %s", error)
@@ -195,3 +200,17 @@ class Model:
                 "python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME",
                 about.name,
             )
+
+
+def _loaded(source: Callable[[], Engine]) -> Engine:
+    engine = source()
+    _settle()
+    return engine
+
+
+def _settle() -> None:
+    """Has the garbage collector leave alone what is there to stay, a model's many objects above all: it would look
+    through them again and again, and every request would wait for it."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

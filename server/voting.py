@@ -111,12 +111,14 @@ async def _step_scores(
 
 async def _scored(model: Model, problem: str, solutions: dict[int, Solution], context: Context) -> Scored:
     characters = sum(len(problem) + sum(map(len, own.steps)) for own in solutions.values())
-    with span("encode"), model.expecting(characters):
+    with span("encode"), model.expecting(characters) as promised:
         encoded = await asyncio.to_thread(_encode, model.engine, problem, solutions)
         model.encoded(characters, sum(len(own.ids) for own in encoded))
     with span("score") as own:
         try:
-            scored = await model.scorer.score(encoded, deadline=context.deadline, caller=context.caller)
+            scored = await model.scorer.score(
+                encoded, deadline=context.deadline, caller=context.caller, promised=promised
+            )
         except DeadlineExceeded:  # it knows only of the time that was left
             raise DeadlineExceeded(context.seconds) from None
         tell(own, {"model": model.name, "computed_tokens": scored.usage.computed_tokens})

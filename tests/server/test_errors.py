@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from server.errors import TABLE
-from tests.server.harness import Background, Running, ask, boxed, raw, read, serving, until
+from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
 from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.errors import ModelInvalid, NoAnswer
 from unprm.types import Encoded
@@ -337,6 +337,35 @@ def test_what_a_queue_has_no_room_for_is_refused_before_it_is_encoded() -> None:
         for own in (running, waiting, taken):
             assert own.result().status_code == 200
     assert encoded == ["running", "w" * 60, "t"]
+
+
+def test_what_was_let_in_by_an_estimate_is_not_refused_once_it_is_encoded() -> None:
+    gate, both = threading.Event(), threading.Barrier(2)
+
+    class Format(FakeFormat):
+        """A token for four characters, and more for those that come late."""
+
+        def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+            (text,) = steps
+            late = text.startswith("late")
+            if late:
+                both.wait(PATIENCE)
+            length = round((0.4 if late else 0.25) * len(problem + text))
+            return Encoded((*text.encode()[:5], *[0] * (length - 5)), (length - 1,))
+
+    engine = FakeEngine(gate=gate)
+    engine.format = Format()
+    with serving(engine, max_queued_tokens=100) as server:
+        running = Background(lambda: server.post("/score_steps", ask("r" * 31)))
+        until(lambda: len(engine.batches) == 1)
+        waiting = Background(lambda: server.post("/score_steps", ask("w" * 191)))
+        until(lambda: server.metric("unprm_queued_tokens") == 50)
+        texts = [f"late{number}" + "x" * 66 for number in range(2)]
+        late = [Background(lambda own=own: server.post("/score_steps", ask(own))) for own in texts]  # type: ignore[misc]
+        until(lambda: server.metric("unprm_queued_tokens") == 114)  # 90 by the estimate
+        gate.set()
+        for own in (running, waiting, *late):
+            assert own.result().status_code == 200
 
 
 def test_readyz_is_503_while_the_queue_is_full() -> None:

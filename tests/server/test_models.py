@@ -1,6 +1,8 @@
 """Several models in one server: which is asked, what several say together, and how one takes another's place."""
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -196,6 +198,29 @@ def test_models_are_added_and_unloaded() -> None:
         only = running.http.delete("/admin/models/a", headers=ADMIN)
         assert only.json()["detail"] == "the only model can't be unloaded; load another one in its place"
         assert running.http.delete("/admin/models/c", headers=ADMIN).json()["code"] == "unknown_model"
+
+
+def test_a_model_is_left_alone_by_the_garbage_collector_until_it_goes() -> None:
+    made: list[weakref.ref[FakeEngine]] = []
+
+    class Tangled(FakeEngine):
+        """Refers to itself, as the modules of a network do."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.me = self
+
+    def open_model(request: LoadModelRequest) -> Engine:
+        engine = Tangled()
+        made.append(weakref.ref(engine))
+        return engine
+
+    with serving({"a": fixed(0.25)}, open_model, admin_key="admin") as running:
+        load(running, "b")
+        until(lambda: states(running) == {"a": "ready", "b": "ready"})
+        assert not any(isinstance(own, Tangled) for own in gc.get_objects())  # of what it looks through
+        running.http.delete("/admin/models/b", headers=ADMIN)
+        until(lambda: made[0]() is None)
 
 
 def test_what_is_asked_for_last_is_what_is_served() -> None:

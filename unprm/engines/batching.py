@@ -24,6 +24,8 @@ _FAILURES = 3
 """Batches in a row after whose failure the model is put to the test."""
 _CLOSING = 5.0
 """Seconds an engine has to free its memory."""
+_SLACK = 2
+"""Times as many tokens as were promised room: an estimate was wrong by less, and the work of encoding is done."""
 
 
 class BatchFigures(NamedTuple):
@@ -35,6 +37,13 @@ class BatchFigures(NamedTuple):
     computed: int
     seconds: float
     waits: list[float]
+
+
+class _Finished(NamedTuple):
+    """A batch and its scores, which nobody was told yet."""
+
+    batch: Batch
+    told: BatchScores
 
 
 class StepScorer:
@@ -83,15 +92,18 @@ class StepScorer:
         """Requests with items that wait for a batch."""
         return len(self._turns)
 
-    async def score(self, encoded: Sequence[Encoded], *, deadline: float | None = None, caller: str = "") -> Scored:
+    async def score(
+        self, encoded: Sequence[Encoded], *, deadline: float | None = None, caller: str = "", promised: int = 0
+    ) -> Scored:
         """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: who shares a turn.
+        `promised`: tokens for which `check_room` found room, by an estimate, before they were encoded.
 
         Raises `SolutionTooLong`, `Overloaded`, `ShuttingDown` before anything runs, `DeadlineExceeded` and
         `ModelUnavailable` later. A request that is cancelled frees its place: what waits of it never runs.
         """
         loop = asyncio.get_running_loop()
         seconds = math.inf if deadline is None else deadline - loop.time()
-        self._check(encoded, seconds)
+        self._check(encoded, seconds, promised)
         if not encoded:
             return Scored([], Usage())
         job = Job(encoded, deadline, caller, loop.time(), loop.create_future())
@@ -129,10 +141,7 @@ class StepScorer:
 
         Whoever asks before it encodes spares itself the work of encoding what would be refused.
         """
-        if self._closed:
-            raise ShuttingDown
-        if self._lost is not None:
-            raise ModelUnavailable(self._lost)
+        self._check_open()
         waiting = self._turns.tokens
         if waiting and waiting + tokens > self._max_queued_tokens:
             told = (
@@ -140,7 +149,13 @@ class StepScorer:
             )
             raise Overloaded(told, self._retry_after(tokens))
 
-    def _check(self, encoded: Sequence[Encoded], seconds: float) -> None:
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShuttingDown
+        if self._lost is not None:
+            raise ModelUnavailable(self._lost)
+
+    def _check(self, encoded: Sequence[Encoded], seconds: float, promised: int) -> None:
         """Admission, all or nothing."""
         limit = self._engine.description.max_tokens
         for index, item in enumerate(encoded):
@@ -148,7 +163,10 @@ class StepScorer:
                 raise SolutionTooLong(index, len(item.ids), limit)
         if seconds <= 0:
             raise DeadlineExceeded(max(seconds, 0.0))
-        self.check_room(sum(len(item.ids) for item in encoded))
+        self._check_open()
+        tokens = sum(len(item.ids) for item in encoded)
+        if tokens > _SLACK * promised:
+            self.check_room(tokens)
 
     def _retry_after(self, asked: int) -> float:
         """Seconds until there may be room, by the speed of late; 1 at least."""
@@ -162,30 +180,37 @@ class StepScorer:
             self._serving = asyncio.create_task(self._serve())
 
     async def _serve(self) -> None:
+        finished: _Finished | None = None
         try:
-            while self._turns:
-                await self._step()
+            while self._turns or finished is not None:
+                finished = await self._step(finished)
         except Exception as error:  # a bug here must not leave callers waiting for ever
             logger.exception("the queue stopped on an error of its own")
             self._fail(self._jobs, ModelUnavailable(f"the queue failed ({type(error).__name__})"))
 
-    async def _step(self) -> None:
-        """One batch: take what fits, run it, hand the scores out."""
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        for job in self._turns.late(started):
+    async def _step(self, before: _Finished | None) -> _Finished | None:
+        """One batch: take what fits, run it, and hand out the scores of the one before meanwhile."""
+        for job in self._turns.late(asyncio.get_running_loop().time()):
             self._turns.leave(job)  # its caller is about to wake up and see for itself
         if not self._turns:
-            return
+            await self._deliver(before)
+            return None
         batch = self._turns.take(self._batch_tokens)
+        finished, _ = await asyncio.gather(self._ran(batch), self._deliver(before))
+        return finished
+
+    async def _ran(self, batch: Batch) -> _Finished | None:
+        """None if it failed, of which those who wait for it have been told."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
         try:
             told = await self._run(batch)
         except ModelUnavailable as error:
             await self._failed(batch, error)
-        else:
-            self._failures = 0
-            self._measure(batch, told, started, clock() - started)
-            self._deliver(batch, told)
+            return None
+        self._failures = 0
+        self._measure(batch, told, started, clock() - started)
+        return _Finished(batch, told)
 
     async def _run(self, batch: Iterable[Encoded]) -> BatchScores:
         """Raises `ModelUnavailable`; a model that hangs is lost."""
@@ -216,8 +241,12 @@ class StepScorer:
             self._fail(self._jobs, ModelUnavailable(self._lost))
             self._tell_lost()
 
-    def _deliver(self, batch: Batch, told: BatchScores) -> None:
-        for places, values, cost in zip(batch.values(), *told, strict=True):
+    async def _deliver(self, finished: _Finished | None) -> None:
+        """Hands the scores out, a request at a time: an answer takes a while to be written, and many of them at once
+        would keep everybody else waiting who came meanwhile."""
+        if finished is None:
+            return
+        for places, values, cost in zip(finished.batch.values(), *finished.told, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller is gone
                     continue
@@ -225,6 +254,7 @@ class StepScorer:
                 job.computed, cost = job.computed + cost, 0  # the first pays
                 if len(job.scores) == len(job.items):
                     job.done.set_result(job.scored())
+                    await asyncio.sleep(0)
 
     def _fail(self, jobs: Iterable[Job], error: Exception) -> None:
         for job in list(jobs):

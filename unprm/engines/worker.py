@@ -43,6 +43,7 @@ class Worker:
             tell = call()
             self._working = False  # before anybody can know
             tell()
+            del call, tell  # what they hold is the callers', and the next call may be long in coming
 
 
 def _call(function: Callable[[], T], loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]") -> Tell:

@@ -230,6 +230,43 @@ def test_admission_is_all_or_nothing() -> None:
     run(test())
 
 
+@pytest.mark.parametrize(("promised", "taken"), [(0, False), (14, False), (15, True)])
+def test_what_was_promised_room_is_taken_if_the_estimate_was_not_far_off(promised: int, taken: bool) -> None:
+    async def test() -> None:
+        _, gate, place = held(max_queued_tokens=50)
+        async with place as scorer:
+            waiting = await ask(scorer, item(1), item(2), item(3))
+            late = await ask(scorer, item(4), item(5), item(6), promised=promised)
+            gate.set()
+            assert isinstance(await outcome(late), Scored if taken else Overloaded)
+            await waiting
+
+    run(test())
+
+
+def test_answers_of_a_batch_are_handed_out_one_at_a_time() -> None:
+    """So that what came meanwhile has its turn between two of them."""
+
+    async def test() -> None:
+        engine, gate, place = held()
+        turns, seen = itertools.count(), []
+
+        async def answered(own: asyncio.Task[Scored]) -> None:
+            await own
+            seen.append(turn)
+
+        async with place as scorer:
+            callers = [asyncio.create_task(answered(await ask(scorer, item(number)))) for number in range(4)]
+            gate.set()
+            while len(seen) < len(callers):
+                turn = next(turns)
+                await asyncio.sleep(0)
+        assert len(engine.batches) == 2
+        assert len(set(seen)) == len(callers)
+
+    run(test())
+
+
 def test_a_request_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
     async def test() -> None:
         scorer = StepScorer(FakeEngine(), batch_tokens=20, max_queued_tokens=30)
