@@ -4,8 +4,9 @@ without HTTP and, where it is installed, vLLM's pooling server."""
 import os
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -47,10 +48,16 @@ def run() -> list[Comparison]:
 
 def requests(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Asked]:
     """Problems and solutions; the k-th problem is asked for in proportion to 1 / k."""
+    return list(islice(endless(rng, candidates, questions), count))
+
+
+def endless(rng: random.Random, candidates: int, questions: int = QUESTIONS) -> Iterator[Asked]:
+    """The same without an end."""
     problems = [generate(rng, DEMANDING) for _ in range(questions)]
     weights = [1 / (rank + 1) for rank in range(questions)]
-    chosen = rng.choices(problems, weights, k=count)
-    return [(own.text, [Author(rng, 1.0).solve(own) for _ in range(candidates)]) for own in chosen]
+    while True:
+        (own,) = rng.choices(problems, weights)
+        yield own.text, [Author(rng, 1.0).solve(own) for _ in range(candidates)]
 
 
 def ours(asked: Asked) -> tuple[str, bytes]:

@@ -5,8 +5,11 @@ python -m server models
 python -m server reference
 """
 
+import atexit
+import os
 import sys
 from functools import partial
+from typing import NoReturn
 
 from server import reference, tracing
 from server.app import create_app
@@ -69,5 +72,14 @@ def main() -> int:
     return server.status
 
 
+def end(status: int) -> NoReturn:
+    """Ends the process, but not the interpreter: a thread that still loads a model, or whose model hangs, would come
+    back to an interpreter that is gone, from C++ code that aborts the process then."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -28,18 +28,9 @@ ROOT = Path(__file__).parents[2]
 class Process:
     """A server process, its standard error in `log`."""
 
-    def __init__(self, log: Path, delay: str, *options: str) -> None:
+    def __init__(self, log: Path, *command: str) -> None:
         self.log = log
-        command = [
-            sys.executable,
-            "-W",
-            "error",
-            "-m",
-            "tests.server.fake_server",
-            delay,
-            "--port=0",
-            *options,
-        ]
+        command = (sys.executable, *command, "--port=0")
         with log.open("w") as stderr:
             self.process = subprocess.Popen(command, cwd=ROOT, stderr=stderr)
         until(lambda: "running on" in self.text or self.process.poll() is not None)
@@ -62,7 +53,14 @@ class Process:
 
 @contextmanager
 def process(log: Path, *options: str, delay: str = "0") -> Iterator[Process]:
-    server = Process(log, delay, *options)
+    """With the fake engine."""
+    with started(log, "-W", "error", "-m", "tests.server.fake_server", delay, *options) as server:
+        yield server
+
+
+@contextmanager
+def started(log: Path, *command: str) -> Iterator[Process]:
+    server = Process(log, *command)
     try:
         yield server
     finally:
@@ -120,6 +118,20 @@ def test_a_model_that_hangs_ends_the_process_with_status_1(tmp_path: Path) -> No
             assert "did not answer within 0.5 s" in response.json()["detail"]
         assert server.process.wait(PATIENCE) == 1
         assert "the model is lost" in server.text
+
+
+def test_a_model_that_is_still_being_loaded_does_not_keep_the_process(tmp_path: Path) -> None:
+    """Its thread is anywhere in PyTorch then, from where it must not come back to an interpreter that is gone."""
+    key = {"Authorization": "Bearer admin"}
+    for attempt in range(3):
+        with started(tmp_path / str(attempt), "-m", "server", "--admin-key=admin") as server:
+            until(lambda: "serving unprm-mini" in server.text)
+            for name in ("one", "other"):
+                asked = {"name": name, "model": "unprm-mini"}
+                assert server.http.post("/admin/models", json=asked, headers=key).status_code == 202
+            time.sleep(0.05 * (attempt + 2))  # into the midst of it
+            assert server.end() == 0
+            assert "terminate called" not in server.text
 
 
 def test_a_gpu_that_is_lost_ends_the_process_with_status_1(tmp_path: Path) -> None:
