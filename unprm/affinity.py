@@ -5,10 +5,18 @@ questions than its share (Thaler and Ravishankar, 1998).
 """
 
 import hashlib
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 HEADER = "X-Question-Hash"
 """Header by which a balancer that doesn't read bodies knows the question."""
+
+
+SURPLUS = 1.25
+"""Times the mean that a server may be at work on before others take its questions: more keeps more of what is known
+together, less keeps those who ask from waiting."""
+FEW = 4
+"""Requests that are no reason yet to ask another server."""
 
 
 def question_hash(problem: str) -> str:
@@ -19,3 +27,12 @@ def question_hash(problem: str) -> str:
 def ranked(key: str, servers: Iterable[str]) -> list[str]:
     """The servers, the one for this key first, then those that take its place."""
     return sorted(servers, key=lambda server: (hashlib.blake2b(f"{key}\n{server}".encode()).digest(), server))
+
+
+def bounded(servers: Sequence[str], running: Mapping[str, int]) -> list[str]:
+    """The ranked servers, and last among them those that are at work on more requests than their share.
+
+    Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018).
+    """
+    most = max(FEW, math.ceil(SURPLUS * (sum(running.values()) + 1) / max(len(servers), 1)))
+    return sorted(servers, key=lambda server: running[server] >= most)

@@ -6,7 +6,8 @@ python -m server.scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-g
 import os
 import signal
 import sys
-import threading
+from types import FrameType
+from typing import NoReturn
 
 import ray
 from ray import serve
@@ -32,19 +33,34 @@ def main() -> int:
         except KeysInvalid as error:
             print(error, file=sys.stderr)
             return 2
-    ray.init(log_to_driver=not remote, include_dashboard=False if not remote else None)
+    try:
+        ray.init(log_to_driver=not remote, include_dashboard=False if not remote else None)
+    except SystemExit:  # Ray's own way to take a signal, with the signal's number for a status
+        return 0
+    if remote:
+        return _deployed(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):  # after Ray's own, and before what takes minutes
+        signal.signal(number, _leave)
+    try:
+        status = _deployed(settings)
+        while status == 0:
+            signal.pause()
+        return status
+    finally:
+        serve.shutdown()
+
+
+def _deployed(settings: ScaleSettings) -> int:
     try:
         deploy(settings)
     except RuntimeError as error:
         print(f"it could not be deployed: {error}", file=sys.stderr)
         return 1
-    if not remote:
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *told: stop.set())
-        stop.wait()
-        serve.shutdown()
     return 0
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(0)
 
 
 if __name__ == "__main__":

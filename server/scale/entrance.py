@@ -24,7 +24,7 @@ from server.middleware import caller_of, is_open, request_id_of
 from server.scale.metrics import joined
 from server.scale.replica import Answered, Asked
 from server.scale.settings import ScaleSettings
-from unprm.affinity import HEADER, question_hash, ranked
+from unprm.affinity import HEADER, bounded, question_hash, ranked
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, UnprmError
 
 logger = logging.getLogger(__name__)
@@ -43,15 +43,17 @@ app = FastAPI(openapi_url=None, redirect_slashes=False)
 
 
 class QuestionRouter(RequestRouter):  # type: ignore[misc]
-    """Chooses the replica whose turn it is by the question, the first argument; the next one if it has too much."""
+    """Chooses the replica whose turn it is by the question, the first argument; the next one if it has more than its
+    share."""
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
         """One replica a rank."""
         names = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
+        running = {name: self.replica_queue_len_cache.get(own.replica_id) or 0 for name, own in names.items()}
         key = str(pending_request.args[0]) if pending_request is not None else ""
-        return [[names[name]] for name in ranked(key, names)]
+        return [[names[name]] for name in bounded(ranked(key, names), running)]
 
 
 def _target(request: Request) -> str:

@@ -23,7 +23,7 @@ from server.scale.metrics import LABEL, joined
 from server.scale.settings import ScaleSettings
 from tests.server.harness import Background, ask, boxed, raw, serving, until
 from tests.server.test_keys import bearer
-from unprm.affinity import HEADER, question_hash, ranked
+from unprm.affinity import HEADER, bounded, question_hash, ranked
 from unprm.engines.fake import FakeEngine
 from unprm.types import Usage
 
@@ -279,17 +279,42 @@ def test_one_more_server_moves_no_more_than_its_share() -> None:
     assert all(ranked(key, five)[1:] == ranked(key, [own for own in five if own != after[key]]) for key in keys[:100])
 
 
-async def _ranks(key: str, count: int) -> list[str]:
-    replicas: Any = [SimpleNamespace(replica_id=SimpleNamespace(unique_id=f"r{number}")) for number in range(count)]
+async def _ranks(key: str, *running: int | None) -> list[str]:
+    """Of replicas r0, r1 … that are at work on so many requests, as far as the router knows."""
+    replicas: Any = [
+        SimpleNamespace(replica_id=SimpleNamespace(unique_id=f"r{number}")) for number in range(len(running))
+    ]
+    router: Any = SimpleNamespace(
+        replica_queue_len_cache=SimpleNamespace(get=lambda own: running[int(own.unique_id[1:])])
+    )
     pending: Any = SimpleNamespace(args=[key])
-    ranks = await QuestionRouter.choose_replicas(None, replicas, pending)  # type: ignore[arg-type]
+    ranks = await QuestionRouter.choose_replicas(router, replicas, pending)
     assert all(len(rank) == 1 for rank in ranks)
     return [rank[0].replica_id.unique_id for rank in ranks]
 
 
 def test_the_router_ranks_all_replicas_by_the_question() -> None:
-    assert asyncio.run(_ranks("k", 3)) == ranked("k", ["r0", "r1", "r2"])
-    assert asyncio.run(_ranks("k", 0)) == []
+    own = ranked("k", ["r0", "r1", "r2"])
+    assert asyncio.run(_ranks("k", 0, 0, 0)) == asyncio.run(_ranks("k", None, None, None)) == own
+    assert asyncio.run(_ranks("k")) == []
+    first = [9 if name == own[0] else 0 for name in ("r0", "r1", "r2")]
+    assert asyncio.run(_ranks("k", *first)) == [own[1], own[2], own[0]]
+
+
+@pytest.mark.parametrize(
+    ("running", "order"),
+    [
+        ((0, 0, 0), "abc"),
+        ((3, 0, 0), "abc"),
+        ((4, 0, 0), "bca"),  # few are no reason, and it has as many
+        ((4, 4, 1), "abc"),  # 1.25 times the mean of 10 among three is more
+        ((6, 5, 0), "cab"),
+        ((12, 10, 8), "abc"),
+        ((13, 10, 7), "bca"),  # 1.25 times the mean of 31
+    ],
+)
+def test_a_server_with_more_than_its_share_is_asked_last(running: tuple[int, ...], order: str) -> None:
+    assert bounded("abc", dict(zip("abc", running, strict=True))) == list(order)
 
 
 @pytest.mark.parametrize(
