@@ -25,11 +25,16 @@ def run() -> list[Comparison]:
 
 def _many(model: str, name: str, requests: int) -> Comparison:
     rounds = [mixed.requests(random.Random(seed), requests) for seed in range(ROUNDS + 1)]
-    with closing(load_engine(model, device="cpu", dtype="float32", prefix_cache_gb=1.0)) as engine:
-        alone = [_seconds(engine, _encoded(engine, asked)) for asked in rounds]
-    with servers.unprm(f"--model={model}", "--device=cpu", "--dtype=float32", "--prefix-cache-gb=1") as url:
-        over = [timed(clients.call, url, list(map(mixed.ours, asked)), CLIENTS) for asked in rounds]
-    rates = [requests / statistics.median(taken[1:]) for taken in (over, alone)]  # the first warms up
+    options = (f"--model={model}", "--device=cpu", "--dtype=float32", "--prefix-cache-gb=1")
+    with (
+        closing(load_engine(model, device="cpu", dtype="float32", prefix_cache_gb=1.0)) as engine,
+        servers.unprm(*options) as url,
+    ):  # by turns: what else the machine does meets both
+        taken = [
+            (timed(clients.call, url, list(map(mixed.ours, asked)), CLIENTS), _seconds(engine, _encoded(engine, asked)))
+            for asked in rounds
+        ]
+    rates = [requests / statistics.median(own[1:]) for own in zip(*taken, strict=True)]  # the first warms up
     what = f"{name}, {CLIENTS} clients: requests of {mixed.CANDIDATES} candidates over HTTP"
     return Comparison(what, rates[0], "the engine alone", rates[1], ROUNDS, "/s", allowed=1.0)
 
@@ -37,14 +42,16 @@ def _many(model: str, name: str, requests: int) -> Comparison:
 def _one() -> Comparison:
     """A client that has its answer before it asks again."""
     asked = [(problem, solutions[:1]) for problem, solutions in mixed.requests(random.Random(9), SINGLE)]
-    with closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine:
-        items = _encoded(engine, asked)
-        engine.score(items)
-        alone = statistics.median(_seconds(engine, [item]) for item in items)
-    with servers.unprm(f"--model={mini.NAME}", "--device=cpu", "--dtype=float32", "--prefix-cache-gb=0") as url:
-        bodies = list(map(mixed.ours, asked))
-        clients.call(url, bodies, 1)
-        over = statistics.median(clients.call(url, bodies, 1))
+    options = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=0")
+    with (
+        closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine,
+        servers.unprm(f"--model={mini.NAME}", *options) as url,
+    ):
+        pairs = list(zip(_encoded(engine, asked), map(mixed.ours, asked), strict=True))
+        engine.score([item for item, _ in pairs])
+        clients.call(url, [body for _, body in pairs], 1)
+        taken = [(clients.call(url, [body], 1)[0], _seconds(engine, [item])) for item, body in pairs]
+    over, alone = map(statistics.median, zip(*taken, strict=True))
     what = f"a single solution by {mini.NAME}: {1000 * (over - alone):.1f} ms more over HTTP"
     return Comparison(what, over, "the engine alone", alone, SINGLE, allowed=1.0)
 
