@@ -5,13 +5,17 @@ requests, which takes nothing from these measurements but how long the one repli
 import json
 import os
 import random
+import re
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from benchmarks import clients, mixed, models, servers
 from benchmarks.simulation import Outcome, Replicas, Request, Tree, by_affinity, simulate
@@ -148,5 +152,8 @@ def _nginx(place: Path, directory: Path) -> Iterator[str]:
 def _ray(place: Path) -> Iterator[str]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     command = ["-m", "server.scale", f"--model={place}", *OPTIONS, "--replicas=2"]
-    with servers.running("/readyz", *command) as (url, _):
+    with servers.running("/readyz", *command) as (url, process):
+        while len(set(re.findall(r'\breplica="(\w+)"', httpx.get(f"{url}/metrics").text))) < 2:
+            assert process.poll() is None, "the second replica did not start"  # the first is ready before it
+            time.sleep(0.5)
         yield url
