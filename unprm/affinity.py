@@ -12,7 +12,7 @@ HEADER = "X-Question-Hash"
 """Header by which a balancer that doesn't read bodies knows the question."""
 
 
-SURPLUS = 1.25
+SURPLUS = 1.4
 """Times the mean that a server may be at work on before others take its questions: more keeps more of what is known
 together, less keeps those who ask from waiting."""
 FEW = 4

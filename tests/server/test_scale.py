@@ -307,10 +307,11 @@ def test_the_router_ranks_all_replicas_by_the_question() -> None:
         ((0, 0, 0), "abc"),
         ((3, 0, 0), "abc"),
         ((4, 0, 0), "bca"),  # few are no reason, and it has as many
-        ((4, 4, 1), "abc"),  # 1.25 times the mean of 10 among three is more
-        ((6, 5, 0), "cab"),
-        ((12, 10, 8), "abc"),
-        ((13, 10, 7), "bca"),  # 1.25 times the mean of 31
+        ((4, 4, 1), "abc"),  # 1.4 times the mean of 10 among three is more
+        ((6, 5, 0), "bca"),
+        ((7, 7, 0), "cab"),
+        ((14, 10, 6), "abc"),
+        ((15, 10, 5), "bca"),  # 1.4 times the mean of 31
     ],
 )
 def test_a_server_with_more_than_its_share_is_asked_last(running: tuple[int, ...], order: str) -> None:
