@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from rich.table import Table
 from training import journal, sources, stage
 from training.journal import Journal
 from training.metrics import Share
-from training.scorers import Asked, Scorer
+from training.scorers import Asked, Scorer, Scores
 from unprm import answers, steps, votes
 from unprm.equivalence import Equivalence
 from unprm.errors import RecordInvalid
@@ -107,7 +107,8 @@ def judge(
 ) -> list[Judged]:
     """Judges and scores all candidates; kept in `output` as they come, so that a run that was killed goes on.
 
-    Without a scorer the given rewards count. A solution that does not fit the model gets the reward 0.
+    Without a scorer the given rewards count. A solution that does not fit the model gets the reward 0. Step scores are
+    kept as well: of each candidate, null for one without any; null for all if rewards were given.
     """
     name = scorer.name if scorer else GIVEN
     config = {"stage": "best-of-n", "model": name, "questions": _digest(questions)}
@@ -115,9 +116,10 @@ def judge(
         todo = [question for question in questions if question.id not in done.records]
         with stage.Board(console, "judging candidates", len(questions), len(questions) - len(todo)) as board:
             for question in todo:
-                rewards = _scored(question, scorer) if scorer else question.rewards or ()
+                scores = _scored(question, scorer) if scorer else None
+                rewards = question.rewards or () if scores is None else tuple(map(_reward_of, scores))
                 found = _answers(question, equivalence)
-                done.append({"id": question.id, **asdict(Judged(*found, tuple(rewards)))})
+                done.append({"id": question.id, **asdict(Judged(*found, rewards)), "scores": scores})
                 board.advance(candidates=len(question.texts))
     return kept(output)
 
@@ -129,12 +131,15 @@ def kept(output: Path) -> list[Judged]:
     return _as_probabilities(judged)
 
 
-def _scored(question: Question, scorer: Scorer) -> list[float]:
+def _scored(question: Question, scorer: Scorer) -> list[Scores]:
     asked = [Asked(question.problem, tuple(steps.split(text))) for text in question.texts]
     distinct = list(dict.fromkeys(own for own in asked if own.steps))  # easy questions get the same text many times
     scores = dict(zip(distinct, scorer.score(distinct), strict=True))
-    found = (scores.get(own) for own in asked)
-    return [steps.reward(own) if own else 0.0 for own in found]
+    return [scores.get(own) for own in asked]
+
+
+def _reward_of(scores: Scores) -> float:
+    return steps.reward(scores) if scores else 0.0
 
 
 def _answers(question: Question, equivalence: Equivalence) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
@@ -149,9 +154,13 @@ def _answers(question: Question, equivalence: Equivalence) -> tuple[tuple[int | 
 
 def _as_probabilities(judged: Sequence[Judged]) -> list[Judged]:
     """Rewards that are no probabilities go through the logistic function, which leaves their order."""
-    if all(0 <= reward <= 1 for own in judged for reward in own.rewards):
+    if _are_probabilities(reward for own in judged for reward in own.rewards):
         return list(judged)
     return [Judged(own.classes, own.correct, tuple(map(_logistic, own.rewards))) for own in judged]
+
+
+def _are_probabilities(rewards: Iterable[float]) -> bool:
+    return all(0 <= reward <= 1 for reward in rewards)
 
 
 def _logistic(value: float) -> float:
@@ -177,11 +186,49 @@ def evaluate(
     alpha: float = 0.5,
     seed: int = 0,
 ) -> Results:
-    """Judges, scores, votes, and writes `output/results.json`; arguments as those of `judge` and `results`."""
-    measured = results(judge(questions, scorer, equivalence, output, console), alpha, seed)
-    told = {"model": scorer.name if scorer else GIVEN, "alpha": alpha, "seed": seed, **asdict(measured)}
+    """Judges, scores, votes, and writes `output/results.json` and `output/elections.jsonl`, which tells of every
+    question which votes are right; arguments as those of `judge` and `results`.
+
+    `logistic` in the results: whether the rewards of `candidates.jsonl` are no probabilities, and went through the
+    logistic function before the votes.
+    """
+    judged = judge(questions, scorer, equivalence, output, console)
+    measured = results(judged, alpha, seed)
+    name = scorer.name if scorer else GIVEN
+    logistic = scorer is None and not _are_probabilities(r for question in questions for r in question.rewards or ())
+    told = {"model": name, "alpha": alpha, "seed": seed, "logistic": logistic, **asdict(measured)}
+    _write_elections(questions, judged, output, alpha)
     journal.replace(output / "results.json", json.dumps(told, indent=2) + "\n")
     return measured
+
+
+def write_solutions(questions: Sequence[Question], place: Path) -> None:
+    """Writes `place/solutions.jsonl`: the questions with the steps and the answers of their candidates, once for all
+    PRMs that are evaluated on them, in `place` or below. It goes on where it was stopped.
+
+    Raises `OutputMismatch` if the file is there with other questions.
+    """
+    with Journal(place / "solutions.jsonl", {"stage": "solutions", "questions": _digest(questions)}) as done:
+        for question in questions:
+            if question.id not in done.records:
+                solutions = [{"steps": steps.split(text), "answer": answers.extract(text)} for text in question.texts]
+                told = {"id": question.id, "problem": question.problem, "gold": question.gold, "solutions": solutions}
+                done.append(told)
+
+
+def _write_elections(questions: Sequence[Question], judged: Sequence[Judged], output: Path, alpha: float) -> None:
+    """Of every question what a list of them shows; the votes are over all its candidates."""
+    records = [
+        {
+            "id": question.id,
+            "problem": question.problem,
+            "candidates": len(own.correct),
+            "right": sum(own.correct),
+            "elected": {name: elects_right(name, alpha, own, range(len(own.correct))) for name in votes.STRATEGIES},
+        }
+        for question, own in zip(sorted(questions, key=lambda question: question.id), judged, strict=True)
+    ]
+    journal.write(output / "elections.jsonl", {"stage": "elections", "alpha": alpha}, records)
 
 
 def results(judged: Sequence[Judged], alpha: float = 0.5, seed: int = 0) -> Results:

@@ -66,6 +66,7 @@ def best_of_n(
     with Equivalence() as equivalence, ExitStack() as stack:
         scorer = None if reward else stack.enter_context(scoring(model, adapter, family, engine, server))
         results = bench.evaluate(questions, scorer, equivalence, output, console, alpha, seed)
+        bench.write_solutions(questions, output)
     Console().print(bench.table(results))
 
 

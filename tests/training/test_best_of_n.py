@@ -8,11 +8,12 @@ import pytest
 from rich.console import Console
 
 from training import best_of_n as bench
+from training import journal
 from training.best_of_n import Judged
 from training.scorers import EngineScorer
 from unprm.engines.fake import FakeEngine
 from unprm.equivalence import Equivalence
-from unprm.errors import RecordInvalid
+from unprm.errors import OutputMismatch, RecordInvalid
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,92 @@ def test_solutions_without_steps_or_over_the_window_are_worth_nothing(tmp_path, 
     (judged,) = bench.judge(questions, scorer, equivalence, tmp_path / "out", _quiet())
     assert judged.rewards[:2] == (0, 0)
     assert judged.rewards[2] > 0
+
+
+def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):
+    texts = ["So 1 + 1 = 2.\n\nThe answer is \\boxed{2}.", " ", "\\boxed{1}" + "x" * 500]
+    row = ROW | {"candidates": [{"text": text, "rm": 0.5} for text in texts]}
+    path = _file(tmp_path / "c.jsonl", [row])
+    engine = FakeEngine(max_tokens=200)
+    questions = bench.load(path)
+    (judged,) = bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "model", _quiet())
+    (record,) = journal.read(tmp_path / "model" / "candidates.jsonl")
+    assert record["scores"][1:] == [None, None]
+    assert len(record["scores"][0]) == 2
+    assert min(record["scores"][0]) == judged.rewards[0]
+    bench.judge(bench.load(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
+    (given,) = journal.read(tmp_path / "given" / "candidates.jsonl")
+    assert given["scores"] is None
+
+
+def test_a_run_that_was_killed_before_step_scores_were_kept_goes_on(tmp_path, equivalence):
+    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a"}, ROW | {"id": "b"}]))
+    engine = FakeEngine()
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    expected = bench.evaluate(questions, EngineScorer(engine), equivalence, whole, _quiet())
+    (whole / "candidates.config.json").rename(_made(killed) / "candidates.config.json")
+    first = next(iter(journal.read(whole / "candidates.jsonl")))
+    del first["scores"]
+    _file(killed / "candidates.jsonl", [first])
+    calls = len(engine.batches)
+    assert bench.evaluate(questions, EngineScorer(engine), equivalence, killed, _quiet()) == expected
+    assert len(engine.batches) == calls + 1
+    assert ["scores" in own for own in journal.read(killed / "candidates.jsonl")] == [False, True]
+    assert (killed / "elections.jsonl").read_text() == (whole / "elections.jsonl").read_text()
+
+
+def _made(place):
+    place.mkdir()
+    return place
+
+
+def test_each_question_is_told_with_the_votes_that_are_right(tmp_path, equivalence):
+    texts = ["\\boxed{1}", "\\boxed{1}", "\\boxed{2}", "none"]
+    rewards = [0.1, 0.2, 0.6, 0.9]
+    candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
+    rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
+    questions = bench.load(_file(tmp_path / "c.jsonl", rows), "rm")
+    for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
+        bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), alpha)
+        told = {record["id"]: record for record in journal.read(tmp_path / "out" / "elections.jsonl")}
+        assert [(own["problem"], own["candidates"], own["right"]) for own in told.values()] == [
+            ("1?", 4, 2),
+            ("2?", 4, 1),
+            ("3?", 4, 0),
+        ]
+        elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2"}
+        for gold, own in told.items():
+            assert own["elected"] == {vote: answer == gold for vote, answer in elected.items()}
+
+
+@pytest.mark.parametrize(("rewards", "logistic"), [((0.0, 1.0), False), ((0.0, 1.5), True), ((-0.5, 1.0), True)])
+def test_results_tell_whether_the_rewards_are_no_probabilities(tmp_path, equivalence, rewards, logistic):
+    candidates = [{"text": "\\boxed{1}", "rm": reward} for reward in rewards]
+    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
+    bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["logistic"] is logistic
+
+
+def test_solutions_are_written_once_with_their_steps(tmp_path):
+    rows = [ROW | {"id": name} for name in "ab"]
+    rows[1]["candidates"] = [{"text": "One.\n\nTwo: \\boxed{3}."}, {"text": " "}]
+    questions = bench.load(_file(tmp_path / "c.jsonl", rows))
+    bench.write_solutions(questions, tmp_path)
+    path = tmp_path / "solutions.jsonl"
+    whole = path.read_bytes()
+    first, second = journal.read(path)
+    assert (first["id"], first["problem"], first["gold"]) == ("a", ROW["question"], "3/4")
+    assert [own["answer"] for own in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
+    assert second["solutions"] == [
+        {"steps": ["One.", "Two: \\boxed{3}."], "answer": "3"},
+        {"steps": [], "answer": None},
+    ]
+    path.write_bytes(whole[:-9])
+    bench.write_solutions(questions, tmp_path)
+    assert path.read_bytes() == whole
+    with pytest.raises(OutputMismatch):
+        bench.write_solutions(questions[:1], tmp_path)
+    assert path.read_bytes() == whole
 
 
 def test_accuracies_by_hand():

@@ -173,6 +173,14 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     told = json.loads((tmp_path / "findings.json").read_text("utf-8"))
     assert all(finding["answer"] and finding["rows"] for finding in told)
     assert {row[0] for row in told[0]["rows"]} == set(kept)
+    asked = [record["id"] for record in journal.read(tmp_path / "best-of-n" / "solutions.jsonl")]
+    assert len(asked) == TINY.evaluated
+    for name in kept:
+        place = tmp_path / "best-of-n" / name / "seed-0"
+        assert [record["id"] for record in journal.read(place / "elections.jsonl")] == sorted(asked)
+        assert all(record["scores"] for record in journal.read(place / "candidates.jsonl"))
+    cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))
+    assert set(cost["per_solution"]["samples"]) == set(kept) - {"Exact"}
     text = report.read_text("utf-8")
     assert all(finding["question"] in text for finding in told)
     with pytest.raises(OutputMismatch, match="seeds was 1, is 2"):

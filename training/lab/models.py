@@ -43,6 +43,7 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
     """Finds first errors and elects answers with every PRM, where an earlier run has not."""
+    best_of_n.write_solutions(best_of_n.load(candidates_file(output)), output / "best-of-n")
     places = [place for name in data_sets(settings) for place in seeds(settings, name)]
     for told in _side_by_side([partial(_evaluate, output, place) for place in places]):
         console.print(told)

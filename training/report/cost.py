@@ -1,6 +1,7 @@
 """Annotation: what the searches draw, beside the one that the paper measures its savings against."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -11,21 +12,20 @@ from training.report.drawing import GREY, PALETTE, percent_axis, plot
 from training.report.found import Annotation
 from training.study import BASELINE
 
-PerSolution = Mapping[str, float]
-"""By run; relative to the baseline if there is one."""
+PerSolution = dict[str, float]
+"""By run, the dearest in samples first; relative to the baseline if there is one."""
 
 
 def figure(runs: Sequence[Annotation]) -> Plot:
     """Samples and tokens per solution, as shares of the baseline's if there is one."""
     baseline = _baseline(runs)
-    panels = {what: _per_solution(runs, what, baseline) for what in ("samples", "tokens")}
-    dearest_first = sorted(panels["samples"], key=lambda name: -panels["samples"][name])
+    panels = _panels(runs, baseline)
 
     def draw(figure: Figure) -> None:
         for axes, (what, costs) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
-            colours = [GREY if name == baseline else PALETTE[0] for name in dearest_first]
-            bars = axes.barh(dearest_first, [costs[name] for name in dearest_first], color=colours)
-            numbers = [f"{100 * costs[name]:.0f} %" if baseline else f"{costs[name]:,.1f}" for name in dearest_first]
+            colours = [GREY if name == baseline else PALETTE[0] for name in costs]
+            bars = axes.barh(list(costs), list(costs.values()), color=colours)
+            numbers = [f"{100 * cost:.0f} %" if baseline else f"{cost:,.1f}" for cost in costs.values()]
             axes.set_title(f"{what} per solution")
             axes.set_xlim(0, 1.2 * max(*costs.values(), 1e-9))
             axes.grid(visible=False, axis="y")
@@ -46,6 +46,18 @@ def figure(runs: Sequence[Annotation]) -> Plot:
     )
 
 
+def told(runs: Sequence[Annotation]) -> dict[str, Any]:
+    """What figure and tables show, as JSON for pages that draw it themselves."""
+    baseline = _baseline(runs)
+    panels = _panels(runs, baseline)
+    return {
+        "finding": _finding(panels["samples"], baseline, _comparable(runs, baseline)),
+        "baseline": baseline,
+        "per_solution": panels,
+        "tables": [{"title": own.title, "columns": own.columns, "rows": own.rows} for own in tables(runs)],
+    }
+
+
 def tables(runs: Sequence[Annotation]) -> tuple[Table, ...]:
     """Cost, statistics of the data, and agreement with the exact checker where the problems are of its domain."""
     return tuple(Table.of(table) for table in stats.tables([run.path for run in runs]))
@@ -61,6 +73,11 @@ def _comparable(runs: Sequence[Annotation], baseline: str | None) -> list[str]:
     """Names of the runs that verified steps, of solutions that were chosen as the baseline's."""
     ways = {run.selected for run in runs if baseline in (None, run.name)}
     return [run.name for run in runs if run.costs.verified and run.selected in ways]
+
+
+def _panels(runs: Sequence[Annotation], baseline: str | None) -> dict[str, PerSolution]:
+    dearest_first = sorted(runs, key=lambda run: run.costs.samples / max(1, run.costs.solutions), reverse=True)
+    return {what: _per_solution(dearest_first, what, baseline) for what in ("samples", "tokens")}
 
 
 def _per_solution(runs: Sequence[Annotation], what: str, baseline: str | None) -> PerSolution:

@@ -1,9 +1,11 @@
-"""The page: `report.html`, which needs no other file, and its figures as PNG."""
+"""The page: `report.html`, which needs no other file, its figures as PNG, and what annotation cost as JSON."""
 
+import json
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from training import journal
 from training.report import accuracy, cost, first_errors, frequency
 from training.report.blocks import Section, Table
 from training.report.found import Finding, Found
@@ -11,7 +13,8 @@ from training.report.read import LAYOUT, read
 
 
 def write(directory: Path) -> Path:
-    """Writes `directory/report.html` and `directory/figures/*.png` from what lies below; returns the page's path.
+    """Writes `directory/report.html`, `directory/figures/*.png` and, of annotated data, `directory/cost.json` from what
+    lies below; returns the page's path.
 
     Raises `RecordInvalid` as `read.read` does.
     """
@@ -22,6 +25,9 @@ def write(directory: Path) -> Path:
     for section in sections:
         for plot in section.plots:
             (figures / f"{plot.name}.png").write_bytes(plot.png)
+    if found.annotations:
+        told = json.dumps(cost.told(found.annotations), indent=2, ensure_ascii=False)
+        journal.replace(directory / "cost.json", told + "\n")
     environment = Environment(
         loader=PackageLoader("training.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

@@ -71,6 +71,7 @@ async function scoreAndVote(request, signal) {
     say(results.there ? "The results below are those of before." : "");
     throw error;
   });
+  byId("empty").hidden = true;
   results.showScores(request.problem ?? "", scored.solutions, input.weights());
   const { computed_tokens: computed, cached_tokens: cached } = scored.usage;
   const told = `${counted(scored.solutions.length, "solution")} scored by ${scored.model}: ${computed} tokens run, ${cached} known from before.`;

@@ -1,6 +1,7 @@
 // The votes: five side by side, the chosen one explained by its classes of equal answers.
-import { el } from "./dom.js";
+import { bar, el } from "./dom.js";
 import { answer } from "./mathtext.js";
+import { truth } from "./solutions.js";
 import { STRATEGIES } from "./votes.js";
 
 const TITLES = {
@@ -74,10 +75,10 @@ export class Ballot {
     );
   }
 
-  /** Shows outcomes by strategy; `names[i]` is the answer of candidate i. */
-  show(outcomes, names) {
-    const elected = Object.fromEntries(STRATEGIES.map((own) => [own, names[outcomes[own].candidates[0].members[0]]]));
-    for (const own of STRATEGIES) this._tile(own, outcomes[own], elected[own]);
+  /** Shows outcomes by strategy; `names[i]` is the answer of candidate i, `correct[i]` whether it is right, if known. */
+  show(outcomes, names, correct) {
+    this.correct = correct;
+    for (const own of STRATEGIES) this._tile(own, outcomes[own], names);
     this._agreement(outcomes);
     this.output.textContent = this.alpha.toFixed(2);
     const outcome = outcomes[this.strategy];
@@ -96,9 +97,11 @@ export class Ballot {
     );
   }
 
-  _tile(strategy, outcome, name) {
-    const { answer: place, how } = this.tiles[strategy];
-    place.replaceChildren(this._answer(name));
+  _tile(strategy, outcome, names) {
+    const { answer: place, known, how } = this.tiles[strategy];
+    const [elected] = outcome.candidates[0].members;
+    place.replaceChildren(this._answer(names[elected]));
+    known.replaceChildren(truth(this.correct[elected]));
     const margin = outcome.margin === null ? "no other answer" : `margin ${short(outcome.margin)}`;
     how.textContent = outcome.tied ? `tie of ${outcome.tied}` : margin;
     how.classList.toggle("tie", outcome.tied > 0);
@@ -169,7 +172,14 @@ export class Ballot {
     return el(
       "li",
       { class: rank === 0 ? "class winner" : "class" },
-      el("div", { class: "class-head" }, el("strong", {}, name), el("span", { class: "vote" }, mark), show),
+      el(
+        "div",
+        { class: "class-head" },
+        el("strong", {}, name),
+        truth(this.correct[own.members[0]]),
+        el("span", { class: "vote" }, mark),
+        show,
+      ),
       el("dl", {}, ...this._measures(outcome, own, scale)),
     );
   }
@@ -207,19 +217,14 @@ function tile(strategy, onChange) {
   const radio = el("input", { type: "radio", name: "strategy", value: strategy, checked: strategy === "wrf" });
   radio.addEventListener("change", onChange);
   const place = el("span", { class: "tile-answer" });
+  const known = el("span", { class: "known" });
   const how = el("span", { class: "how" });
-  const node = el("label", { class: "tile" }, radio, el("span", { class: "name" }, TITLES[strategy]), place, how);
-  return { node, radio, answer: place, how };
+  const node = el("label", { class: "tile" }, radio, el("span", { class: "name" }, TITLES[strategy]), place, known, how);
+  return { node, radio, answer: place, known, how };
 }
 
 function measure(name, value, parts, kind = "reward") {
-  const bar = el("span", { class: `bar ${kind}`, "aria-hidden": "true" });
-  for (const part of parts) {
-    const fill = el("span");
-    fill.style.width = `${100 * Math.min(1, Math.max(0, part))}%`;
-    bar.append(fill);
-  }
-  return el("div", {}, el("dt", {}, name), el("dd", {}, bar, el("span", { class: "number" }, value)));
+  return el("div", {}, el("dt", {}, name), el("dd", {}, bar(parts, kind), el("span", { class: "number" }, value)));
 }
 
 function short(value) {

@@ -1,6 +1,6 @@
 // Curves of accuracy against N, each told apart by its dashes and its name as well as its colour.
+import { svg } from "./svg.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT] = [760, 380];
 const FRAME = { left: 52, right: 130, top: 16, bottom: 44 };
 /** Least distance between the names at the curves' ends. */
@@ -16,18 +16,22 @@ export function chart(curves, title) {
   const down = HEIGHT - FRAME.top - FRAME.bottom;
   const x = (n) => FRAME.left + (sizes.length === 1 ? across / 2 : (across * sizes.indexOf(n)) / (sizes.length - 1));
   const y = (share) => FRAME.top + (down * (high - share)) / (high - low);
-  const svg = node("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": title });
-  svg.append(...grid(low, high, y), ...sizes.map((n) => label(String(n), x(n), HEIGHT - FRAME.bottom + 20, "middle")));
-  svg.append(label("candidates N", FRAME.left + across / 2, HEIGHT - 6, "middle"));
-  svg.append(...curves.map(({ points }, k) => curve(points, k, x, y)), ...names(curves, y));
-  return svg;
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": title },
+    ...grid(low, high, y),
+    ...sizes.map((n) => label(String(n), x(n), HEIGHT - FRAME.bottom + 20, "middle")),
+    label("candidates N", FRAME.left + across / 2, HEIGHT - 6, "middle"),
+    ...curves.map(({ points }, k) => curve(points, k, x, y)),
+    ...names(curves, y),
+  );
 }
 
 function grid(low, high, y) {
   const ticks = [];
   for (let tenth = Math.round(10 * low); tenth <= Math.round(10 * high); tenth += 1) {
     const at = y(tenth / 10);
-    ticks.push(node("line", { x1: FRAME.left, x2: WIDTH - FRAME.right, y1: at, y2: at, class: "grid" }));
+    ticks.push(svg("line", { x1: FRAME.left, x2: WIDTH - FRAME.right, y1: at, y2: at, class: "grid" }));
     ticks.push(label(`${10 * tenth} %`, FRAME.left - 8, at + 4, "end"));
   }
   return ticks;
@@ -35,10 +39,8 @@ function grid(low, high, y) {
 
 function curve(points, k, x, y) {
   const line = points.map(([n, share]) => `${x(n)},${y(share)}`).join(" ");
-  const group = node("g", { class: `curve c${k}` });
-  group.append(node("polyline", { points: line }));
-  group.append(...points.map(([n, share]) => node("circle", { cx: x(n), cy: y(share), r: 3 })));
-  return group;
+  const dots = points.map(([n, share]) => svg("circle", { cx: x(n), cy: y(share), r: 3 }));
+  return svg("g", { class: `curve c${k}` }, svg("polyline", { points: line }), ...dots);
 }
 
 // at the curves' ends, moved down where two would overlap
@@ -51,20 +53,11 @@ function names(curves, y) {
   const over = Math.max(0, ends[ends.length - 1].at - (HEIGHT - FRAME.bottom));
   return ends.flatMap(({ name, k, at }) => {
     const left = WIDTH - FRAME.right + 8;
-    const key = node("g", { class: `curve c${k}` });
-    key.append(node("polyline", { points: `${left},${at - over} ${left + 26},${at - over}` }));
-    return [key, label(name, left + 32, at - over + 4, "start")];
+    const key = svg("polyline", { points: `${left},${at - over} ${left + 26},${at - over}` });
+    return [svg("g", { class: `curve c${k}` }, key), label(name, left + 32, at - over + 4, "start")];
   });
 }
 
 function label(text, x, y, anchor) {
-  const own = node("text", { x, y, "text-anchor": anchor });
-  own.textContent = text;
-  return own;
-}
-
-function node(tag, attributes) {
-  const own = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) own.setAttribute(name, String(value));
-  return own;
+  return svg("text", { x, y, "text-anchor": anchor }, text);
 }

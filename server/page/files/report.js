@@ -1,55 +1,38 @@
 // The page of a run: what `training lab` or `training evaluate` left in a directory.
-import { ask, key } from "./api.js";
+import { ask } from "./api.js";
 import { chart } from "./chart.js";
-import { byId, counted, el } from "./dom.js";
+import { bar, byId, counted, el, offer, table } from "./dom.js";
 import { Problem } from "./errors.js";
 import { typeset } from "./mathtext.js";
+import { Questions } from "./questions.js";
+import { beside, json, nameOf, picture, prmOf, records } from "./run.js";
 import { firstError, reward } from "./scores.js";
 import { showSolutions } from "./solutions.js";
 import { STRATEGIES } from "./votes.js";
 
 const THRESHOLD = 0.5;
 
-// ---- the run's files
-
-async function fetched(path) {
-  const headers = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
-  const response = await fetch(`../report/${path.split("/").map(encodeURIComponent).join("/")}`, { headers });
-  if (!response.ok) throw new Problem("not_found", { detail: path });
-  return response;
-}
-
-const json = async (path) => (await fetched(path)).json();
-
-// a record that is being written has no end of line yet
-async function records(path) {
-  const lines = (await (await fetched(path)).text()).split("\n").slice(0, -1);
-  return lines.filter(Boolean).map((line) => JSON.parse(line));
-}
-
-async function imageOf(path) {
-  const blob = await (await fetched(path)).blob();
-  return new Promise((resolve) => {
-    const reader = new FileReader();
-    reader.addEventListener("load", () => resolve(reader.result));
-    reader.readAsDataURL(blob);
-  });
-}
-
-const folder = (path) => path.split("/").slice(0, -1).join("/");
-const prmOf = (path) => folder(path).replace(/^(best-of-n|processbench)\//, "");
 const inPercent = (share) => (100 * share).toFixed(1);
 
-function table(title, columns, rows) {
-  const head = el("tr", {}, ...columns.map((column) => el("th", { scope: "col" }, column)));
-  const body = rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", {}, String(cell)))));
-  const own = el("table", {}, el("caption", {}, title), el("thead", {}, head), el("tbody", {}, ...body));
-  return el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": title }, own);
+// ---- telling
+
+function complain(error) {
+  const problem = error instanceof Problem ? error : new Problem("unexpected", { detail: String(error) });
+  const told = problem.code === "unauthorized" ? "Enter the API key on the page of scores and votes, and come back." : problem.sentence;
+  byId("status").textContent = "";
+  byId("problem-details").replaceChildren(el("p", { class: "complaint" }, told));
 }
 
-function offer(select, options, onChange) {
-  select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
-  select.onchange = () => onChange(select.value);
+/** An action whose errors are told. */
+function guarded(action) {
+  return async (...given) => {
+    try {
+      byId("problem-details").replaceChildren();
+      await action(...given);
+    } catch (error) {
+      complain(error);
+    }
+  };
 }
 
 // ---- best of N
@@ -85,20 +68,19 @@ class FirstErrors {
   async show() {
     if (this.runs.length === 0) return;
     byId("errors").hidden = false;
-    offer(byId("prm"), this.runs.map(({ path, name }) => [path, name]), () => this._choosePrm());
+    offer(byId("prm"), this.runs.map(({ path, name }) => [path, name]), guarded(() => this._choosePrm()));
     await this._choosePrm();
   }
 
   _subsets(results) {
-    const place = folder(results);
-    return this.benchmarks.filter((path) => this.files.includes(`${place}/${path.split("/").pop()}`));
+    return this.benchmarks.filter((path) => this.files.includes(beside(results, nameOf(path))));
   }
 
   async _choosePrm() {
-    const name = (path) => path.split("/").pop().replace(".jsonl", "");
+    const name = (path) => nameOf(path).replace(".jsonl", "");
     const before = byId("subset").value;
     const subsets = this._subsets(byId("prm").value);
-    offer(byId("subset"), subsets.map((path) => [path, name(path)]), () => this._chooseSubset());
+    offer(byId("subset"), subsets.map((path) => [path, name(path)]), guarded(() => this._chooseSubset()));
     if (subsets.includes(before)) byId("subset").value = before;
     await this._chooseSubset();
   }
@@ -107,7 +89,7 @@ class FirstErrors {
     const path = byId("subset").value;
     const [rows, scores] = await Promise.all([
       records(path),
-      records(`${folder(byId("prm").value)}/${path.split("/").pop()}`),
+      records(beside(byId("prm").value, nameOf(path))),
     ]);
     const scoreOf = new Map(scores.map((own) => [own.id, own.scores]));
     this.questions = new Map();
@@ -124,12 +106,12 @@ class FirstErrors {
 
   _chooseQuestion() {
     const problem = byId("question").value;
-    byId("asked").textContent = problem;
-    typeset([byId("asked")]);
+    byId("errors-asked").textContent = problem;
+    typeset([byId("errors-asked")]);
     const rows = this.questions.get(problem);
     const scored = rows.filter((own) => own.step_scores !== null);
     const derived = scored.map(({ step_scores: own }) => ({ reward: reward(own, "min"), firstError: firstError(own, THRESHOLD) }));
-    showSolutions(byId("solutions"), scored, derived, THRESHOLD);
+    showSolutions(byId("errors-solutions"), scored, derived, THRESHOLD);
     const truths = scored.map(({ label }, k) => truth(k, label, derived[k].firstError));
     const unread = rows.length - scored.length;
     if (unread > 0) truths.push(el("li", {}, `${counted(unread, "solution")} did not fit the model.`));
@@ -144,13 +126,36 @@ function truth(index, label, found) {
   return el("li", { class: agrees ? "fine" : "wrong" }, `Solution ${index + 1}: ${text}.`);
 }
 
+// ---- cost
+
+function showCost({ finding, baseline, per_solution: shares, tables }) {
+  byId("cost").hidden = false;
+  byId("cost-finding").textContent = `${finding}.`;
+  const panels = Object.values(shares);
+  const most = panels.map((own) => Math.max(...Object.values(own), Number.MIN_VALUE));
+  const cost = (own, k) => {
+    const number = baseline === null ? own.toFixed(1) : `${(100 * own).toFixed(0)} %`;
+    return el("span", { class: "share" }, el("span", { class: "number" }, number), bar([own / most[k]], "reward"));
+  };
+  const rows = Object.keys(panels[0]).map((name) => [name, ...panels.map((own, k) => cost(own[name], k))]);
+  const title = baseline === null ? "Rollouts per solution" : `Rollouts per solution, as shares of ${baseline}`;
+  byId("cost-tables").replaceChildren(
+    table(title, ["run", ...Object.keys(shares)], rows),
+    ...tables.map((own) => folded(own.title, table(own.title, own.columns, own.rows))),
+  );
+}
+
 // ---- findings and figures
+
+function folded(title, content) {
+  return el("details", {}, el("summary", {}, title), content);
+}
 
 function showFindings(findings) {
   byId("findings").hidden = findings.length === 0;
   byId("findings-list").replaceChildren(
     ...findings.map(({ question, answer, columns, rows }) => {
-      const own = el("details", {}, el("summary", {}, "Table"), table(question, columns, rows));
+      const own = folded("Table", table(question, columns, rows));
       return el("article", {}, el("h3", {}, question), el("p", { class: "told" }, answer), own);
     }),
   );
@@ -159,8 +164,8 @@ function showFindings(findings) {
 async function showFigures(paths) {
   byId("figures").hidden = paths.length === 0;
   const figures = paths.map(async (path) => {
-    const name = path.split("/").pop().replace(".png", "").replaceAll("-", " ");
-    const image = el("img", { src: await imageOf(path), alt: `Figure: ${name}; its numbers stand in the tables` });
+    const name = nameOf(path).replace(".png", "").replaceAll("-", " ");
+    const image = el("img", { src: await picture(path), alt: `Figure: ${name}; its numbers stand in the tables` });
     return el("figure", {}, image, el("figcaption", {}, name));
   });
   byId("figures-list").replaceChildren(...(await Promise.all(figures)));
@@ -173,11 +178,14 @@ async function show() {
   byId("run").textContent = name === null ? "a report" : `report of ${name}`;
   const results = await Promise.all(
     files
-      .filter((path) => path.split("/").pop() === "results.json")
+      .filter((path) => nameOf(path) === "results.json")
       .map(async (path) => ({ path, name: prmOf(path) || name, told: await json(path) })),
   );
-  showCurves(results.filter(({ told }) => told.accuracy !== undefined));
+  const votes = results.filter(({ told }) => told.accuracy !== undefined);
+  showCurves(votes);
+  await new Questions(votes, files, guarded).show();
   await new FirstErrors(results.filter(({ told }) => told.fixed !== undefined), files).show();
+  if (files.includes("cost.json")) showCost(await json("cost.json"));
   showFindings(files.includes("findings.json") ? await json("findings.json") : []);
   await showFigures(files.filter((path) => /^figures\/[^/]+\.png$/.test(path)));
   const empty = byId("main").querySelectorAll("section:not([hidden])").length === 0;
@@ -186,11 +194,4 @@ async function show() {
     : "";
 }
 
-try {
-  await show();
-} catch (error) {
-  const problem = error instanceof Problem ? error : new Problem("unexpected", { detail: String(error) });
-  const told = problem.code === "unauthorized" ? "Enter the API key on the page of scores and votes, and come back." : problem.sentence;
-  byId("status").textContent = "";
-  byId("problem-details").replaceChildren(el("p", { class: "complaint" }, told));
-}
+await guarded(show)();

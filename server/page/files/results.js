@@ -6,10 +6,11 @@ import { firstError, reward } from "./scores.js";
 import { legend, markElected, showSolutions } from "./solutions.js";
 import { decide, STRATEGIES, sweep } from "./votes.js";
 
-/** The right side of the page. */
+/** Votes and solutions, shown in the page's element `outcome`. */
 export class Results {
   constructor() {
     this.scored = null;
+    byId("outcome").replaceChildren(...frame());
     this.ballot = new Ballot(byId("ballot"), { onChange: () => this.vote(), onShow: (first) => this._showClass(first) });
     byId("order").addEventListener("change", () => this._arrange());
     byId("show").addEventListener("change", () => this._arrange());
@@ -20,15 +21,18 @@ export class Results {
     return this.scored !== null;
   }
 
-  /** Shows what `/score_steps` answered about a problem; no vote yet. */
+  /**
+   * Shows solutions of a problem as `/score_steps` answers them; no vote yet. One whose `step_scores` are null has a
+   * given `reward`. `correct`, where it is there, tells whether a solution's answer is right.
+   */
   showScores(problem, solutions, { aggregate, threshold }) {
     this.scored = solutions;
     this.classes = null;
     byId("asked").textContent = problem;
     typeset([byId("asked")]);
-    byId("empty").hidden = true;
     byId("ballot").hidden = true;
     byId("scored").hidden = false;
+    this._offerClasses();
     this.weigh({ aggregate, threshold });
   }
 
@@ -44,10 +48,10 @@ export class Results {
   /** Draws rewards and first errors, and with them the votes, anew. */
   weigh({ aggregate, threshold }) {
     if (!this.there) return;
-    this.rewards = this.scored.map((own) => reward(own.step_scores, aggregate));
+    this.rewards = this.scored.map((own) => (own.step_scores === null ? own.reward : reward(own.step_scores, aggregate)));
     const derived = this.scored.map((own, index) => ({
       reward: this.rewards[index],
-      firstError: firstError(own.step_scores, threshold),
+      firstError: own.step_scores === null ? null : firstError(own.step_scores, threshold),
     }));
     byId("legend").replaceChildren(...legend(threshold, this.scored));
     this.cards = showSolutions(byId("solutions"), this.scored, derived, threshold);
@@ -64,7 +68,7 @@ export class Results {
     const outcomes = Object.fromEntries(
       STRATEGIES.map((own) => [own, decide(own, this.classes, this.rewards, this.ballot.alpha)]),
     );
-    this.ballot.show(outcomes, this._names());
+    this.ballot.show(outcomes, this._names(), this.scored.map((own) => own.correct));
     const chosen = outcomes[this.ballot.strategy];
     markElected(this.cards, chosen.solutionIndex, chosen.candidates[0].members);
   }
@@ -78,11 +82,11 @@ export class Results {
   }
 
   _offerClasses() {
-    const firsts = [...new Set(this.classes)].filter((name) => name !== null).map((name) => this.classes.indexOf(name));
+    const classes = this.classes ?? [];
+    const firsts = [...new Set(classes)].filter((name) => name !== null).map((name) => classes.indexOf(name));
     const options = firsts.map((first) => el("option", { value: String(first) }, `answer ${this.scored[first].answer}`));
-    if (this.classes.includes(null)) options.push(el("option", { value: "none" }, "without an answer"));
+    if (classes.includes(null)) options.push(el("option", { value: "none" }, "without an answer"));
     byId("show").replaceChildren(el("option", { value: "" }, "all solutions"), ...options);
-    this._arrange();
   }
 
   _showClass(first) {
@@ -105,4 +109,21 @@ export class Results {
     const ordered = indices.map((index) => this.cards[index]);
     if (ordered.some((card, place) => byId("solutions").children[place] !== card)) byId("solutions").append(...ordered);
   }
+}
+
+function frame() {
+  const choice = (id, text, ...options) => el("div", {}, el("label", { for: id }, text), " ", el("select", { id }, ...options));
+  const order = [el("option", { value: "given" }, "as given"), el("option", { value: "reward" }, "highest reward first")];
+  const choices = el("div", { class: "choices" }, choice("show", "Show"), choice("order", "Order", ...order));
+  return [
+    el("div", { id: "ballot", hidden: true }),
+    el(
+      "div",
+      { id: "scored", hidden: true },
+      el("div", { class: "solutions-head" }, el("h2", { id: "solutions-title" }, "Solutions"), choices),
+      el("p", { class: "legend", id: "legend" }),
+      el("p", { class: "asked", id: "asked" }),
+      el("div", { id: "solutions" }),
+    ),
+  ];
 }

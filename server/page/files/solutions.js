@@ -15,11 +15,12 @@ const onView = new IntersectionObserver(
 );
 
 /**
- * Shows solutions `{id, steps, step_scores, answer}`, without an answer if that is undefined, with what follows from their scores, `{reward, firstError}`.
- * Returns the cards, in the order of the solutions.
+ * Shows solutions `{id, steps, step_scores, answer, correct, unread}` with what follows from their scores,
+ * `{reward, firstError}`. `step_scores` are null where there are none, `answer` and `correct` (whether it is right) may
+ * be undefined, `unread` tells that the model could not read the solution. Returns the cards, in the same order.
  */
 export function showSolutions(place, solutions, derived, threshold) {
-  onView.disconnect();
+  for (const before of place.children) onView.unobserve(before);
   const cards = solutions.map((solution, index) => card(solution, index, derived[index], threshold));
   place.replaceChildren(...cards);
   cards.forEach((node) => onView.observe(node));
@@ -38,13 +39,15 @@ export function markElected(cards, elected, members) {
 }
 
 function card(solution, index, { reward, firstError }, threshold) {
-  const title = el("h3", { id: `solution-${index + 1}` }, `Solution ${index + 1}`);
+  const title = el("h3", {}, `Solution ${index + 1}`);
   if (solution.id !== null) title.append(" ", el("span", { class: "id" }, solution.id));
   const steps = el("ol", { class: "steps" });
-  steps.append(...solution.steps.map((text, k) => step(text, solution.step_scores[k], threshold, k === firstError)));
+  const scores = solution.step_scores;
+  const shown = scores === null ? unscored : (text, k) => step(text, scores[k], threshold, k === firstError);
+  steps.append(...solution.steps.map(shown));
   return el(
     "article",
-    { class: "solution", "aria-labelledby": title.id },
+    { class: "solution", "aria-label": title.textContent },
     el("header", {}, title, el("span", { class: "vote" }), facts(solution, reward, firstError)),
     steps,
   );
@@ -52,17 +55,26 @@ function card(solution, index, { reward, firstError }, threshold) {
 
 function facts(solution, reward, firstError) {
   const told = () => (solution.answer === null ? el("em", {}, "none") : answer(solution.answer));
-  const verdict =
-    firstError === null
-      ? el("span", { class: "verdict fine" }, "✓ no error found")
-      : el("span", { class: "verdict wrong" }, `✗ first error: step ${firstError + 1} of ${solution.steps.length}`);
   return el(
     "p",
     { class: "facts" },
-    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, told())),
+    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, told()), " ", truth(solution.correct)),
     el("span", {}, "reward ", el("strong", {}, reward.toFixed(3))),
-    verdict,
+    verdict(solution, firstError),
   );
+}
+
+/** Whether an answer is right, in words and by a symbol; nothing where that is not known. */
+export function truth(correct) {
+  if (correct === undefined) return "";
+  return el("span", { class: correct ? "truth fine" : "truth wrong" }, correct ? "✓ right" : "✗ wrong");
+}
+
+function verdict({ steps, step_scores: scores, unread }, firstError) {
+  if (unread) return el("span", { class: "verdict wrong" }, steps.length > 0 ? "✗ did not fit the model" : "✗ has no step");
+  if (scores === null) return null;
+  if (firstError === null) return el("span", { class: "verdict fine" }, "✓ no error found");
+  return el("span", { class: "verdict wrong" }, `✗ first error: step ${firstError + 1} of ${steps.length}`);
 }
 
 function step(text, score, threshold, isFirst) {
@@ -75,11 +87,17 @@ function step(text, score, threshold, isFirst) {
   return node;
 }
 
+function unscored(text) {
+  return el("li", { class: "step unscored" }, el("div", { class: "words" }, text));
+}
+
 /** What the colours and symbols of the steps mean. */
 export function legend(threshold, solutions) {
   const steps = solutions.reduce((sum, solution) => sum + solution.steps.length, 0);
+  const count = el("span", {}, `${counted(solutions.length, "solution")}, ${counted(steps, "step")}. `);
+  if (solutions.every((own) => own.step_scores === null)) return [count, el("span", {}, "Their steps have no scores.")];
   return [
-    el("span", {}, `${counted(solutions.length, "solution")}, ${counted(steps, "step")}. `),
+    count,
     el("span", { class: "scale", "aria-hidden": "true" }),
     el("span", {}, `0 to 1: how likely a step is right. ✓ at least ${threshold}, ✗ below it: an error.`),
   ];
