@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
 
-.PHONY: serve test check test-vllm audit format clean
+.PHONY: serve test check test-docs test-vllm audit format clean
 
 serve: .venv/serve.installed
 	$(BIN)/python -m server --port $(PORT)
@@ -19,6 +19,10 @@ check:
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks clients
 	$(BIN)/python -m pytest
+
+# every command of the documentation, run as it stands there
+test-docs: .venv/dev.installed
+	$(BIN)/python -m pytest -m docs tests/commands
 
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
 test-vllm: .venv-vllm/installed

@@ -1,8 +1,9 @@
-"""The embedded reasoner behind OpenAI's chat API: what a gateway or a search asks where no larger model is.
+"""The embedded reasoner behind OpenAI's API: what a gateway, a search or a sampler asks where no larger model is.
 
 python -m benchmarks.reasoner --port 8001
 """
 
+from collections.abc import Sequence
 from itertools import count as counting
 from typing import Annotated, Any
 
@@ -34,8 +35,7 @@ class Reasoner:
         told = [message["content"] for message in body["messages"] if message["role"] != "system"]
         begun = body["messages"][-1]["role"] == "assistant"
         text = "\n".join(told[-2:]).removesuffix("\n") if begun else told[-1]
-        seed = body["seed"] if isinstance(body.get("seed"), int) else next(self._seeds)
-        completions = await self._sampler.complete(self._sampler.prompt(text), body.get("n", 1), seed, "")
+        completions = await self._write(body, self._sampler.prompt(text))
         choices, tokens = [], 0
         for index, own in enumerate(completions):
             kept, stop, taken = self._cut(own, body.get("stop") or [])
@@ -47,10 +47,30 @@ class Reasoner:
         common = {"id": "x", "object": "chat.completion", "created": 0, "model": mini.NAME}
         return JSONResponse(common | {"choices": choices, "usage": usage})
 
+    async def go_on(self, request: Request) -> Response:
+        """`n` completions of a prompt's token ids, with their token ids and log-probabilities, as vLLM tells them."""
+        body = await request.json()
+        choices = [
+            {
+                "index": index,
+                "text": own.text,
+                "finish_reason": "stop" if own.finished else "length",
+                "token_ids": own.ids,
+                "logprobs": {"token_logprobs": own.logprobs},
+            }
+            for index, own in enumerate(await self._write(body, body["prompt"]))
+        ]
+        common = {"id": "x", "object": "text_completion", "created": 0, "model": mini.NAME}
+        return JSONResponse(common | {"choices": choices})
+
     async def models(self, request: Request) -> Response:
         """The one model."""
         card = {"id": mini.NAME, "object": "model", "created": 0, "owned_by": "unprm"}
         return JSONResponse({"object": "list", "data": [card]})
+
+    async def _write(self, body: dict[str, Any], prompt: Sequence[int]) -> list[Completion]:
+        seed = body["seed"] if isinstance(body.get("seed"), int) else next(self._seeds)
+        return await self._sampler.complete(prompt, body.get("n", 1), seed, "")
 
     def _cut(self, own: Completion, stops: list[str]) -> tuple[str, str | None, int]:
         """The text before the first stop, that stop, and the tokens that a reasoner that stops there writes."""
@@ -73,6 +93,7 @@ def main(host: str = "127.0.0.1", port: Annotated[int, typer.Option(min=0)] = 80
     reasoner = Reasoner(sampler)
     routes: list[Any] = [
         Route("/v1/chat/completions", reasoner.complete, methods=["POST"]),
+        Route("/v1/completions", reasoner.go_on, methods=["POST"]),
         Route("/v1/models", reasoner.models),
         Route("/health", healthy),
     ]

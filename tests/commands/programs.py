@@ -1,0 +1,157 @@
+"""What each program that the documentation names understands: options that it lacks are found without running it."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import typer
+import yaml
+from dockerfile_parse import DockerfileParser
+from typer.testing import CliRunner
+
+import benchmarks.__main__
+import clients.mcp.__main__
+import server.replay
+import training.__main__
+import unprm_client.__main__
+from server.scale.settings import ScaleSettings
+from server.settings import Settings
+from tests.commands.blocks import ELLIPSIS, ROOT
+
+APPS: dict[str, typer.Typer | Callable[..., None]] = {
+    "training": training.__main__.app,
+    "benchmarks": benchmarks.__main__.main,
+    "unprm_client": unprm_client.__main__.app,
+    "clients.mcp": clients.mcp.__main__.app,
+    "server.replay": server.replay.main,
+}
+SETTINGS = {"server": Settings, "server.scale": ScaleSettings}
+ALONE = (["models"], ["reference"], ["--help"])
+"""What a server takes instead of options."""
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+VALUED = {"-f", "-t", "-p", "-v", "--gpus", "--shm-size", "--tmpfs"}
+"""Options of Docker's that are used here, and are followed by a value."""
+
+
+def check(words: Sequence[str], directory: Path) -> None:
+    """Fails if the program that is named first does not know an option or a name. `directory` is an empty one, for
+    what is to be there."""
+    program, *more = _without_what_stands_before(words)
+    if program == "python":
+        check_module(more[more.index("-m") + 1 :], directory)
+    elif program == "torchrun":
+        from torch.distributed.run import get_args_parser
+
+        told = get_args_parser().parse_args(more)
+        assert told.module
+        check_module([told.training_script, *told.training_script_args], directory)
+    elif program == "training":
+        check_module(["training", *more], directory)
+    elif program == "pip":
+        check_pip(more)
+    elif program == "make":
+        assert {word for word in more if "=" not in word} <= TARGETS
+        subprocess.run(["make", "--dry-run", *more], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    elif program == "docker":
+        check_docker(more)
+    else:
+        raise AssertionError(f"nobody knows the program {program}")
+
+
+def check_module(words: Sequence[str], directory: Path) -> None:
+    """As `check`, of `python -m`."""
+    module, *more = _complete(words)
+    if module in SETTINGS:
+        if more not in ALONE:
+            for word in more:
+                (directory / word).mkdir(parents=True, exist_ok=True)
+            SETTINGS[module].load(more)
+    elif app := APPS.get(module):
+        if not isinstance(app, typer.Typer):
+            app, main = typer.Typer(), app
+            app.command()(main)
+        told = CliRunner().invoke(app, [*more, "--help"])
+        assert told.exit_code == 0, told.output
+    elif module == "pip":
+        check_pip(more)
+    else:
+        subprocess.run([sys.executable, "-m", module, *more, "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+
+
+def check_pip(words: Sequence[str]) -> None:
+    """What is installed is this project, or its client, and the extras are theirs."""
+    verb, *more = words
+    assert verb == "install"
+    for word in more:
+        if word in ("-e", "./clients"):
+            continue
+        found = re.fullmatch(r"(?:\.|unprm)\[([\w,]+)\]", word)
+        assert found, word
+        assert set(found[1].split(",")) <= PROJECT["optional-dependencies"].keys()
+
+
+def check_docker(words: Sequence[str]) -> None:
+    """Files are there, ports and volumes those of the image, and what stands behind the image is the server's."""
+    verb, *more = words
+    options, rest = _options(more)
+    if verb == "compose":
+        for name in options["-f"]:
+            services = yaml.safe_load((ROOT / name).read_text("utf-8"))["services"]
+            assert "unprm" in services
+        assert rest == ["up"]
+    elif verb == "build":
+        assert (ROOT / options["-f"][0]).is_file()
+        assert options["-t"]
+        assert [(ROOT / place).is_dir() for place in rest] == [True]
+    else:
+        assert verb == "run"
+        image, *arguments = rest
+        told = instructions(ROOT / "docker" / {"unprm:cuda": "Dockerfile"}[image])
+        assert [own.rpartition(":")[2] for own in options["-p"]] == told["EXPOSE"]
+        assert [own.rpartition(":")[2] for own in options["-v"]] == told["VOLUME"]
+        Settings.load(arguments)
+
+
+def instructions(file: Path) -> dict[str, list[str]]:
+    """The values of each instruction of a Dockerfile."""
+    found: dict[str, list[str]] = {}
+    with file.open("rb") as opened:
+        for row in DockerfileParser(fileobj=opened).structure:
+            found.setdefault(row["instruction"], []).append(row["value"])
+    return found
+
+
+def commented(file: Path) -> Iterator[str]:
+    """The commands of Docker's in the comments of a file."""
+    lines = [line.removeprefix("#").strip() for line in file.read_text("utf-8").splitlines() if line.startswith("#")]
+    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+        if found := re.search(r"((?:\w+=\S+ )*docker (?:build|run|compose) .*)", line):
+            yield found[1]
+
+
+def _without_what_stands_before(words: Sequence[str]) -> list[str]:
+    """Without variables and the path of the environment."""
+    first = next(number for number, word in enumerate(words) if not re.match(r"\w+=", word))
+    return [words[first].removeprefix(".venv/bin/"), *words[first + 1 :]]
+
+
+def _complete(words: Sequence[str]) -> list[str]:
+    """Without what is left out, unless it is an option's value."""
+    return [
+        word for before, word in zip(["", *words], words, strict=False) if word != ELLIPSIS or before.startswith("--")
+    ]
+
+
+def _options(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Docker's options by name, and what follows them."""
+    found: dict[str, list[str]] = {}
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        name = rest.pop(0)
+        assert name in VALUED, name
+        found.setdefault(name, []).append(rest.pop(0))
+    return found, rest

@@ -1,0 +1,71 @@
+"""Every command and every request of the documentation has a test; what can't be run is at least understood."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from server import examples
+from tests.clients.test_agents_page import PROGRAMS
+from tests.commands import programs, test_serving, test_training
+from tests.commands.blocks import ELLIPSIS, ROOT, RUN, Block, fenced, spoken
+from tests.test_readme import EXAMPLES
+
+HERE = test_serving, test_training
+"""Imported for what they enter in `RUN`."""
+NOT_RUN = ("make", "docker", "pip", "tests.docker.build_cpu_image")
+"""Programs that would make environments or images."""
+
+
+def understood(words: list[str]) -> bool:
+    """Whether a command is not run but looked at."""
+    return ELLIPSIS in words or not set(words[:3]).isdisjoint(NOT_RUN)
+
+
+UNDERSTOOD = [
+    (own, words) for own in fenced() if own.language != "python" for words in own.commands() if understood(words)
+]
+
+
+def elsewhere(own: Block) -> bool:
+    """Whether a test of its page runs it."""
+    if own.page == "docs/agents.md":
+        return own.text in PROGRAMS or own.text.startswith(("echo", "curl"))
+    return own.page == "README.md" and own.text in [command for command, _ in EXAMPLES]
+
+
+@pytest.mark.parametrize("own", fenced(), ids=str)
+def test_a_block_has_its_test(own: Block) -> None:
+    looked_at = own.language != "python" and all(map(understood, own.commands()))
+    assert (own in RUN) + elsewhere(own) + looked_at == 1
+
+
+@pytest.mark.parametrize(("own", "words"), UNDERSTOOD, ids=lambda value: str(value) if isinstance(value, Block) else "")
+def test_a_command_that_is_not_run_is_understood(
+    own: Block, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    programs.check(words, tmp_path)
+
+
+@pytest.mark.parametrize("own", spoken(), ids=str)
+def test_a_command_within_a_sentence_is_understood(own: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (words,) = own.commands()
+    programs.check(words, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml"])
+def test_commands_in_the_comments_of_docker_are_understood(name: str) -> None:
+    found = list(programs.commented(ROOT / "docker" / name))
+    assert found
+    for text in found:
+        (words,) = Block(name, 0, "sh", text).commands()
+        programs.check(words, ROOT)
+
+
+def test_every_request_of_the_reference_is_an_example_that_is_asked() -> None:
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    asked = [json.loads(body) for body in page.split("```json\n")[1:] for body in [body.partition("```")[0]]]
+    assert len(asked) == len(examples.REQUESTS)
+    assert all(body in examples.REQUESTS.values() for body in asked)

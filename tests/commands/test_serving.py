@@ -1,0 +1,154 @@
+"""The documentation's commands that serve, and what is asked of the servers, run as they stand; `make test-docs`.
+
+What a test puts in another's place (an address, an engine that is not here) it names, and it has to be there.
+"""
+
+import asyncio
+import re
+import shutil
+from typing import Any
+
+import httpx
+import pytest
+
+from mcp import Client as Tools
+from tests.commands.blocks import Block, changed, runs
+from tests.commands.world import PRM, REASONERS, World, wait
+from unprm import mini
+
+pytestmark = [pytest.mark.docs, pytest.mark.timeout(1800)]
+
+PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
+RIGHT = ["Step 1: 4 * 15 = 60.", "Step 2: 23 + 60 = 83. The answer is \\boxed{83}."]
+WRONG = ["Step 1: 4 * 15 = 50.", "Step 2: 23 + 50 = 73. The answer is \\boxed{73}."]
+ASKED = {"problem": PROBLEM, "solutions": [RIGHT, WRONG]}
+
+
+def rewards(client: httpx.Client, **more: Any) -> tuple[float, float]:
+    """Of the right solution and of the wrong one."""
+    answer = client.post("/score_steps", json=ASKED | more)
+    assert answer.status_code == 200, answer.text
+    right, wrong = answer.json()["solutions"]
+    return right["reward"], wrong["reward"]
+
+
+def check_judgement(client: httpx.Client) -> None:
+    """The embedded PRM is what scores."""
+    right, wrong = rewards(client)
+    assert wrong < 0.1 < 0.9 < right
+
+
+def elected(client: httpx.Client) -> Any:
+    """What the gateway tells of an election among four."""
+    body = {"messages": [{"role": "user", "content": PROBLEM}], "model": "any", "unprm": {"budget": 4}}
+    answer = client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["unprm"]
+
+
+@runs("README.md", "PATH_OR_HUB_NAME --host", "from unprm_client import Client")
+def test_a_base_and_an_adapter_are_served_and_the_client_asks(world: World, blocks: list[Block]) -> None:
+    world.link("PATH_OR_HUB_NAME", mini.ADAPTER)
+    command, program = blocks
+    with world.serving(command.text) as client:
+        check_judgement(client)
+        text = changed(program.text, {"http://localhost:8000": world.url})
+        world.path("program.py").write_text(f"problem, solutions = {PROBLEM!r}, {[RIGHT, WRONG]!r}\n{text}", "utf-8")
+        assert world.run("python program.py").split()[0] == "83"
+
+
+@runs("README.md", "http://your-vllm:8000")
+def test_a_server_stands_before_an_agent(world: World, reasoner: str, blocks: list[Block]) -> None:
+    world.link("YOUR_PRM", mini.ADAPTER)
+    with world.serving(changed(blocks[0].text, {"http://your-vllm:8000": reasoner})) as client:
+        assert elected(client)["sampled"] == 4
+
+
+@runs("docs/agents.md", "--upstream-key KEY")
+def test_a_server_has_a_key_of_its_upstream(world: World, reasoner: str, blocks: list[Block]) -> None:
+    world.link("my-prm", mini.ADAPTER)
+    with world.serving(changed(blocks[0].text, {"http://gpu-1:8000": reasoner})) as client:
+        assert elected(client)["sampled"] == 4
+
+
+@runs("docs/agents.md", "clients.mcp --transport http")
+def test_tools_are_served_over_http(world: World, blocks: list[Block]) -> None:
+    async def names() -> set[str]:
+        async with Tools(f"{world.url}/mcp") as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    with world.serving(changed(blocks[0].text, {"8001": str(world.port)}), health=None):
+        assert asyncio.run(names()) == {"score_steps", "vote", "compare_votes"}
+
+
+@runs("docs/engines.md", "merge-adapter")
+def test_a_merged_model_is_made_for_vllm(world: World, blocks: list[Block]) -> None:
+    world.link("PRM", mini.ADAPTER)
+    world.run(blocks[0].text)
+    assert [words[:3] for words in world.calls] == [["vllm", "serve", "merged"]]
+    with world.serving("python -m server --model merged") as client:
+        check_judgement(client)
+
+
+@runs("docs/engines.md", '"tok_pooling_type"')
+def test_a_published_prm_is_served_by_vllm(world: World, blocks: list[Block]) -> None:
+    """tests/vllm/test_commands.py shows the words to vLLM itself."""
+    world.run(blocks[0].text)
+    assert [words[:3] for words in world.calls] == [["vllm", "serve", PRM]]
+
+
+@runs("docs/engines.md", "--memory 0.4")
+def test_reasoner_and_prm_share_a_machine(world: World, blocks: list[Block]) -> None:
+    world.link("PRM", mini.ADAPTER)
+    with world.serving(changed(blocks[0].text, {"--engine vllm": "--engine torch"})) as client:
+        check_judgement(client)
+    assert [words[:3] for words in world.calls] == [["vllm", "serve", REASONERS[1]]]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@runs("docs/engines.md", "--model ours=runs/prm", "/admin/models")
+def test_models_are_changed_while_the_server_serves(world: World, blocks: list[Block]) -> None:
+    world.link("runs/prm", mini.ADAPTER)
+    world.link("runs/better", mini.ADAPTERS["unprm-mini-rollouts"])
+    world.link("BASE", mini.BASE)
+    served, asked = blocks
+    with world.serving(served.text, UNPRM_ADMIN_KEY="KEY") as client:
+
+        def models() -> dict[str, Any]:
+            told = client.get("/admin/models", headers={"Authorization": "Bearer KEY"}).json()["models"]
+            return {own["name"]: own for own in told}
+
+        check_judgement(client)
+        before = rewards(client)
+        assert models().keys() == {"ours", "qwen"}
+        assert rewards(client, model="qwen") != before
+        world.run(asked.text, KEY="KEY")
+        wait(lambda: models()["ours"]["adapter"] == "runs/better" or models()["ours"]["state"] == "failed")
+        assert models().keys() == {"ours"}
+        assert models()["ours"]["state"] == "ready"
+        assert rewards(client) != before
+
+
+@runs("docs/operations.md", "server.replay")
+def test_the_journal_is_read_and_asked_again(world: World, blocks: list[Block]) -> None:
+    with world.serving("python -m server --journal journal.db") as client:
+        assert client.post("/vote/prm", json=ASKED).json()["answer"] == "83"
+        commands = changed(blocks[0].text, {"http://127.0.0.1:8000": world.url})
+        wait(lambda: "|83|reward|" in world.run(commands.splitlines()[0]))
+        assert "1 of 1 answers are the same" in world.run(commands)
+
+
+@runs("docs/scaling.md", "--replicas 2 --replica-gpus 1")
+def test_replicas_are_served_from_ray(world: World, blocks: list[Block]) -> None:
+    """GPUs are a number to Ray, which counts them where it is told that there are some."""
+    with world.serving(blocks[0].complete, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
+        assert client.get("/model").json()["family"] == "qwen-prm"
+        wait(lambda: len(set(re.findall(r'replica="(\w+)"', client.get("/metrics").text))) == 2)
+        assert all(0 < reward < 1 for reward in rewards(client))
+
+
+@runs("docs/scaling.md", "question_hash(problem)")
+def test_a_question_has_a_hash(blocks: list[Block]) -> None:
+    told: dict[str, Any] = {"problem": PROBLEM}
+    exec(blocks[0].text, told)
+    assert told["headers"].keys() == {"X-Question-Hash"}

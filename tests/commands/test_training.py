@@ -1,0 +1,125 @@
+"""The documentation's commands that make data and models and measure them, run as they stand; `make test-docs`.
+
+What a test puts in another's place (an amount, an address, a sampler that isn't here) it names, and it has to be there.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.commands.blocks import Block, changed, runs
+from tests.commands.test_serving import ASKED, PROBLEM, RIGHT, WRONG, rewards
+from tests.commands.world import REASONERS, World
+from training.questions import make_mini
+from unprm import mini
+
+pytestmark = [pytest.mark.docs, pytest.mark.timeout(1800)]
+
+LABELLED = [
+    {"problem": PROBLEM, "steps": RIGHT, "labels": [True, True]},
+    {"problem": PROBLEM, "steps": WRONG, "labels": [False, False]},
+]
+PROCESSBENCH = Path(__file__).parents[1] / "data" / "processbench"
+
+
+def ask(world: World, count: int) -> None:
+    """Writes the questions that the pages call math.jsonl."""
+    world.write("math.jsonl", [{"problem": own.problem, "answer": own.answer} for own in make_mini(count, 1)])
+
+
+def publish_processbench(world: World) -> None:
+    """Right and wrong solutions, a few, under the names of all subsets."""
+    for name, source in zip(("gsm8k", "math", "olympiadbench", "omnimath"), ("gsm8k", "math") * 2, strict=True):
+        lines = (PROCESSBENCH / f"{source}.jsonl").read_text("utf-8").splitlines(keepends=True)
+        world.path(f"processbench/{name}.jsonl").write_text("".join(lines[11:15]), "utf-8")
+    world.publish_data("Qwen", "process_bench", {own.stem: own for own in world.path("processbench").iterdir()})
+
+
+def check_processbench(world: World, run: str) -> None:
+    figures = json.loads(world.path(f"{run}/results.json").read_text("utf-8"))
+    assert figures["fixed"]["subsets"].keys() == {"gsm8k", "math", "olympiadbench", "omnimath"}
+
+
+@runs("README.md", "training build")
+def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
+    world.run(changed(blocks[0].text, {"--preset mini": "--preset mini --limit 2"}))
+    told = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
+    assert told.splitlines()[-1].split() == ["prompt", "answer", "completions", "label"]
+
+
+@runs("README.md", "training sample")
+def test_a_data_set_is_made_stage_by_stage(world: World, reasoner: str, blocks: list[Block]) -> None:
+    ask(world, 2)
+    second = reasoner.replace("127.0.0.1", "localhost")
+    told = world.run(changed(blocks[0].text, {"http://gpu-1:8000": reasoner, "http://gpu-2:8000": second}))
+    assert [len(own["completions"]) for own in world.rows("samples.jsonl")] == [32] * 2
+    assert 0 < len(world.rows("dataset/data/train.jsonl")) <= len(world.rows("annotated.jsonl"))
+    assert "bayes" in told
+
+
+@runs("README.md", "training train")
+def test_a_prm_is_trained_and_served(world: World, blocks: list[Block]) -> None:
+    world.write("steps.jsonl", LABELLED * 8)
+    with world.serving(blocks[0].text) as client:
+        assert client.get("/model").json().items() >= {"name": "my-prm", "base": REASONERS[1]}.items()
+        assert all(0 < reward < 1 for reward in rewards(client))
+
+
+@runs("README.md", "evaluate processbench", "training report")
+def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block]) -> None:
+    world.link("my-prm", mini.ADAPTER)
+    publish_processbench(world)
+    candidates = [{"text": "\n".join(own)} for own in ASKED["solutions"] * 2]
+    world.write("samples.jsonl", [{"problem": PROBLEM, "answer": "83", "candidates": candidates}] * 2)
+    world.run(blocks[0].text)
+    check_processbench(world, "runs/processbench/my-prm")
+    report, lab = blocks[1].text.splitlines()
+    world.run(report)
+    assert world.path("runs/report.html").read_text("utf-8").count("my-prm") > 1
+    samples = world.path("runs/lab/samples.jsonl")
+    with world.started(lab) as started:  # tests/training/test_lab.py runs a small one to its end
+        started.wait_for(lambda: samples.exists() and samples.read_text("utf-8").endswith("\n"))
+    assert len(world.rows("runs/lab/samples.jsonl")[0]["completions"]) == 32
+
+
+@runs("docs/data.md", "training study")
+def test_all_searches_are_compared(world: World, blocks: list[Block]) -> None:
+    world.run(changed(blocks[0].text, {"--limit 320": "--limit 1"}))
+    rows = re.findall(r"^\| ([\w+.-]+) ", world.path("runs/study/study.md").read_text("utf-8"), re.MULTILINE)
+    assert {"uncertainty-entropy", "bayes", "adaptive_binary+shared"} <= set(rows)
+
+
+@runs("docs/paper-scale.md", "for model in")
+def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
+    ask(world, 1)
+    publish_processbench(world)
+    fewer = {"sample --preset paper": "sample --preset paper --k 4", "--sampler vllm": "--sampler transformers"}
+    told = world.run(changed(blocks[0].text, fewer))
+    assert "Llama-3.1-8B-Instruct" in told
+    check_processbench(world, "runs/paper/processbench/UnPRM40K")
+    assert "UnPRM40K" in world.path("runs/paper/report.html").read_text("utf-8")
+
+
+@runs("docs/paper-scale.md", "torchrun")
+def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]) -> None:
+    """Each of its three ways from the start. GPUs are a number to Ray, which counts them where it is told of some."""
+    ask(world, 1)
+    model = f"model={REASONERS[0]} run=runs\n"
+    world.run(
+        f"{model} python -m training sample --questions math.jsonl --k 4 --model $model --output $run/samples.jsonl\n"
+        "python -m training select $run/samples.jsonl --output $run/selected.jsonl"
+    )
+    annotated = f"runs/paper/annotated/{REASONERS[0].rpartition('/')[2]}.jsonl"
+    on_ray, by_servers, trained = blocks[0].text.split("\n\n")
+    servers = {"http://gpu-1:8001": reasoner, "http://gpu-2:8001": reasoner.replace("127.0.0.1", "localhost")}
+    ways = [changed(on_ray, {"vllm": "transformers", "--ray 8": "--ray 2"}), changed(by_servers, servers)]
+    for way, place in zip(ways, ("ray", "servers"), strict=True):
+        world.run(model + way, RAY_OVERRIDE_RESOURCES='{"CPU": 2, "GPU": 2}')
+        assert world.rows(annotated)
+        world.path("runs/paper/annotated").rename(world.path(f"runs/{place}"))
+    assert world.calls == [["vllm", "serve", REASONERS[0], "--port", "8001"]]
+    world.write("runs/paper/UnPRM40K/data/train.jsonl", LABELLED * 8)
+    world.run(changed(trained, {"--nproc-per-node 8": "--nproc-per-node 2"}))
+    assert world.path("runs/paper/prm/adapter_model.safetensors").exists()
