@@ -14,7 +14,6 @@ from server.page import HEADERS
 
 _SHOWN = frozenset({".json", ".jsonl", ".png"})
 """Endings of results, records and figures; weights and everything else stay where they are."""
-_RECORDS = ".jsonl"
 
 
 class Listing(BaseModel):
@@ -45,7 +44,7 @@ def router(directory: Path | None) -> APIRouter:
     @run.get("/report/{path:path}")
     async def file(path: str, request: Request, id: str | None = None) -> Response:
         """A file of the run, never one that a link leads to outside of it; with `id` that record of it alone."""
-        if Path(path).suffix not in (_SHOWN if id is None else {_RECORDS}):
+        if Path(path).suffix not in _SHOWN:
             raise HTTPException(404)
         response = await files.get_response(path, request.scope)
         if id is not None and isinstance(response, FileResponse):

@@ -393,6 +393,7 @@ def test_axe_finds_nothing_and_nothing_is_too_wide(report: Sheet, scheme: str, w
     _lane(report.page, "split")
     assert flaws(report.page) == []
     assert report.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert report.page.locator("#lanes").evaluate("lanes => lanes.scrollWidth <= lanes.clientWidth")
 
 
 def test_the_page_leads_to_it_if_it_is_there(browser: Browser, run: Path) -> None:
