@@ -151,6 +151,7 @@ def test_alpha_and_prior_are_chosen_on_other_questions_than_they_are_tried_on():
     assert "the paper's 0.5 is best" in findings.alphas([[CLEAR, CLEAR]]).answer
 
 
+@pytest.mark.timeout(900)  # a whole lab: a minute and a half where nothing else runs
 def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     kept = {name: data_sets(TINY)[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
     for module in (construct, models, findings):
