@@ -6,7 +6,6 @@ import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -18,6 +17,7 @@ from training.mini.slips import Author
 from unprm.engines.checkpoint import load_tokenizer, locate
 from unprm.engines.vllm_model import prepare
 from unprm.formats.unprm import PrmConfig, UnprmFormat
+from unprm.mini.domain import Problem
 from unprm.mini.storyteller import DEMANDING, generate
 from unprm.types import Encoded
 
@@ -48,16 +48,24 @@ def run() -> list[Comparison]:
 
 def requests(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Asked]:
     """Problems and solutions; the k-th problem is asked for in proportion to 1 / k."""
-    return list(islice(endless(rng, candidates, questions), count))
+    problems, weights = _problems(rng, questions)
+    return [_asked(rng, own, candidates) for own in rng.choices(problems, weights, k=count)]
 
 
-def endless(rng: random.Random, candidates: int, questions: int = QUESTIONS) -> Iterator[Asked]:
+def endless(rng: random.Random, candidates: int) -> Iterator[Asked]:
     """The same without an end."""
-    problems = [generate(rng, DEMANDING) for _ in range(questions)]
-    weights = [1 / (rank + 1) for rank in range(questions)]
+    problems, weights = _problems(rng, QUESTIONS)
     while True:
         (own,) = rng.choices(problems, weights)
-        yield own.text, [Author(rng, 1.0).solve(own) for _ in range(candidates)]
+        yield _asked(rng, own, candidates)
+
+
+def _problems(rng: random.Random, count: int) -> tuple[list[Problem], list[float]]:
+    return [generate(rng, DEMANDING) for _ in range(count)], [1 / (rank + 1) for rank in range(count)]
+
+
+def _asked(rng: random.Random, problem: Problem, candidates: int) -> Asked:
+    return problem.text, [Author(rng, 1.0).solve(problem) for _ in range(candidates)]
 
 
 def ours(asked: Asked) -> tuple[str, bytes]:
