@@ -27,7 +27,7 @@ def world(tmp_path: Path, prm: Path) -> World:
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def reasoner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of the embedded reasoner."""
     own = World(tmp_path_factory.mktemp("reasoner"))

@@ -44,7 +44,7 @@ def check_processbench(world: World, run: str) -> None:
 
 @runs("README.md", "training build")
 def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
-    world.run(changed(blocks[0].text, {"--preset mini": "--preset mini --limit 2"}))
+    world.run(changed(blocks[0].text, {"--preset mini": "--preset mini --limit 1"}))
     told = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
     assert told.splitlines()[-1].split() == ["prompt", "answer", "completions", "label"]
 
@@ -53,7 +53,8 @@ def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
 def test_a_data_set_is_made_stage_by_stage(world: World, reasoner: str, blocks: list[Block]) -> None:
     ask(world, 2)
     second = reasoner.replace("127.0.0.1", "localhost")
-    told = world.run(changed(blocks[0].text, {"http://gpu-1:8000": reasoner, "http://gpu-2:8000": second}))
+    servers = {"http://gpu-1:8000": reasoner, "http://gpu-2:8000": second}
+    told = world.run(changed(blocks[0].text, servers | {"select ": "select --m 1 --n 2 "}))
     assert [len(own["completions"]) for own in world.rows("samples.jsonl")] == [32] * 2
     assert 0 < len(world.rows("dataset/data/train.jsonl")) <= len(world.rows("annotated.jsonl"))
     assert "bayes" in told
@@ -86,7 +87,7 @@ def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block
 
 @runs("docs/data.md", "training study")
 def test_all_searches_are_compared(world: World, blocks: list[Block]) -> None:
-    world.run(changed(blocks[0].text, {"--limit 320": "--limit 1"}))
+    world.run(changed(blocks[0].text, {"--limit 320": "--limit 1", "select ": "select --m 1 --n 2 "}))
     rows = re.findall(r"^\| ([\w+.-]+) ", world.path("runs/study/study.md").read_text("utf-8"), re.MULTILINE)
     assert {"uncertainty-entropy", "bayes", "adaptive_binary+shared"} <= set(rows)
 
@@ -95,8 +96,8 @@ def test_all_searches_are_compared(world: World, blocks: list[Block]) -> None:
 def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
     ask(world, 1)
     publish_processbench(world)
-    fewer = {"sample --preset paper": "sample --preset paper --k 4", "--sampler vllm": "--sampler transformers"}
-    told = world.run(changed(blocks[0].text, fewer))
+    fewer = {"training sample": "training sample --k 8", "training select": "training select --m 1 --n 1"}
+    told = world.run(changed(blocks[0].text, fewer | {"--sampler vllm": "--sampler transformers"}))
     assert "Llama-3.1-8B-Instruct" in told
     check_processbench(world, "runs/paper/processbench/UnPRM40K")
     assert "UnPRM40K" in world.path("runs/paper/report.html").read_text("utf-8")
@@ -108,8 +109,8 @@ def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]
     ask(world, 1)
     model = f"model={REASONERS[0]} run=runs\n"
     world.run(
-        f"{model} python -m training sample --questions math.jsonl --k 4 --model $model --output $run/samples.jsonl\n"
-        "python -m training select $run/samples.jsonl --output $run/selected.jsonl"
+        f"{model} python -m training sample --questions math.jsonl --k 8 --model $model --output $run/samples.jsonl\n"
+        "python -m training select $run/samples.jsonl --m 1 --n 1 --output $run/selected.jsonl"
     )
     annotated = f"runs/paper/annotated/{REASONERS[0].rpartition('/')[2]}.jsonl"
     on_ray, by_servers, trained = blocks[0].text.split("\n\n")
