@@ -122,7 +122,7 @@ def test_models_are_changed_while_the_server_serves(world: World, blocks: list[B
         before = rewards(client)
         assert models().keys() == {"ours", "qwen"}
         assert rewards(client, model="qwen") != before
-        world.run(asked.text, KEY="KEY")
+        assert '"state":"loading"' in world.run(asked.text, KEY="KEY")
         wait(lambda: models()["ours"]["adapter"] == "runs/better" or models()["ours"]["state"] == "failed")
         assert models().keys() == {"ours"}
         assert models()["ours"]["state"] == "ready"

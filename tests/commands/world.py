@@ -93,6 +93,7 @@ class World:
             CALLS=str(self._calls),
             COLUMNS="200",
             UNPRM_PORT=str(self.port),
+            OMP_NUM_THREADS="1",  # small models gain little by more, and lose much where other programs run
         )
 
     def path(self, name: str) -> Path:
