@@ -1,6 +1,7 @@
 """Many clients at once, some questions asked far more often than others (Zipf), against padded batches of each request
 without HTTP and, where it is installed, vLLM's pooling server."""
 
+import itertools
 import os
 import random
 import tempfile
@@ -50,6 +51,12 @@ def requests(rng: random.Random, count: int, candidates: int = CANDIDATES, quest
     """Problems and solutions; the k-th problem is asked for in proportion to 1 / k."""
     problems, weights = _problems(rng, questions)
     return [_asked(rng, own, candidates) for own in rng.choices(problems, weights, k=count)]
+
+
+def alike(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Asked]:
+    """Problems and solutions; each problem is asked for as often as any other, and all before one comes again."""
+    problems, _ = _problems(rng, questions)
+    return [_asked(rng, own, candidates) for own in itertools.islice(itertools.cycle(problems), count)]
 
 
 def endless(rng: random.Random, candidates: int) -> Iterator[Asked]:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,42 +24,44 @@ from unprm.affinity import HEADER, question_hash
 from unprm.engines.checkpoint import load_tokenizer
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
-REQUESTS, WARM, CLIENTS, QUESTIONS = 240, 8, 16, 100
-"""So many questions that none is most of a replica's work."""
+REQUESTS, ROUNDS, WARM, CLIENTS, QUESTIONS = 240, 4, 8, 16, 100
+"""So many questions that none is most of a replica's work. As many requests each round, of one and of two by turns."""
 DEALS = 100
 """Ways that questions fall to two replicas, which have other names each time that they are started."""
 OPTIONS = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=1", "--log-level=error")
 
 
 def run() -> list[Comparison]:
-    """With 0.1 billion parameters, one thread a replica."""
+    """With 0.1 billion parameters, one thread a replica; questions of which some are hot, and all alike."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    rng = random.Random(0)
-    asked = mixed.requests(rng, WARM + REQUESTS, questions=QUESTIONS)
+    count = WARM + REQUESTS
+    loads = {
+        "hot questions": mixed.requests(random.Random(0), count, questions=QUESTIONS),
+        "questions alike": mixed.alike(random.Random(1), count, questions=QUESTIONS),
+    }
+    rows = []
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory, "model"))
         form = UnprmFormat(load_tokenizer(place), PrmConfig.read(place))
-        with servers.unprm(f"--model={place}", *OPTIONS, core=0) as url:
-            one = _measure(url, asked)
-        with _nginx(place, Path(directory)) as url:
-            behind = _measure(url, asked)
-        with _ray(place) as url:
-            under = _measure(url, asked)
-    expected = expect(requests(form, asked), one.rate)
-    rows = [Comparison("tokens known from before, one replica", one.known, "simulated", expected.one, 1, "share")]
-    for name, two in (("behind nginx", behind), ("under Ray Serve", under)):
-        apart = models.apart(two.scores, one.scores)
-        rows += [
-            Comparison(
-                f"two replicas {name}, scores within {apart:.0e}", two.rate, "one", one.rate, 1, "/s", allowed=2.0
-            ),
-            Comparison(f"tokens known from before, two replicas {name}", two.known, "one", one.known, 1, "share"),
-            Comparison(f"two replicas {name}", two.rate, expected.told, expected.rate, 1, "/s"),
-            Comparison(
-                f"tokens known from before, two replicas {name}", two.known, "simulated", expected.known, 1, "share"
-            ),
-        ]
+        for name, two in (("behind nginx", _nginx(place, Path(directory))), ("under Ray Serve", _ray(place))):
+            with servers.unprm(f"--model={place}", *OPTIONS, core=0) as alone, two as url:
+                for kind, asked in loads.items():
+                    seen = _by_turns((alone, url), asked)
+                    rows += _rows(f"{name}, {kind}", *seen, expect(requests(form, asked), seen[0].rate))
     return rows
+
+
+def _rows(what: str, one: "_Seen", two: "_Seen", expected: "Expected") -> list[Comparison]:
+    apart = models.apart(two.scores, one.scores)
+    return [
+        Comparison(
+            f"two replicas {what}, scores within {apart:.0e}", two.rate, "one", one.rate, ROUNDS, "/s", allowed=2.0
+        ),
+        Comparison(f"two replicas {what}", two.rate, expected.told, expected.rate, 1, "/s"),
+        Comparison(f"tokens known, two replicas {what}", two.known, "one", one.known, 1, "share"),
+        Comparison(f"tokens known, two replicas {what}", two.known, "simulated", expected.known, 1, "share"),
+        Comparison(f"tokens known, one replica, {what}", one.known, "simulated", expected.one, 1, "share"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,27 +104,44 @@ def _play(asked: Sequence[Request], replicas: Replicas, names: str = "replica") 
     return outcome.between(later, outcome.seconds)
 
 
+@dataclass(slots=True)
 class _Seen:
-    """What came back: requests a second, step scores, and the share of tokens that were known."""
+    """What came back, in order, and how long it took."""
 
-    def __init__(self, rate: float, answers: list[Any]) -> None:
-        self.rate = rate
-        self.scores = [tuple(own["step_scores"]) for told in answers for own in told["solutions"]]
-        tokens, cached = (sum(told["usage"][name] for told in answers) for name in ("tokens", "cached_tokens"))
-        self.known = cached / tokens
+    answers: list[Any] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        return len(self.answers) / self.seconds
+
+    @property
+    def scores(self) -> list[tuple[float, ...]]:
+        """Of every solution's steps."""
+        return [tuple(own["step_scores"]) for told in self.answers for own in told["solutions"]]
+
+    @property
+    def known(self) -> float:
+        """Share of the tokens that were known from before."""
+        tokens, cached = (sum(told["usage"][name] for told in self.answers) for name in ("tokens", "cached_tokens"))
+        return cached / tokens
 
 
-def _measure(url: str, asked: list[mixed.Asked]) -> _Seen:
+def _by_turns(urls: Sequence[str], asked: Sequence[mixed.Asked]) -> list[_Seen]:
+    """Asks each of the servers for all of it, a part of it after the other, so that all see the same machine."""
     sent = [(*mixed.ours(own), {HEADER: question_hash(own[0])}) for own in asked]
-    answers: dict[int, Any] = {}
-
-    def note(number: int, answer: bytes) -> None:
-        answers[number] = json.loads(answer)
-
+    seen = [_Seen() for _ in urls]
+    part = REQUESTS // ROUNDS
     with _beside_the_first():
-        clients.call(url, sent[:WARM], CLIENTS)
-        seconds = timed(clients.call, url, sent[WARM:], CLIENTS, note)
-    return _Seen(REQUESTS / seconds, [answers[number] for number in range(REQUESTS)])
+        for url in urls:
+            clients.call(url, sent[:WARM], CLIENTS)
+        for start in range(WARM, WARM + REQUESTS, part):
+            for url, own in zip(urls, seen, strict=True):
+                answers: dict[int, bytes] = {}
+                own.seconds += timed(clients.call, url, sent[start : start + part], CLIENTS, answers.__setitem__)
+                own.answers += [json.loads(answers[number]) for number in range(part)]
+    return seen
 
 
 @contextmanager

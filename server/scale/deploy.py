@@ -35,7 +35,9 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
     """Deploys to the cluster that this process is connected to, or replaces what is there, one replica after the other;
     returns when it serves. `engine` as in `Replica`."""
     drain = settings.drain_seconds
-    serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port))
+    # a line for each request is the replica's: Ray's would repeat what callers wrote, once at each of three places
+    logging = {"enable_access_log": False, "log_level": settings.log_level.upper()}
+    serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port), logging_config=logging)
     replicas = serve.deployment(
         Replica,
         name="replica",
@@ -56,7 +58,7 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=drain + 5,
     ).bind(replicas, settings)
-    serve.run(entrance, name=NAME, route_prefix="/")
+    serve.run(entrance, name=NAME, route_prefix="/", logging_config=logging)
 
 
 def _count(settings: ScaleSettings) -> dict[str, Any]:

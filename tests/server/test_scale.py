@@ -132,6 +132,19 @@ def test_the_entrance_answers_what_it_refuses(http: httpx.Client) -> None:
     assert mine.headers.get_list("x-request-id") == ["mine"]
 
 
+def test_ray_logs_nothing_of_what_a_caller_wrote(http: httpx.Client) -> None:
+    told = http.post("/CANARY-path?a=CANARY-query", json=ask("CANARY-text"), headers={"X-Request-ID": "CANARY-id"})
+    assert told.status_code == 404
+    assert replica(http, "CANARY-question", **{"X-Request-ID": "CANARY-id"})
+    files = [
+        own
+        for own in Path("/tmp/ray", ray.get_runtime_context().get_session_name(), "logs").rglob("*")
+        if own.is_file()
+    ]
+    assert any("proxy" in own.name for own in files)
+    assert [own for own in files if b"CANARY" in own.read_bytes()] == []
+
+
 def test_who_has_no_key_is_told_before_the_body_is_read(http: httpx.Client, settings: ScaleSettings) -> None:
     for path in ("/score_steps", "/metrics", "/model"):
         nobody = httpx.post(f"{http.base_url}{path}", json={}, headers=bearer("CANARY-other"))
