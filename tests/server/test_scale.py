@@ -74,7 +74,6 @@ def settings(keys: Path) -> ScaleSettings:
         entrances=2,
         replica_cpus=0.5,
         max_body_bytes=10_000,
-        log_level="warning",
         api_keys_file=keys,
     )
 
@@ -136,11 +135,8 @@ def test_ray_logs_nothing_of_what_a_caller_wrote(http: httpx.Client) -> None:
     told = http.post("/CANARY-path?a=CANARY-query", json=ask("CANARY-text"), headers={"X-Request-ID": "CANARY-id"})
     assert told.status_code == 404
     assert replica(http, "CANARY-question", **{"X-Request-ID": "CANARY-id"})
-    files = [
-        own
-        for own in Path("/tmp/ray", ray.get_runtime_context().get_session_name(), "logs").rglob("*")
-        if own.is_file()
-    ]
+    logs = Path("/tmp/ray", ray.get_runtime_context().get_session_name(), "logs", "serve")
+    files = [own for own in logs.rglob("*") if own.is_file()]
     assert any("proxy" in own.name for own in files)
     assert [own for own in files if b"CANARY" in own.read_bytes()] == []
 
