@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -40,7 +40,8 @@ def unprm_process(*options: str, core: int | None = None) -> Iterator[tuple[str,
     with running("/readyz", "-m", "server", "--log-level=error", *options) as (url, process):
         if core is not None:
             for thread in psutil.Process(process.pid).threads():
-                os.sched_setaffinity(thread.id, {core})
+                with suppress(ProcessLookupError):  # one that has ended since
+                    os.sched_setaffinity(thread.id, {core})
         yield url, process
 
 
