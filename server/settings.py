@@ -4,7 +4,8 @@ The environment is read here and nowhere else. Options win over variables; unkno
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -167,9 +168,16 @@ class Settings(BaseSettings):
 
         Raises `SettingsInvalid`.
         """
+        with cls._checked():
+            return CliApp.run(cls, cli_args=list(arguments))
+
+    @classmethod
+    @contextmanager
+    def _checked(cls) -> Iterator[None]:
+        """What goes wrong within, and unknown variables, as `SettingsInvalid`."""
         _refuse_unknown_variables(set(cls.model_fields))
         try:
-            return CliApp.run(cls, cli_args=list(arguments))
+            yield
         except ValidationError as error:
             # without the values: a rejected one may be the key
             told = error.errors(include_input=False)

@@ -31,13 +31,26 @@ def wanted(waiting: float, tokens: int, current: int) -> int:
     return max(math.ceil(waiting / tokens), current - 1, 1)
 
 
+def build(arguments: dict[str, Any]) -> serve.Application:
+    """What a configuration of Ray Serve deploys (`import_path: server.scale.deploy:build`), of settings by their names.
+
+    Raises `SettingsInvalid`.
+    """
+    return application(ScaleSettings.of(arguments))
+
+
 def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
     """Deploys to the cluster that this process is connected to, or replaces what is there, one replica after the other;
     returns when it serves. `engine` as in `Replica`."""
-    drain = settings.drain_seconds
     # a line for each request is the replica's: Ray's would repeat what callers wrote, once at each of three places
     logging = {"enable_access_log": False, "log_level": settings.log_level.upper()}
     serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port), logging_config=logging)
+    serve.run(application(settings, engine), name=NAME, route_prefix="/", logging_config=logging)
+
+
+def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.Application:
+    """Replicas behind entrances. `engine` as in `Replica`."""
+    drain = settings.drain_seconds
     replicas = serve.deployment(
         Replica,
         name="replica",
@@ -50,7 +63,7 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
         **_count(settings),
     ).bind(settings, engine)
     # its own work is small, and what it waits for is bounded by the replicas
-    entrance = serve.deployment(
+    return serve.deployment(
         Entrance,
         name="entrance",
         num_replicas=settings.entrances,
@@ -58,7 +71,6 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=drain + 5,
     ).bind(replicas, settings)
-    serve.run(entrance, name=NAME, route_prefix="/", logging_config=logging)
 
 
 def _count(settings: ScaleSettings) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Settings of a cluster: those of a server, which every replica has, and how many there are."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from server.settings import Settings
+from server.settings import Settings, SettingsInvalid
 
 
 class ScaleSettings(Settings):
@@ -38,6 +39,19 @@ class ScaleSettings(Settings):
         if self.admin_key is not None:
             raise ValueError("--admin-key has no use here: a model is changed by deploying again")
         return self
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """From values by the settings' names, and the environment. Keys are refused: Ray logs its configuration.
+
+        Raises `SettingsInvalid`.
+        """
+        if unknown := sorted(arguments.keys() - cls.model_fields.keys()):
+            raise SettingsInvalid(f"unknown settings: {', '.join(unknown)}")
+        if keys := [name for name in sorted(arguments) if SecretStr in get_args(cls.model_fields[name].annotation)]:
+            raise SettingsInvalid(f"not for a configuration, which Ray logs, but for a variable: {', '.join(keys)}")
+        with cls._checked():
+            return cls(**arguments)
 
     @property
     def most_replicas(self) -> int:

@@ -1,5 +1,6 @@
 """Images, compose files and manifests: they keep to their schemas and rules, and say what the documentation says."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -11,12 +12,14 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
+from server.scale.settings import ScaleSettings
 from server.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 DOCKERFILES = ["Dockerfile", "Dockerfile.cpu"]
-COMPOSE = ["compose.yaml", "compose.gpu.yaml"]
+COMPOSE = ["compose.yaml", "compose.gpu.yaml", "compose.scale.yaml"]
+SETTINGS = {"compose.scale.yaml": ScaleSettings}
 BIN = Path(sys.executable).parent
 
 
@@ -65,7 +68,7 @@ def test_what_an_image_copies_is_there_and_not_ignored(name: str) -> None:
 @pytest.mark.parametrize("name", [*DOCKERFILES, *COMPOSE])
 def test_variables_are_those_of_settings(name: str) -> None:
     named = set(re.findall(rf"^\s*({PREFIX}[A-Z_]+)[:=]", (DOCKER / name).read_text("utf-8"), re.MULTILINE))
-    assert named <= {PREFIX + field.upper() for field in Settings.model_fields}
+    assert named <= {PREFIX + field.upper() for field in SETTINGS.get(name, Settings).model_fields}
     assert named
 
 
@@ -78,10 +81,14 @@ def test_every_package_of_an_image_is_pinned(name: str) -> None:
     assert ("vllm" in pinned) is (name == "cuda")
 
 
+def _documents(name: str) -> dict[str, dict[str, Any]]:
+    """A manifest's, by their kinds."""
+    documents = list(yaml.safe_load_all((DOCKER / "kubernetes" / name).read_text("utf-8")))
+    return {own["kind"]: own for own in documents}
+
+
 def _container() -> dict[str, Any]:
-    documents = yaml.safe_load_all((DOCKER / "kubernetes" / "unprm.yaml").read_text("utf-8"))
-    (deployment,) = [own for own in documents if own["kind"] == "Deployment"]
-    container: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    container: dict[str, Any] = _documents("unprm.yaml")["Deployment"]["spec"]["template"]["spec"]["containers"][0]
     return container
 
 
@@ -101,3 +108,89 @@ def test_options_of_the_manifest_are_the_servers() -> None:
 def test_who_stops_the_server_waits_for_it_to_drain() -> None:
     compose = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))
     assert int(compose["services"]["unprm"]["stop_grace_period"].rstrip("s")) > Settings().drain_seconds
+
+
+def ray_service() -> dict[str, Any]:
+    """What KubeRay is told."""
+    return _documents("ray.yaml")["RayService"]
+
+
+def _nodes() -> dict[str, dict[str, Any]]:
+    """The templates of the cluster's pods."""
+    cluster = ray_service()["spec"]["rayClusterConfig"]
+    (workers,) = cluster["workerGroupSpecs"]
+    return {"head": cluster["headGroupSpec"]["template"], "worker": workers["template"]}
+
+
+@pytest.mark.parametrize("name", ["head", "worker"])
+def test_pods_of_the_ray_cluster_keep_to_kubernetes_schema(name: str, tmp_path: Path) -> None:
+    template = _nodes()[name]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": name, **template.get("metadata", {})}}
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod), "utf-8")
+    checked(BIN / "kubernetes-validate", "--strict", tmp_path / "pod.yaml")
+
+
+@pytest.mark.parametrize("name", ["head", "worker"])
+def test_pods_of_the_ray_cluster_have_no_rights_and_what_they_write_to(name: str) -> None:
+    pod = _nodes()[name]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 10001
+    assert container["securityContext"] == _container()["securityContext"]
+    mounts = {own["mountPath"]: own for own in container["volumeMounts"]}
+    assert {own for own, mount in mounts.items() if not mount.get("readOnly")} == {"/models", "/tmp", "/dev/shm"}
+    assert {own["name"] for own in pod["volumes"]} == {mount["name"] for mount in mounts.values()}
+
+
+def test_kuberay_needs_no_program_that_the_image_has_not() -> None:
+    """Its own readiness probe of a worker that serves calls wget."""
+    for template in _nodes().values():
+        (container,) = template["spec"]["containers"]
+        assert {*container["livenessProbe"], *container["readinessProbe"]} >= {"httpGet"}
+        assert not {"exec", "command"} & {*container["livenessProbe"], *container["readinessProbe"], *container}
+    (worker,) = _nodes()["worker"]["spec"]["containers"]
+    assert worker["readinessProbe"]["httpGet"] == {"path": "/-/healthz", "port": "serve"}
+    config = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
+    assert [own["containerPort"] for own in worker["ports"]] == [config["http_options"]["port"]]
+
+
+def test_every_replica_on_kubernetes_has_its_gpu() -> None:
+    (group,) = ray_service()["spec"]["rayClusterConfig"]["workerGroupSpecs"]
+    (worker,) = group["template"]["spec"]["containers"]
+    (head,) = _nodes()["head"]["spec"]["containers"]
+    assert worker["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert "nvidia.com/gpu" not in head["resources"]["limits"]
+    settings = _ray_settings()
+    assert settings.replica_gpus == 1
+    assert settings.replicas == group["replicas"] == group["minReplicas"]
+    assert settings.most_replicas <= group["maxReplicas"]
+    assert settings.replica_cpus <= float(worker["resources"]["requests"]["cpu"])
+
+
+def _ray_settings() -> ScaleSettings:
+    (application,) = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])["applications"]
+    return ScaleSettings.of(application["args"])
+
+
+def test_ray_is_told_what_it_can_be_and_logs_no_request() -> None:
+    schema = pytest.importorskip("ray.serve.schema")
+    told = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
+    config = schema.ServeDeploySchema.model_validate(told)
+    (application,) = config.applications
+    assert told.keys() <= schema.ServeDeploySchema.model_fields.keys()  # it takes unknown ones, and does nothing
+    assert told["applications"][0].keys() <= schema.ServeApplicationSchema.model_fields.keys()
+    assert (config.http_options.host, application.route_prefix) == ("0.0.0.0", "/")
+    assert config.logging_config.enable_access_log is application.logging_config.enable_access_log is False
+    module, _, name = application.import_path.partition(":")
+    assert callable(getattr(importlib.import_module(module), name))
+    keys = _nodes()["worker"]["spec"]["containers"][0]["volumeMounts"]
+    assert str(_ray_settings().api_keys_file).startswith(tuple(f"{own['mountPath']}/" for own in keys))
+
+
+def test_ray_is_of_one_version() -> None:
+    (wanted,) = re.findall(r"ray\[.*\]==([0-9.]+)", (ROOT / "pyproject.toml").read_text("utf-8"))
+    pinned = [(DOCKER / f"requirements-{own}.txt").read_text("ascii").splitlines() for own in ("cpu", "cuda")]
+    assert all(f"ray=={wanted}" in lines for lines in pinned)
+    cluster = ray_service()["spec"]["rayClusterConfig"]
+    assert cluster["rayVersion"] == wanted
+    assert cluster["authOptions"] == {"mode": "token"}

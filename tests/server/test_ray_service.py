@@ -1,0 +1,220 @@
+"""What KubeRay does with docker/kubernetes/ray.yaml, without Kubernetes: starts Ray's head, puts serveConfigV2 to its
+dashboard, and looks there and at the probes how it is."""
+
+import copy
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from server.settings import SettingsInvalid
+from tests.docker.test_images import ray_service
+from tests.server.harness import ask, boxed
+from tests.server.test_keys import bearer
+
+pytest.importorskip("ray")
+
+from server.scale.deploy import NAME, build
+
+ROOT = Path(__file__).parents[2]
+SPEC = ray_service()["spec"]
+HEAD, WORKER = (
+    group["template"]["spec"]["containers"][0]
+    for group in (SPEC["rayClusterConfig"]["headGroupSpec"], *SPEC["rayClusterConfig"]["workerGroupSpecs"])
+)
+KEY, TOKEN = "CANARY-key", "token-of-the-cluster"
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A cluster; `config` is the manifest's, but for what this machine lacks."""
+
+    dashboard: httpx.Client
+    http: httpx.Client
+    config: dict[str, Any]
+    logs: Path
+
+    def put(self, **arguments: Any) -> None:
+        """What KubeRay does when a manifest was applied; `arguments` are changed in it."""
+        config = copy.deepcopy(self.config)
+        config["applications"][0]["args"] |= arguments
+        told = self.dashboard.put("/api/serve/applications/", json=config)
+        assert told.status_code == 200, told.text
+
+    def told(self) -> dict[str, Any]:
+        """What the dashboard says of the application."""
+        details = self.dashboard.get("/api/serve/applications/", params={"api_type": "declarative"}).json()
+        application: dict[str, Any] = details["applications"].get(NAME, {"status": "NOT_STARTED"})
+        return application
+
+    def vote(self, solutions: int) -> int:
+        """The status of the answer."""
+        return self.http.post("/vote/prm", json=ask(*map(boxed, range(solutions)))).status_code
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.2)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One that runs."""
+    keys = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text(f"tests {KEY}\n")
+    dashboard, agent, serving, *others = _free_ports(5)
+    config = yaml.safe_load(SPEC["serveConfigV2"])
+    config["http_options"]["port"] = serving
+    config["applications"][0]["args"] |= {
+        "model": "unprm-mini",
+        "replica_cpus": 0.5,
+        "replica_gpus": 0,
+        "api_keys_file": str(keys),
+    }
+    options = {
+        "port": 0,
+        "node-ip-address": "127.0.0.1",
+        "dashboard-port": dashboard,
+        "dashboard-agent-listen-port": agent,
+        "ray-client-server-port": others[0],
+        "metrics-export-port": others[1],
+        "num-cpus": 2,
+        "num-gpus": 0,
+        "object-store-memory": 100_000_000,
+    }
+    own = {row["name"]: row["value"] for row in HEAD["env"]}
+    own |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)}
+    own |= {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}  # there is no other node that replicas could move to
+    place = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' names may not be long
+    started = subprocess.Popen(
+        [Path(sys.executable).parent / "ray", "start", "--head", "--block", f"--temp-dir={place}"]
+        + [f"--{name}={value}" for name, value in options.items()],
+        env=os.environ | own,
+        cwd=place,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        with (
+            httpx.Client(base_url=f"http://127.0.0.1:{dashboard}", timeout=60) as client,
+            httpx.Client(base_url=f"http://127.0.0.1:{serving}", timeout=60, headers=bearer(KEY)) as http,
+        ):
+            _until(lambda: _answers(f"http://127.0.0.1:{agent}{HEAD['readinessProbe']['httpGet']['path']}"))
+            client.headers["x-ray-authorization"] = f"Bearer {TOKEN}"
+            running = Service(client, http, config, Path(place, "session_latest", "logs", "serve"))
+            running.put()
+            _until(lambda: running.told()["status"] not in ("NOT_STARTED", "DEPLOYING"))
+            yield running
+    finally:
+        started.send_signal(signal.SIGTERM)
+        started.wait(60)
+        shutil.rmtree(place)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_it_runs_and_votes(service: Service) -> None:
+    told = service.told()
+    assert told["status"] == "RUNNING", told["message"]
+    assert {name: own["target_num_replicas"] for name, own in told["deployments"].items()} == {
+        "entrance": 2,
+        "replica": 2,
+    }
+    assert service.vote(2) == 200
+    assert httpx.post(f"{service.http.base_url}/vote/prm", json=ask(boxed(1))).status_code == 401
+    assert service.http.get(WORKER["readinessProbe"]["httpGet"]["path"]).status_code == 200
+
+
+def test_nobody_deploys_without_the_token(service: Service) -> None:
+    url = f"{service.dashboard.base_url}/api/serve/applications/"
+    assert httpx.put(url, json=service.config).status_code == 401
+    assert httpx.put(url, json=service.config, headers={"x-ray-authorization": "Bearer other"}).status_code == 403
+
+
+def test_another_configuration_takes_over_without_a_failed_request(service: Service) -> None:
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            seen.append(service.vote(2))
+
+    caller = threading.Thread(target=work)
+    caller.start()
+    assert service.vote(3) == 200
+    service.put(max_solutions=2, max_replicas=3)
+    _until(lambda: service.told()["status"] == "RUNNING")
+    assert service.vote(3) == 422
+    stop.set()
+    caller.join()
+    assert set(seen) == {200}
+    scaling = service.told()["deployments"]["replica"]["deployment_config"]["autoscaling_config"]
+    assert (scaling["min_replicas"], scaling["max_replicas"]) == (2, 3)
+
+
+def test_ray_logs_nothing_of_what_a_caller_wrote(service: Service) -> None:
+    told = service.http.post("/CANARY-path?a=CANARY", json=ask("CANARY"), headers={"X-Request-ID": "CANARY-id"})
+    assert told.status_code == 404
+    files = [own for own in service.logs.rglob("*") if own.is_file()]
+    assert any("proxy" in own.name for own in files)
+    assert [row for own in files for row in own.read_text("utf-8").splitlines() if "CANARY" in row] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"replica": 2}, "unknown settings: replica"),
+        ({"_env_file": "CANARY"}, "unknown settings: _env_file"),
+        ({"replicas": "CANARY"}, "replicas: Input should be a valid integer"),
+        ({"replicas": 2, "max_replicas": 1}, "--max-replicas is 1, less than --replicas, 2"),
+        ({"api_key": "CANARY", "upstream_key": "CANARY"}, "for a variable: api_key, upstream_key"),
+    ],
+)
+def test_what_cannot_be_used_is_named_without_its_value(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingsInvalid) as raised:
+        build(arguments)
+    assert told in str(raised.value)
+    assert "CANARY" not in str(raised.value)
+
+
+def test_what_a_configuration_leaves_out_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNPRM_API_KEY", KEY)
+    monkeypatch.setenv("UNPRM_REPLICAS", "3")
+    monkeypatch.setenv("UNPRM_ENTRANCES", "3")
+    entrance = build({"entrances": 2})._bound_deployment
+    assert entrance.num_replicas == 2
+    replicas, settings = entrance.init_args
+    assert replicas._bound_deployment.num_replicas == 3
+    assert settings.api_key.get_secret_value() == KEY
+    monkeypatch.setenv("UNPRM_ENTRANCE", "3")
+    with pytest.raises(SettingsInvalid, match="UNPRM_ENTRANCE"):
+        build({})
