@@ -19,12 +19,12 @@ import httpx
 
 from benchmarks import clients, mixed, models, servers
 from benchmarks.simulation import Outcome, Replicas, Request, Tree, by_affinity, simulate
-from benchmarks.timing import Comparison, timed
+from benchmarks.timing import Comparison
 from unprm.affinity import HEADER, question_hash
 from unprm.engines.checkpoint import load_tokenizer
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
-REQUESTS, ROUNDS, WARM, CLIENTS, QUESTIONS = 240, 4, 8, 16, 100
+REQUESTS, ROUNDS, WARM, CLIENTS, CANDIDATES, QUESTIONS = 160, 2, 8, 16, 8, 100
 """So many questions that none is most of a replica's work. As many requests each round, of one and of two by turns."""
 DEALS = 100
 """Ways that questions fall to two replicas, which have other names each time that they are started."""
@@ -36,8 +36,8 @@ def run() -> list[Comparison]:
     os.environ["OMP_NUM_THREADS"] = "1"
     count = WARM + REQUESTS
     loads = {
-        "hot questions": mixed.requests(random.Random(0), count, questions=QUESTIONS),
-        "questions alike": mixed.alike(random.Random(1), count, questions=QUESTIONS),
+        "hot questions": mixed.requests(random.Random(0), count, CANDIDATES, QUESTIONS),
+        "questions alike": mixed.alike(random.Random(1), count, CANDIDATES, QUESTIONS),
     }
     rows = []
     with tempfile.TemporaryDirectory() as directory:
@@ -106,15 +106,16 @@ def _play(asked: Sequence[Request], replicas: Replicas, names: str = "replica") 
 
 @dataclass(slots=True)
 class _Seen:
-    """What came back, in order, and how long it took."""
+    """What came back, in order; how much of it while there was more to ask, and how long that took."""
 
     answers: list[Any] = field(default_factory=list)
+    counted: int = 0
     seconds: float = 0.0
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
-        return len(self.answers) / self.seconds
+        """Requests a second, while all clients ask: when there are no more, a replica that is done waits for others."""
+        return self.counted / self.seconds
 
     @property
     def scores(self) -> list[tuple[float, ...]]:
@@ -138,10 +139,25 @@ def _by_turns(urls: Sequence[str], asked: Sequence[mixed.Asked]) -> list[_Seen]:
             clients.call(url, sent[:WARM], CLIENTS)
         for start in range(WARM, WARM + REQUESTS, part):
             for url, own in zip(urls, seen, strict=True):
-                answers: dict[int, bytes] = {}
-                own.seconds += timed(clients.call, url, sent[start : start + part], CLIENTS, answers.__setitem__)
-                own.answers += [json.loads(answers[number]) for number in range(part)]
+                answers, ends = _asked(url, sent[start : start + part])
+                own.answers += answers
+                own.counted += part - CLIENTS
+                own.seconds += ends[part - CLIENTS - 1]  # then the last is sent
     return seen
+
+
+def _asked(url: str, sent: Sequence[clients.Request]) -> tuple[list[Any], list[float]]:
+    """The answers, and when there were so many of them, in seconds."""
+    answers: dict[int, bytes] = {}
+    ends: list[float] = []
+    begun = time.perf_counter()
+
+    def note(number: int, answer: bytes) -> None:
+        ends.append(time.perf_counter() - begun)
+        answers[number] = answer
+
+    clients.call(url, sent, CLIENTS, note)
+    return [json.loads(answers[number]) for number in range(len(sent))], sorted(ends)
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def test_two_replicas_are_expected_from_what_one_does():
     tokenizer = load_tokenizer(mini.BASE)
     form = UnprmFormat(tokenizer, PrmConfig.for_base(tokenizer, "b", "."))
     count = replicas.WARM + replicas.REQUESTS
-    asked = replicas.requests(form, mixed.requests(random.Random(0), count, questions=replicas.QUESTIONS))
+    asked = replicas.requests(form, mixed.requests(random.Random(0), count, replicas.CANDIDATES, replicas.QUESTIONS))
     expected = replicas.expect(asked, 4.0)
     # as a server told: `cached_tokens` of `tokens`, over these requests
     assert round(expected.one, 6) == 0.768467

@@ -341,9 +341,26 @@ def test_replicas_follow_the_tokens_that_wait(waiting: int, current: int, expect
         (["--replicas=2", "--max-replicas=1"], "--max-replicas is 1, less than --replicas, 2"),
         (["--replicas=0"], "replicas"),
         (["--admin-key=k"], "--admin-key has no use here"),
+        (["--api-keys-file=/nowhere"], "/nowhere"),
     ],
 )
 def test_settings_that_cannot_be_used_end_with_status_2(options: list[str], told: str) -> None:
     ended = subprocess.run([sys.executable, "-m", "server.scale", *options], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 2
     assert told in ended.stderr
+
+
+def test_a_signal_ends_it_also_while_it_deploys() -> None:
+    command = [sys.executable, "-m", "server.scale", "--port=0", "--replica-cpus=0.5"]
+    alone = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    with subprocess.Popen(command, cwd=ROOT, env=alone, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        seen = []
+        for line in process.stderr:
+            seen.append(line)
+            if "Started a local Ray instance" in line:
+                process.send_signal(signal.SIGTERM)
+                break
+        process.stderr.read()
+        assert process.wait(60) == 0, seen
+    assert "Started" in seen[-1]
