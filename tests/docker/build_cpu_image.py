@@ -1,5 +1,6 @@
-"""Runs every line of docker/Dockerfile.cpu in a root directory of its own, then the image's server, as a container
-would: its user, its environment, a file system that can't be written to. Needs root, chroot and debootstrap, no Docker.
+"""Runs every line of docker/Dockerfile.cpu in a root directory of its own, then the image's server, alone and as two
+replicas under Ray, as a container would: its user and environment, a file system that can't be written to but for /tmp,
+/dev/shm and the volumes. Needs root, chroot and debootstrap, no Docker.
 
 python -m tests.docker.build_cpu_image [--build-arg NAME=VALUE]… [--env NAME=VALUE]… [--mount PATH]…
 
@@ -25,6 +26,7 @@ from dockerfile_parse import DockerfileParser
 ROOT = Path(__file__).parents[2]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PORT = "18000"
+SCALE = ["python3", "-m", "server.scale", "--replicas", "2"]
 
 
 class Stage:
@@ -36,6 +38,7 @@ class Stage:
         self.directory, self.user = "/", "root"
         self.entry: list[str] = []
         self.check: list[str] = []
+        self.volumes: list[str] = []
 
     def run(self, command: list[str], **more: str) -> None:
         """Runs a command in it, as its user."""
@@ -49,7 +52,7 @@ class Stage:
 
 
 def main() -> int:
-    """Exit status 0 if the image's server was built, became ready and voted."""
+    """Exit status 0 if the image was built, and its server, alone and under Ray, became ready and voted."""
     told = argparse.ArgumentParser(description=__doc__)
     told.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
     told.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
@@ -107,6 +110,7 @@ def _build(
             stage.user = value
         elif instruction == "VOLUME":
             assert (stage.place / value.lstrip("/")).is_dir()
+            stage.volumes.append(value)
         elif instruction == "COPY":
             _copy(stage, stages, value.split())
         elif instruction == "HEALTHCHECK":
@@ -161,33 +165,65 @@ def _copy(stage: Stage, stages: dict[str, Stage], words: list[str]) -> None:
 
 
 def _try(image: Stage) -> None:
-    """Starts the server on a read-only file system, waits until its health check is content, and has it vote."""
-    subprocess.run(["mount", "--bind", image.place, image.place], check=True)
-    subprocess.run(["mount", "-o", "remount,ro,bind", image.place], check=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", image.place / "tmp"], check=True)
+    """Has the server vote, alone and with two replicas, on a file system that can't be written to."""
     image.environment["UNPRM_PORT"] = PORT
-    server = subprocess.Popen(image.command(image.entry), env=image.environment)
+    with _read_only(image):
+        for entry in (image.entry, SCALE):
+            print(f"== {shlex.join(entry)}", flush=True)
+            with _serving(image, entry) as server:
+                status = Path(f"/proc/{server.pid}/status").read_text("ascii")
+                assert "Uid:\t10001\t10001" in status, "the server runs as another user"
+                _vote()
+        refused = subprocess.run(image.command(["touch", "/app/new"]), env=image.environment, stderr=subprocess.PIPE)
+        assert b"Read-only file system" in refused.stderr
+
+
+@contextlib.contextmanager
+def _read_only(image: Stage) -> Iterator[None]:
+    """What `docker run --read-only --tmpfs /tmp` leaves to be written to, and the home that it names."""
+    (row,) = [
+        own for own in (image.place / "etc" / "passwd").read_text().splitlines() if own.split(":")[2] == image.user
+    ]
+    image.environment["HOME"] = row.split(":")[5]
+    (image.place / "dev" / "shm").mkdir(exist_ok=True)
+    temporary = "mode=1777,noexec,nosuid,nodev"
+    tmpfs = {"/tmp": temporary, "/dev/shm": f"{temporary},size=4g"}
+    tmpfs |= dict.fromkeys(image.volumes, f"mode=755,uid={image.user}")
+    subprocess.run(["mount", "--bind", image.place, image.place], check=True)  # leaves behind what is mounted in it
+    subprocess.run(["mount", "-o", "remount,ro,bind", image.place], check=True)
+    subprocess.run(["mount", "-t", "proc", "proc", image.place / "proc"], check=True)
+    for place, options in tmpfs.items():
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", f"{image.place}{place}"], check=True)
+    try:
+        yield
+    finally:
+        for place in [*tmpfs, "/proc", ""]:
+            subprocess.run(["umount", "--lazy", f"{image.place}{place}"], check=True)
+
+
+@contextlib.contextmanager
+def _serving(image: Stage, entry: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the image, from when its health check is content until it ended with status 0."""
+    server = subprocess.Popen(image.command(entry), env=image.environment)
     try:
         until = time.monotonic() + 120
         while subprocess.run(image.command(image.check), env=image.environment, stderr=subprocess.DEVNULL).returncode:
             assert server.poll() is None, f"the server ended with status {server.returncode}"
             assert time.monotonic() < until, "the server was not ready within two minutes"
             time.sleep(1)
-        status = Path(f"/proc/{server.pid}/status").read_text("ascii")
-        assert "Uid:\t10001\t10001" in status, "the server runs as another user"
-        body = {"problem": "1 + 1 = ?", "solutions": [["\\boxed{2}"], ["\\boxed{3}"]]}
-        asked = urllib.request.Request(
-            f"http://127.0.0.1:{PORT}/vote/prm", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(asked) as response:
-            assert json.load(response)["usage"]["computed_tokens"] > 0
-        refused = subprocess.run(image.command(["touch", "/app/new"]), env=image.environment, stderr=subprocess.PIPE)
-        assert b"Read-only file system" in refused.stderr
+        yield server
     finally:
         server.terminate()
         assert server.wait(60) == 0
-        subprocess.run(["umount", image.place / "tmp"], check=True)
-        subprocess.run(["umount", "--lazy", image.place], check=True)
+
+
+def _vote() -> None:
+    body = {"problem": "1 + 1 = ?", "solutions": [["\\boxed{2}"], ["\\boxed{3}"]]}
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{PORT}/vote/prm", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(asked) as response:
+        assert json.load(response)["usage"]["computed_tokens"] > 0
 
 
 if __name__ == "__main__":
