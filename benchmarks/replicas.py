@@ -43,11 +43,14 @@ def run() -> list[Comparison]:
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory, "model"))
         form = UnprmFormat(load_tokenizer(place), PrmConfig.read(place))
-        for name, two in (("behind nginx", _nginx(place, Path(directory))), ("under Ray Serve", _ray(place))):
+        for name, two, bound in (
+            ("behind nginx", _nginx(place, Path(directory)), False),
+            ("under Ray Serve", _ray(place), True),
+        ):
             with servers.unprm(f"--model={place}", *OPTIONS, core=0) as alone, two as url:
                 for kind, asked in loads.items():
                     seen = _by_turns((alone, url), asked)
-                    rows += _rows(f"{name}, {kind}", *seen, expect(requests(form, asked), seen[0].rate))
+                    rows += _rows(f"{name}, {kind}", *seen, expect(requests(form, asked), seen[0].rate, bound))
     return rows
 
 
@@ -84,24 +87,32 @@ def requests(form: UnprmFormat, asked: Sequence[mixed.Asked]) -> list[Request]:
     ]
 
 
-def expect(asked: Sequence[Request], rate: float) -> Expected:
-    """What two replicas do with these requests, `WARM` to begin with, if one answers `rate` a second."""
+def expect(asked: Sequence[Request], rate: float, bound: bool) -> Expected:
+    """What two replicas do with these requests, `WARM` to begin with, if one answers `rate` a second; `bound`: before
+    them is Ray's entrance, which passes over one that has more than its share."""
     one = _play(asked, Replicas(1, 1.0))
-    second = REQUESTS / rate / float(one.computed.sum())
-    two = [_play(asked, Replicas(2, second), f"deal-{number}") for number in range(DEALS)]
-    rates = sorted(outcome.rate() for outcome in two)
+    second = _rate(one) / rate
+    two = [_play(asked, Replicas(2, second), f"deal-{number}", bound) for number in range(DEALS)]
+    rates = sorted(map(_rate, two))
     told = f"simulated, {rates[5]:.1f} to {rates[-6]:.1f} by whose each question is"
     known = statistics.median(outcome.known for outcome in two)
     return Expected(one.known, known, statistics.median(rates), told)
 
 
-def _play(asked: Sequence[Request], replicas: Replicas, names: str = "replica") -> Outcome:
-    """As `_measure`: the first requests warm the replicas, the rest counts."""
+def _play(asked: Sequence[Request], replicas: Replicas, names: str = "replica", bound: bool = False) -> Outcome:
+    """As `_by_turns`: the first requests warm the replicas, the rest counts."""
     warm, rest = iter(asked[:WARM]), iter(asked[WARM:])
     later = 2 * replicas.seconds_per_token * sum(request.distinct for request in asked)
     callers = [*[(0.0, warm)] * CLIENTS, *[(later, rest)] * CLIENTS]
-    outcome = simulate(callers, replicas, by_affinity(replicas.count, names))
+    outcome = simulate(callers, replicas, by_affinity(replicas.count, names, bound))
     return outcome.between(later, outcome.seconds)
+
+
+def _rate(outcome: Outcome) -> float:
+    """As that of `_Seen`."""
+    ends = sorted(outcome.sent + outcome.latency - outcome.sent[0])
+    counted = len(ends) - CLIENTS
+    return counted / float(ends[counted - 1])
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from unprm.affinity import ranked
+from unprm.affinity import bounded, ranked
 
 Node = tuple[int, int]
 """A run of tokens in the tree of everything that is asked: its name, and how many there are."""
@@ -40,8 +40,8 @@ class Request:
 
 Caller = Iterator[Request]
 """Sends a request, and the next when that is answered. Several may share an iterator, as clients a queue."""
-Router = Callable[[str], Iterable[int]]
-"""The replicas for a question, the one to ask first at the front."""
+Router = Callable[[str, Sequence[int]], Iterable[int]]
+"""The replicas for a question, the one to ask first at the front; is told how many requests each has to answer."""
 
 
 class Tree:
@@ -167,13 +167,16 @@ def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route:
     heapq.heapify(due)
     caches = [Cache(replicas.cache_tokens) for _ in range(replicas.count)]
     free = [0.0] * replicas.count
+    running, ends = [0] * replicas.count, list[tuple[float, int]]()
     rows: list[tuple[float, float, int, int, int, int, float]] = []
     while due:
         now, _, caller = heapq.heappop(due)
         request = next(caller, None)
         if request is None:
             continue
-        ranks = route(request.question)
+        while ends and ends[0][0] <= now:
+            running[heapq.heappop(ends)[1]] -= 1
+        ranks = route(request.question, running)
         chosen = next((own for own in ranks if free[own] - now <= replicas.overflow_seconds), None)
         if chosen is None:
             chosen = free.index(min(free))  # whichever is free first
@@ -184,6 +187,8 @@ def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route:
         computed = caches[chosen].read(request.nodes)
         busy = computed * replicas.seconds_per_token + replicas.seconds_per_request
         free[chosen] = end = max(now, free[chosen]) + busy
+        running[chosen] += 1
+        heapq.heappush(ends, (end, chosen))
         rows.append((now, end - now, chosen, request.tokens, request.distinct, computed, busy))
         heapq.heappush(due, (end + pause, next(order), caller))
     sent, latency, busy_ = (np.array([row[k] for row in rows]) for k in (0, 1, 6))
@@ -191,13 +196,17 @@ def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route:
     return Outcome(sent, latency, chose, tokens, distinct, computed_, busy_, float(np.nanmax(sent + latency) - sent[0]))
 
 
-def by_affinity(count: int, names: str = "replica") -> Router:
-    """Each question's own order, by the project's hash. Replicas have names, by which questions are dealt out."""
+def by_affinity(count: int, names: str = "replica", bound: bool = False) -> Router:
+    """Each question's own order, by the project's hash, and its `bounded`, if that is wanted. Replicas have names, by
+    which questions are dealt out."""
     index = {f"{names}-{number}": number for number in range(count)}
 
     @cache  # a rank takes a hash for each replica, and questions come again and again
-    def order(question: str) -> list[int]:
+    def ranks(question: str) -> list[int]:
         return [index[name] for name in ranked(question, index)]
+
+    def order(question: str, running: Sequence[int]) -> list[int]:
+        return bounded(ranks(question), dict(enumerate(running))) if bound else ranks(question)
 
     return order
 
@@ -205,7 +214,7 @@ def by_affinity(count: int, names: str = "replica") -> Router:
 def by_chance(rng: random.Random, count: int) -> Router:
     """Any replica; those after it if it has too much."""
 
-    def order(question: str) -> Iterator[int]:
+    def order(question: str, running: Sequence[int]) -> Iterator[int]:
         first = rng.randrange(count)
         return ((first + step) % count for step in range(count))
 

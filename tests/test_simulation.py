@@ -153,6 +153,19 @@ def test_questions_are_asked_by_zipf_and_a_search_grows_by_a_step():
     assert all(set(request.nodes) & set(more.nodes) > set(request.nodes[:1]) for request, more in pairwise(grown))
 
 
+def test_a_replica_with_more_than_its_share_is_passed_over():
+    def asked(start):
+        return [(start(number), constant(100)) for number in range(10)]
+
+    def of_the_first(callers, bound):
+        return int((simulate(callers, Replicas(2, 1e-3), by_affinity(2, bound=bound)).replica == first).sum())
+
+    (first, _) = by_affinity(2)("q", [0, 0])
+    assert of_the_first(asked(lambda number: 0.0), bound=False) == 10
+    assert of_the_first(asked(lambda number: 0.0), bound=True) == 7  # 1.4 times the mean of ten
+    assert of_the_first(asked(lambda number: number * 0.2), bound=True) == 10  # each is answered before the next
+
+
 def test_the_order_is_the_projects():
     names = [f"replica-{number}" for number in range(20)]
-    assert by_affinity(20)("a question") == [names.index(name) for name in ranked("a question", names)]
+    assert by_affinity(20)("a question", [0] * 20) == [names.index(name) for name in ranked("a question", names)]

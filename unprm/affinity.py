@@ -7,11 +7,12 @@ questions than its share (Thaler and Ravishankar, 1998).
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+Server = TypeVar("Server")
 
 HEADER = "X-Question-Hash"
 """Header by which a balancer that doesn't read bodies knows the question."""
-
-
 SURPLUS = 1.4
 """Times the mean that a server may be at work on before others take its questions: more keeps more of what is known
 together, less keeps those who ask from waiting."""
@@ -29,7 +30,7 @@ def ranked(key: str, servers: Iterable[str]) -> list[str]:
     return sorted(servers, key=lambda server: (hashlib.blake2b(f"{key}\n{server}".encode()).digest(), server))
 
 
-def bounded(servers: Sequence[str], running: Mapping[str, int]) -> list[str]:
+def bounded(servers: Sequence[Server], running: Mapping[Server, int]) -> list[Server]:
     """The ranked servers, and last among them those that are at work on more requests than their share.
 
     Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018).

@@ -108,7 +108,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         "object-store-memory": 100_000_000,
     }
     own = {row["name"]: row["value"] for row in HEAD["env"]}
-    own |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)}
+    own |= {"RAY_AUTH_MODE": SPEC["rayClusterConfig"]["authOptions"]["mode"], "RAY_AUTH_TOKEN": TOKEN}
+    own |= {"PYTHONPATH": str(ROOT)}  # as the image has it
     own |= {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}  # there is no other node that replicas could move to
     place = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' names may not be long
     started = subprocess.Popen(

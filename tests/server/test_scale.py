@@ -211,16 +211,27 @@ def test_a_question_has_its_replica(http: httpx.Client) -> None:
     assert all(replica(http, question, **named) == first[QUESTIONS[0]] for question in QUESTIONS)
 
 
-def test_sampling_runs_on_the_same_cluster(http: httpx.Client, tmp_path: Path) -> None:
+def test_data_is_made_on_the_same_cluster(http: httpx.Client, tmp_path: Path) -> None:
     """`--ray` goes to the cluster that RAY_ADDRESS names, beside replicas that go on answering."""
     there = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    samples = tmp_path / "samples.jsonl"
-    options = ["--limit=2", "--k=2", f"--output={samples}", "--ray=1"]
-    with subprocess.Popen([sys.executable, "-m", "training", "sample", *options], cwd=ROOT, env=there) as sampling:
-        while sampling.poll() is None:
-            assert replica(http, QUESTIONS[0])
-    assert sampling.returncode == 0
+    samples, selected, annotated = (tmp_path / f"{name}.jsonl" for name in ("samples", "selected", "annotated"))
+
+    def stage(*arguments: str) -> None:
+        command = [sys.executable, "-m", "training", *arguments]
+        with subprocess.Popen(command, cwd=ROOT, env=there) as running:
+            while running.poll() is None:
+                assert replica(http, QUESTIONS[0])
+                time.sleep(0.2)
+        assert running.returncode == 0
+
+    stage("sample", "--preset=mini", "--limit=2", f"--output={samples}", "--ray=1")
     assert len(samples.read_text("utf-8").splitlines()) == 2
+    stage("select", str(samples), "--preset=mini", "--m=1", "--n=1", f"--output={selected}")
+    solutions = len(selected.read_text("utf-8").splitlines())
+    assert solutions > 0
+    stage("annotate", str(selected), "--preset=mini", f"--output={annotated}", "--ray=1")
+    kept = [annotated, annotated.with_suffix(".unresolved.jsonl")]
+    assert sum(len(own.read_text("utf-8").splitlines()) for own in kept if own.exists()) == solutions
 
 
 def test_a_request_whose_replica_dies_is_asked_of_another(http: httpx.Client) -> None:
