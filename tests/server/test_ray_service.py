@@ -37,7 +37,7 @@ HEAD, WORKER = (
     for group in (SPEC["rayClusterConfig"]["headGroupSpec"], *SPEC["rayClusterConfig"]["workerGroupSpecs"])
 )
 KEY, TOKEN = "CANARY-key", "token-of-the-cluster"
-PATIENCE = 120.0
+PATIENCE = 200.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     )
     try:
         with (
-            httpx.Client(base_url=f"http://127.0.0.1:{dashboard}", timeout=60) as client,
+            httpx.Client(base_url=f"http://127.0.0.1:{dashboard}", timeout=PATIENCE) as client,
             httpx.Client(base_url=f"http://127.0.0.1:{serving}", timeout=60, headers=bearer(KEY)) as http,
         ):
             _until(lambda: _answers(f"http://127.0.0.1:{agent}{HEAD['readinessProbe']['httpGet']['path']}"))
@@ -132,7 +132,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             yield running
     finally:
         started.send_signal(signal.SIGTERM)
-        started.wait(60)
+        started.wait(PATIENCE)
         shutil.rmtree(place)
 
 
