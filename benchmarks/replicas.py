@@ -49,8 +49,8 @@ def run() -> list[Comparison]:
         ):
             with servers.unprm(f"--model={place}", *OPTIONS, core=0) as alone, two as url:
                 for kind, asked in loads.items():
-                    seen = _by_turns((alone, url), asked)
-                    rows += _rows(f"{name}, {kind}", *seen, expect(requests(form, asked), seen[0].rate, bound))
+                    one, more = _by_turns((alone, url), asked)
+                    rows += _rows(f"{name}, {kind}", one, more, expect(requests(form, asked), one.rate, bound))
     return rows
 
 
@@ -110,7 +110,7 @@ def _play(asked: Sequence[Request], replicas: Replicas, names: str = "replica", 
 
 def _rate(outcome: Outcome) -> float:
     """As that of `_Seen`."""
-    ends = sorted(outcome.sent + outcome.latency - outcome.sent[0])
+    ends: list[float] = sorted(outcome.sent + outcome.latency - outcome.sent[0])
     counted = len(ends) - CLIENTS
     return counted / float(ends[counted - 1])
 
@@ -137,7 +137,7 @@ class _Seen:
     def known(self) -> float:
         """Share of the tokens that were known from before."""
         tokens, cached = (sum(told["usage"][name] for told in self.answers) for name in ("tokens", "cached_tokens"))
-        return cached / tokens
+        return float(cached / tokens)
 
 
 def _by_turns(urls: Sequence[str], asked: Sequence[mixed.Asked]) -> list[_Seen]:

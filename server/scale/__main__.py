@@ -14,15 +14,8 @@ from ray import serve
 
 from server.keys import Keys, KeysInvalid
 from server.scale.deploy import deploy
-from server.scale.settings import ScaleSettings
+from server.scale.settings import RAY, ScaleSettings
 from server.settings import SettingsInvalid
-
-_RAY = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to others unasked
-    # how often the controller looks at everything: at Ray's 0.1 s it takes a tenth of a core from the replicas
-    "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "1",
-}
-"""Ray's own settings, where the environment has none; a cluster that is there already has its own."""
 
 
 def main() -> int:
@@ -32,7 +25,7 @@ def main() -> int:
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
-    for name, value in _RAY.items():
+    for name, value in RAY.items():
         os.environ.setdefault(name, value)
     remote = "RAY_ADDRESS" in os.environ
     if not remote:  # on a cluster the file is looked for where entrances and replicas are

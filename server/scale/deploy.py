@@ -12,6 +12,9 @@ from server.scale.settings import ScaleSettings
 from unprm.types import Engine
 
 NAME = "unprm"
+_HEALTH = {"health_check_period_s": 5, "health_check_timeout_s": 10}
+"""A process that does not answer three times is replaced: with Ray's 30 s, what it had been asked would be too late to
+be asked of another."""
 
 
 class ByQueuedTokens:
@@ -60,6 +63,7 @@ def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.
         request_router_config=RequestRouterConfig(request_router_class=QuestionRouter),
         graceful_shutdown_timeout_s=drain + 5,
         graceful_shutdown_wait_loop_s=0.5,
+        **_HEALTH,
         **_count(settings),
     ).bind(settings, engine)
     # its own work is small, and what it waits for is bounded by the replicas
@@ -70,6 +74,7 @@ def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.
         max_ongoing_requests=100_000,
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=drain + 5,
+        **_HEALTH,
     ).bind(replicas, settings)
 
 

@@ -8,6 +8,15 @@ from pydantic_settings import SettingsConfigDict
 
 from server.settings import Settings, SettingsInvalid
 
+RAY = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to others unasked
+    # how often the controller looks at everything: at Ray's 0.1 s it takes a tenth of a core from the replicas
+    "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "1",
+    # a replica that hangs does not end its requests if it is asked to, and those who wait are to be told of its end
+    "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
+}
+"""Ray's own settings, where the environment has none; a cluster that is there already has its own."""
+
 
 class ScaleSettings(Settings):
     """Serves a process reward model from many machines: replicas on a Ray cluster, each with a model of its own.

@@ -33,7 +33,7 @@ ALONE = (["models"], ["reference"], ["--help"])
 """What a server takes instead of options."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-VALUED = {"-f", "-t", "-p", "-v", "--gpus", "--shm-size", "--tmpfs"}
+VALUED = {"--entrypoint", "-f", "-t", "-p", "-v", "--gpus", "--shm-size", "--tmpfs"}
 """Options of Docker's that are used here, and are followed by a value."""
 
 
@@ -113,7 +113,11 @@ def check_docker(words: Sequence[str]) -> None:
         told = instructions(ROOT / "docker" / {"unprm:cuda": "Dockerfile"}[image])
         assert [own.rpartition(":")[2] for own in options["-p"]] == told["EXPOSE"]
         assert [own.rpartition(":")[2] for own in options["-v"]] == told["VOLUME"]
-        Settings.load(arguments)
+        if "--entrypoint" in options:
+            assert [*options["--entrypoint"], *arguments[:2]] == ["python3", "-m", "server.scale"]
+            ScaleSettings.load(arguments[2:])
+        else:
+            Settings.load(arguments)
 
 
 def instructions(file: Path) -> dict[str, list[str]]:

@@ -55,7 +55,7 @@ def test_a_command_within_a_sentence_is_understood(own: Block, tmp_path: Path, m
     programs.check(words, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml"])
+@pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml", "compose.scale.yaml"])
 def test_commands_in_the_comments_of_docker_are_understood(name: str) -> None:
     found = list(programs.commented(ROOT / "docker" / name))
     assert found

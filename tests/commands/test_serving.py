@@ -138,7 +138,7 @@ def test_the_journal_is_read_and_asked_again(world: World, blocks: list[Block]) 
         assert "1 of 1 answers are the same" in world.run(commands)
 
 
-@runs("docs/scaling.md", "--replicas 2 --replica-gpus 1")
+@runs("docs/scaling.md", "# this machine")
 def test_replicas_are_served_from_ray(world: World, blocks: list[Block]) -> None:
     """GPUs are a number to Ray, which counts them where it is told that there are some."""
     with world.serving(blocks[0].complete, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
-from server.scale.settings import ScaleSettings
+from server.scale.settings import RAY, ScaleSettings
 from server.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +120,12 @@ def _nodes() -> dict[str, dict[str, Any]]:
     cluster = ray_service()["spec"]["rayClusterConfig"]
     (workers,) = cluster["workerGroupSpecs"]
     return {"head": cluster["headGroupSpec"]["template"], "worker": workers["template"]}
+
+
+def test_ray_is_set_on_kubernetes_as_elsewhere() -> None:
+    for pod in _nodes().values():
+        told = {row["name"]: row["value"] for row in pod["spec"]["containers"][0]["env"]}
+        assert told.items() >= RAY.items()
 
 
 @pytest.mark.parametrize("name", ["head", "worker"])

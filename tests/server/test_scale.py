@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from server.metrics import Metrics
 from server.scale.metrics import LABEL, joined
-from server.scale.settings import ScaleSettings
+from server.scale.settings import RAY, ScaleSettings
 from tests.server.harness import Background, ask, boxed, raw, serving, until
 from tests.server.test_keys import bearer
 from unprm.affinity import HEADER, bounded, question_hash, ranked
@@ -81,7 +81,7 @@ def settings(keys: Path) -> ScaleSettings:
 @pytest.fixture(scope="module")
 def http(settings: ScaleSettings) -> Iterator[httpx.Client]:
     """A client of two replicas."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= RAY
     ray.init(
         num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}}
     )
@@ -244,6 +244,17 @@ def test_a_request_whose_replica_dies_is_asked_of_another(http: httpx.Client) ->
     response = running.result()
     assert response.status_code == 200
     assert response.json()["model"] != victim
+
+
+def test_a_request_whose_replica_hangs_is_asked_of_another(http: httpx.Client) -> None:
+    named = {HEADER: question_hash("the one that hangs")}
+    victim = replica(http, "anything", **named)
+    process = int(victim.partition("-")[2])
+    os.kill(process, signal.SIGSTOP)
+    response = http.post("/score_steps", json=ask("a"), headers=named)
+    assert response.status_code == 200
+    assert response.json()["model"] != victim
+    until(lambda: not Path(f"/proc/{process}").exists())
 
 
 def test_a_replica_that_dies_loses_no_request(http: httpx.Client) -> None:
