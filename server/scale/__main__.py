@@ -4,16 +4,9 @@ python -m server.scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-g
 """
 
 import os
-import signal
 import sys
-from types import FrameType
-from typing import NoReturn
-
-import ray
-from ray import serve
 
 from server.keys import Keys, KeysInvalid
-from server.scale.deploy import deploy
 from server.scale.settings import RAY, ScaleSettings
 from server.settings import SettingsInvalid
 
@@ -25,7 +18,8 @@ def main() -> int:
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
-    for name, value in RAY.items():
+    # requests' lines resemble each other, and Ray would leave out those of one replica that are like another's
+    for name, value in (RAY | {"RAY_DEDUP_LOGS": "0"}).items():
         os.environ.setdefault(name, value)
     remote = "RAY_ADDRESS" in os.environ
     if not remote:  # on a cluster the file is looked for where entrances and replicas are
@@ -34,34 +28,9 @@ def main() -> int:
         except KeysInvalid as error:
             print(error, file=sys.stderr)
             return 2
-    try:
-        ray.init(log_to_driver=not remote, include_dashboard=False if not remote else None)
-    except SystemExit:  # Ray's own way to take a signal, with the signal's number for a status
-        return 0
-    if remote:
-        return _deployed(settings)
-    for number in (signal.SIGTERM, signal.SIGINT):  # after Ray's own, and before what takes minutes
-        signal.signal(number, _leave)
-    try:
-        status = _deployed(settings)
-        while status == 0:
-            signal.pause()
-        return status
-    finally:
-        serve.shutdown()
+    from server.scale.run import on_cluster, on_this_machine  # Ray reads the environment as it is imported
 
-
-def _deployed(settings: ScaleSettings) -> int:
-    try:
-        deploy(settings)
-    except RuntimeError as error:
-        print(f"it could not be deployed: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(0)
+    return on_cluster(settings) if remote else on_this_machine(settings)
 
 
 if __name__ == "__main__":

@@ -372,6 +372,19 @@ def test_settings_that_cannot_be_used_end_with_status_2(options: list[str], told
     assert told in ended.stderr
 
 
+def test_ray_leaves_out_no_line_of_the_log() -> None:
+    # it reads this as it is imported, so nothing may import it before
+    code = """
+from server.scale.__main__ import main
+assert main() == 2
+from ray._private import ray_constants
+assert not ray_constants.RAY_DEDUP_LOGS
+"""
+    command = [sys.executable, "-c", code, "--api-keys-file=/nowhere"]
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    subprocess.run(command, cwd=ROOT, env=alone, check=True)
+
+
 def test_a_signal_ends_it_also_while_it_deploys() -> None:
     command = [sys.executable, "-m", "server.scale", "--port=0", "--replica-cpus=0.5"]
     alone = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
