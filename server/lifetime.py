@@ -65,7 +65,7 @@ class Lifetime:
             await send(message)
 
         try:
-            await self.app(scope, _replay(body), send_at_leisure)
+            await self.app(scope, replay(body), send_at_leisure)
         finally:
             watch.cancel()
 
@@ -104,8 +104,8 @@ async def _read(scope: Scope, receive: Receive, limit: int, hold: Callable[[int]
     return bytes(body)
 
 
-def _replay(body: bytes) -> Receive:
-    """A `receive` that gives the body once; who asks for more waits until the request ends."""
+def replay(body: bytes) -> Receive:
+    """ASGI's `receive` that gives the body once; who asks for more waits until the request ends."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:

@@ -4,9 +4,11 @@ import asyncio
 import logging
 import time
 import uuid
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 from pydantic_core import from_json
@@ -14,15 +16,18 @@ from ray import serve
 from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from server.errors import GATEWAY, BodyTooLarge, problem
+from server.gateway.stream import event
 from server.keys import Keys
 from server.lifetime import TIMEOUT_HEADER, seconds_of
 from server.logs import configure
 from server.middleware import caller_of, is_open, request_id_of
 from server.scale.metrics import joined
-from server.scale.replica import Answered, Asked
+from server.scale.replica import Asked
 from server.scale.settings import ScaleSettings
 from unprm.affinity import HEADER, bounded, question_hash, ranked
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, UnprmError
@@ -37,7 +42,10 @@ _GRACE = 1.0
 _ADDED_BY_RAY = {b"x-request-id"}
 _TOLD_SECONDS = 5.0
 """Time for the replicas to tell their metrics: half of what Prometheus waits."""
+_PLACE = ("http_version", "scheme", "server", "client", "root_path", "path", "raw_path", "query_string")
 _HOP_BY_HOP = {b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
+
+_Said = TypeVar("_Said")
 
 app = FastAPI(openapi_url=None, redirect_slashes=False)
 
@@ -56,15 +64,25 @@ class QuestionRouter(RequestRouter):  # type: ignore[misc]
         return [[names[name]] for name in bounded(ranked(key, names), running)]
 
 
-def _target(request: Request) -> str:
-    query = request.url.query
-    return request.url.path + (f"?{query}" if query else "")
-
-
 def _headers(request: Request, request_id: str) -> list[tuple[bytes, bytes]]:
-    own = {b"host", b"x-request-id", TIMEOUT_HEADER.lower().encode()}
+    own = {b"x-request-id", TIMEOUT_HEADER.lower().encode()}
     kept = [pair for pair in request.headers.raw if pair[0] not in _HOP_BY_HOP | own]
     return [*kept, (b"x-request-id", request_id.encode("latin-1"))]
+
+
+def _end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return [pair for pair in headers if pair[0] not in _HOP_BY_HOP | _ADDED_BY_RAY]
+
+
+async def _bodies(messages: AsyncIterator[Message], start: Message, request_id: str) -> AsyncIterator[bytes]:
+    try:
+        async for message in messages:
+            yield message["body"]
+    except RayError as error:  # some of it is out, so another replica can't begin anew
+        logger.error("a replica died over an answer: %s", type(error).__name__)
+        if not Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
+            raise
+        yield event(problem(ModelUnavailable("the replica died over this answer"), request_id, gateway=True).body)
 
 
 def _key(asked: Asked) -> str:
@@ -106,23 +124,36 @@ class Entrance:
     @app.api_route("/{path:path}", methods=METHODS)
     async def forward(self, request: Request) -> Response:
         """The answer of a replica, or the error that kept it from coming."""
-        request_id = request_id_of(request.headers)
+        request_id, gateway = request_id_of(request.headers), request.url.path.startswith(GATEWAY)
+        most_seconds = self._settings.gateway_seconds if gateway else self._settings.max_request_seconds
         try:
             self._admit(request)
-            asked = Asked(request.method, _target(request), _headers(request, request_id), await self._body(request))
-            status, headers, body = await self._answer(asked, seconds_of(request.headers, self._seconds(request)))
+            place = {name: request.scope[name] for name in _PLACE}
+            asked = Asked(request.method, place, _headers(request, request_id), await self._body(request))
+            seconds = seconds_of(request.headers, most_seconds)
+            if gateway:
+                return await self._streamed(asked, seconds, request_id)
+            status, headers, body = await self._answered(self._replicas.answer.remote, asked, seconds)
         except ClientDisconnect:
             return Response(status_code=499)
         except UnprmError as error:
-            return problem(error, request_id, request.url.path.startswith(GATEWAY))
+            return problem(error, request_id, gateway)
         response = Response(body, status)
-        response.raw_headers = [pair for pair in headers if pair[0] not in _HOP_BY_HOP | _ADDED_BY_RAY]
+        response.raw_headers = _end_to_end(headers)
         response.raw_headers.append((b"content-length", str(len(body)).encode()))
         return response
 
-    def _seconds(self, request: Request) -> float:
-        own = self._settings
-        return own.gateway_seconds if request.url.path.startswith(GATEWAY) else own.max_request_seconds
+    async def _streamed(self, asked: Asked, seconds: float, request_id: str) -> Response:
+        """What the gateway answers, as it comes: Ray takes more work over it than over an answer in one piece."""
+
+        async def begun(key: str, asked: Asked) -> tuple[Message, AsyncIterator[Message]]:
+            messages = aiter(self._replicas.options(stream=True).stream.remote(key, asked))
+            return await anext(messages), messages
+
+        start, messages = await self._answered(begun, asked, seconds)
+        response = StreamingResponse(_bodies(messages, start, request_id), start["status"])
+        response.raw_headers = _end_to_end(start["headers"])
+        return response
 
     def _admit(self, request: Request) -> None:
         """Raises `Unauthorized` before anything of the body is read. The replica looks again, for the caller's name."""
@@ -151,7 +182,8 @@ class Entrance:
                 raise BodyTooLarge(limit)
         return bytes(body)
 
-    async def _answer(self, asked: Asked, seconds: float) -> Answered:
+    async def _answered(self, ask: Callable[[str, Asked], Awaitable[_Said]], asked: Asked, seconds: float) -> _Said:
+        """What a replica says, or the next one if it dies over it."""
         key, until = _key(asked), time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds + _GRACE):
@@ -160,8 +192,7 @@ class Entrance:
                     timed = (TIMEOUT_HEADER.lower().encode(), f"{left:.3f}".encode())
                     try:
                         own = asked._replace(headers=[*asked.headers, timed])
-                        answered: Answered = await self._replicas.answer.remote(key, own)
-                        return answered
+                        return await ask(key, own)
                     except RayActorError:
                         logger.warning("a replica died over a request, attempt %d of %d", attempt + 1, ATTEMPTS)
         except TimeoutError:

@@ -1,15 +1,17 @@
 """A replica: the same application as a server of its own, asked by the entrance in place of HTTP."""
 
-import logging
+import asyncio
 import os
+from collections.abc import AsyncGenerator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import httpx
 from prometheus_client.metrics_core import Metric
 from ray import serve
+from starlette.types import ASGIApp, Message
 
 from server.app import create_app
+from server.lifetime import replay
 from server.loading import load
 from server.logs import configure
 from server.scale.settings import ScaleSettings
@@ -21,16 +23,16 @@ QUEUED_TOKENS = "queued_tokens"
 
 
 class Asked(NamedTuple):
-    """A request as it came in; `target`: path and query."""
+    """A request as it came in; `place`: what ASGI tells of its address."""
 
     method: str
-    target: str
+    place: dict[str, Any]
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
 
 class Answered(NamedTuple):
-    """The response to it."""
+    """The response to it, or its beginning."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -44,22 +46,23 @@ class Replica:
         """Returns once its models are ready; raises `ModelUnavailable`. `engine`: one to serve in place of those that
         the settings name."""
         configure(settings.log_level, settings.log_format)
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log addresses, and who wrote them is a caller
         sources = {name: partial(load, settings, asked) for name, asked in settings.models().items()}
-        app = create_app(settings, sources if engine is None else engine, lost=lambda: os._exit(1))
-        self._service = app.state.service
-        self._running = app.router.lifespan_context(app)
+        self._app = create_app(settings, sources if engine is None else engine, lost=lambda: os._exit(1))
+        self._service = self._app.state.service
+        self._running = self._app.router.lifespan_context(self._app)
         await self._running.__aenter__()
         if not await self._service.models.loaded():
             raise ModelUnavailable("the model could not be loaded; the replica's log says why")
-        self._http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://replica", timeout=settings.max_request_seconds
-        )
 
     async def answer(self, key: str, asked: Asked) -> Answered:
         """The response to a request; `key`, the question's, is for whoever chooses a replica."""
-        response = await self._http.request(asked.method, asked.target, headers=asked.headers, content=asked.body)
-        return Answered(response.status_code, response.headers.raw, response.content)
+        start, *parts = [message async for message in _asked(self._app, asked)]
+        return Answered(start["status"], start["headers"], b"".join(part["body"] for part in parts))
+
+    async def stream(self, key: str, asked: Asked) -> AsyncGenerator[Message]:
+        """As `answer`, but ASGI's messages, each as it comes."""
+        async for message in _asked(self._app, asked):
+            yield message
 
     async def metrics(self) -> tuple[str, list[Metric]]:
         """Its name in the cluster, and what it tells Prometheus."""
@@ -72,3 +75,17 @@ class Replica:
     async def __del__(self) -> None:  # Ray awaits it
         await self._service.drain()
         await self._running.__aexit__(None, None, None)
+
+
+async def _asked(app: ASGIApp, asked: Asked) -> AsyncGenerator[Message]:
+    """What it answers; whoever leaves early ends it."""
+    scope = {"type": "http", "method": asked.method, "headers": asked.headers, **asked.place}
+    told: asyncio.Queue[Message | None] = asyncio.Queue()
+    running = asyncio.ensure_future(app(scope, replay(asked.body), told.put))
+    running.add_done_callback(lambda _: told.put_nowait(None))
+    try:
+        while (message := await told.get()) is not None:
+            yield message
+        await running  # for what it may have raised
+    finally:
+        running.cancel()

@@ -1,6 +1,7 @@
 """Replicas on a local Ray cluster: the same answers, a question's own replica, a death and a new model unnoticed."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +24,9 @@ from server.metrics import Metrics
 from server.scale.metrics import LABEL, joined
 from server.scale.settings import RAY, ScaleSettings
 from tests.server.harness import Background, ask, boxed, raw, serving, until
+from tests.server.test_gateway import refusal
 from tests.server.test_keys import bearer
+from tests.server.upstream import Upstream, upstream
 from unprm.affinity import HEADER, bounded, question_hash, ranked
 from unprm.engines.fake import FakeEngine
 from unprm.types import Usage
@@ -64,7 +68,14 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def settings(keys: Path) -> ScaleSettings:
+def reasoner() -> Iterator[Upstream]:
+    """What the gateway samples of."""
+    with upstream("It is \\boxed{7}.", "It is \\boxed{8}.") as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def settings(keys: Path, reasoner: Upstream) -> ScaleSettings:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -75,6 +86,7 @@ def settings(keys: Path) -> ScaleSettings:
         replica_cpus=0.5,
         max_body_bytes=10_000,
         api_keys_file=keys,
+        upstream_url=reasoner.url,
     )
 
 
@@ -209,6 +221,73 @@ def test_a_question_has_its_replica(http: httpx.Client) -> None:
     assert all(replica(http, question) == first[question] for question in QUESTIONS)
     named = {HEADER: question_hash(QUESTIONS[0])}
     assert all(replica(http, question, **named) == first[QUESTIONS[0]] for question in QUESTIONS)
+
+
+CHAT: dict[str, Any] = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "What is 3 + 4?"}],
+    "unprm": {"budget": 4, "round": 2, "confidence": 1},
+}
+
+
+@contextmanager
+def streamed(http: httpx.Client, reasoner: Upstream, seconds: float = 1.0, **headers: str) -> Iterator[Iterator[Any]]:
+    """The events of the gateway after the first, of a request whose second round takes so long."""
+    reasoner.delays = {len(reasoner.asked) + 1: seconds}
+    given = reasoner.given
+    with http.stream("POST", "/v1/chat/completions", json=CHAT | {"stream": True}, headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        told = (line.removeprefix("data: ") for line in response.iter_lines() if line)
+        assert json.loads(next(told))["unprm"]["progress"]["sampled"] == 2
+        assert reasoner.given == given + 2  # it came before the rest was there
+        yield told
+
+
+def test_the_gateway_answers_as_it_goes(http: httpx.Client, reasoner: Upstream) -> None:
+    with streamed(http, reasoner) as told:
+        *_, report, done = told
+    assert done == "[DONE]"
+    assert json.loads(report)["unprm"]["sampled"] == 4
+    whole = http.post("/v1/chat/completions", json=CHAT)
+    assert whole.status_code == 200
+    assert whole.json()["unprm"]["sampled"] == 4
+    assert whole.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_gateway_is_refused_has_its_status(http: httpx.Client, reasoner: Upstream, stream: bool) -> None:
+    reasoner.errors = {len(reasoner.asked): refusal(400, "too long")}
+    told = http.post("/v1/chat/completions", json=CHAT | {"stream": stream})
+    assert (told.status_code, told.json()["error"]["code"]) == (400, "upstream_refused")
+    unknown = http.post("/v1/nothing", json={})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_leaves_the_gateway_is_not_worked_for(http: httpx.Client, reasoner: Upstream, stream: bool) -> None:
+    gone = reasoner.gone
+    reasoner.delays = {len(reasoner.asked): 10.0}
+    with pytest.raises(httpx.ReadTimeout):
+        http.post("/v1/chat/completions", json=CHAT | {"stream": stream}, timeout=1.0)
+    until(lambda: reasoner.gone == gone + 1)
+
+
+def test_who_leaves_in_the_middle_of_a_stream_is_not_worked_for(http: httpx.Client, reasoner: Upstream) -> None:
+    gone = reasoner.gone
+    asked = len(reasoner.asked)
+    with streamed(http, reasoner, 10.0):
+        until(lambda: len(reasoner.asked) == asked + 2)
+    until(lambda: reasoner.gone == gone + 1)
+
+
+def test_a_replica_that_dies_over_a_stream_ends_it_with_an_error(http: httpx.Client, reasoner: Upstream) -> None:
+    named = {HEADER: question_hash("the one that dies over a stream")}
+    victim = replica(http, "anything", **named)
+    with streamed(http, reasoner, **named) as told:
+        os.kill(int(victim.partition("-")[2]), signal.SIGKILL)
+        (last,) = told
+    assert json.loads(last)["error"]["code"] == "model_unavailable"
 
 
 def test_data_is_made_on_the_same_cluster(http: httpx.Client, tmp_path: Path) -> None:
