@@ -168,6 +168,7 @@ def test_another_configuration_takes_over_without_a_failed_request(service: Serv
     def work() -> None:
         while not stop.is_set():
             seen.append(service.vote(2))
+            time.sleep(0.1)  # the new replicas need the cores too
 
     caller = threading.Thread(target=work)
     caller.start()
