@@ -10,6 +10,14 @@ from server.keys import Keys, KeysInvalid
 from server.scale.settings import RAY, ScaleSettings
 from server.settings import SettingsInvalid
 
+_STARTS = {
+    # requests' lines resemble each other, and Ray would leave out those of one replica that are like another's
+    "RAY_DEDUP_LOGS": "0",
+    # for a second of its start Ray's native code would take a signal for a crash, and abort
+    "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
+}
+"""Ray's settings for the process that starts it."""
+
 
 def main() -> int:
     """Exit status: 0 once deployed, or after a signal; 2 for settings or keys that can't be used, 1 if it fails."""
@@ -18,8 +26,7 @@ def main() -> int:
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
-    # requests' lines resemble each other, and Ray would leave out those of one replica that are like another's
-    for name, value in (RAY | {"RAY_DEDUP_LOGS": "0"}).items():
+    for name, value in (RAY | _STARTS).items():
         os.environ.setdefault(name, value)
     remote = "RAY_ADDRESS" in os.environ
     if not remote:  # on a cluster the file is looked for where entrances and replicas are

@@ -1,7 +1,10 @@
 """Deploys, on a cluster that is there or on one of this machine's own."""
 
+import os
 import signal
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import NoReturn
 
@@ -20,19 +23,23 @@ def on_cluster(settings: ScaleSettings) -> int:
 
 def on_this_machine(settings: ScaleSettings) -> int:
     """Starts Ray on this machine and serves until a signal: 0, or 1 if it can't be deployed."""
-    try:
-        ray.init(include_dashboard=False)
-    except SystemExit:  # Ray's own way to take a signal, with the signal's number for a status
-        return 0
-    for number in (signal.SIGTERM, signal.SIGINT):  # after Ray's own, and before what takes minutes
-        signal.signal(number, _leave)
-    try:
-        status = _deployed(settings)
-        while status == 0:
-            signal.pause()
-        return status
-    finally:
-        serve.shutdown()
+    _on_signals(_end)
+    # Ray crashes if a signal's handler raises in the middle of its start: this thread waits for signals, another starts
+    with ThreadPoolExecutor(1) as pool:
+        status = pool.submit(_started, settings).result()
+        _on_signals(_leave)
+        try:
+            while status == 0:
+                signal.pause()
+            return status
+        finally:
+            serve.shutdown()
+            ray.shutdown()
+
+
+def _started(settings: ScaleSettings) -> int:
+    ray.init(include_dashboard=False)
+    return _deployed(settings)
 
 
 def _deployed(settings: ScaleSettings) -> int:
@@ -44,5 +51,14 @@ def _deployed(settings: ScaleSettings) -> int:
     return 0
 
 
+def _on_signals(handler: Callable[[int, FrameType | None], NoReturn]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)
+
+
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(0)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    os._exit(0)  # the kernel ends Ray's processes with the one that started them

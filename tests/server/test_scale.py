@@ -474,6 +474,7 @@ def test_a_signal_ends_it_also_while_it_deploys() -> None:
         for line in process.stderr:
             seen.append(line)
             if "Started a local Ray instance" in line:
+                time.sleep(0.3)  # it connects to what it started
                 process.send_signal(signal.SIGTERM)
                 break
         process.stderr.read()
