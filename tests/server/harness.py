@@ -73,9 +73,9 @@ def serving(
         thread.join()
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Waits for what other threads bring about."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.005)
