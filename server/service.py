@@ -15,7 +15,7 @@ from server.model import Source, Watch
 from server.models import Models
 from server.settings import Settings
 from unprm import answers as answer_text
-from unprm.equivalence import Equivalence
+from unprm.equivalence import Comparison, Equivalence
 from unprm.errors import Overloaded, ShuttingDown
 
 logger = logging.getLogger(__name__)
@@ -110,21 +110,24 @@ class Service:
         finally:
             self._held_bytes -= own
 
-    async def classes(self, answers: Sequence[str | None]) -> list[int | None]:
-        """The class of equal answers that each belongs to, None for those that are None."""
-        known = [answer for answer in answers if answer is not None]
-        if not known:
-            return [None] * len(answers)
-        if all(map(answer_text.is_integer, known)):  # at once: no process is asked for these
-            names = iter(self._equivalence.classes(known))
-        else:
-            begun = await asyncio.to_thread(self._equivalence.begin, known)
-            if begun.settled:
-                names = iter(self._equivalence.finish(begun))
-            else:  # in threads of their own, so that those who wait for a process hold up nobody else
-                loop = asyncio.get_running_loop()
-                names = iter(await loop.run_in_executor(self._comparers, self._equivalence.finish, begun))
-        return [None if answer is None else next(names) for answer in answers]
+    async def classes(self, answers: Sequence[str | None], caller: str) -> tuple[list[int | None], list[int]]:
+        """The class of equal answers that each belongs to, None for those that are None; and the indices of the
+        answers that could not be compared as mathematics in time. `caller` names whose answers they are."""
+        known = [index for index, answer in enumerate(answers) if answer is not None]
+        compared = await self._compared([answer for answer in answers if answer is not None], caller)
+        classes: list[int | None] = [None] * len(answers)
+        for index, number in zip(known, compared.classes, strict=True):
+            classes[index] = number
+        return classes, [known[index] for index in compared.as_text]
+
+    async def _compared(self, answers: Sequence[str], caller: str) -> Comparison:
+        if all(map(answer_text.is_integer, answers)):  # at once: no process is asked for these
+            return self._equivalence.finish(self._equivalence.begin(answers))
+        begun = await asyncio.to_thread(self._equivalence.begin, answers)
+        if begun.settled:
+            return self._equivalence.finish(begun)
+        # in threads of their own, so that those who wait for a process hold up nobody else
+        return await asyncio.get_running_loop().run_in_executor(self._comparers, self._equivalence.finish, begun)
 
     def _start_comparing(self) -> None:
         try:

@@ -78,7 +78,7 @@ async def ballot(
     """What these votes are taken on, scored if one of them needs it. Raises `NoAnswer` and what scoring does."""
     solutions = await _solutions(service, request, context)
     with span("answers"):
-        classes = await service.classes([solution.answer for solution in solutions])
+        classes, _ = await service.classes([solution.answer for solution in solutions], context.caller)
     if all(own is None for own in classes):
         raise NoAnswer(len(solutions))
     needed = any(votes.needs_rewards(strategy, classes) for strategy in strategies)

@@ -5,6 +5,7 @@ import re
 from unprm.mathtext.characters import plain_characters
 from unprm.mathtext.prose import boxes, unwrap
 from unprm.mathtext.spelling import respell
+from unprm.types import Extraction
 
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
@@ -16,7 +17,7 @@ _INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
 _FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
 
 
-def extract(text: str) -> str | None:
+def extract(text: str, mode: Extraction = "auto") -> str | None:
     """The answer that a solution states, as it is written there, or None.
 
     The content of the last balanced ``\\boxed{…}`` or ``\\fbox{…}`` (without braces, the next token); without

@@ -40,6 +40,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from unprm.answers import canonical
 from unprm.errors import ShuttingDown
@@ -93,6 +94,14 @@ class Begun:
         return not self.spelled
 
 
+class Comparison(NamedTuple):
+    """`classes[i]` numbers the class of answer i, from 0 by first appearance; `as_text` are the indices of the answers
+    that could not be compared as mathematics in time."""
+
+    classes: list[int]
+    as_text: tuple[int, ...] = ()
+
+
 class Equivalence:
     """Groups answers into classes of equal ones; owns killable worker processes (POSIX). Thread-safe.
 
@@ -125,7 +134,7 @@ class Equivalence:
 
         Takes at most the deadline and a little. Raises `ShuttingDown` after `close` where a worker is
         needed."""
-        return self.finish(self.begin(answers))
+        return self.finish(self.begin(answers)).classes
 
     def begin(self, answers: Sequence[str]) -> Begun:
         """What can be done without a worker, in milliseconds for answers of common size; the deadline begins."""
@@ -148,14 +157,14 @@ class Equivalence:
                 keys[answer] = self._cache.put(answer, key)
         return Begun(answers, keys, spelled, until)
 
-    def finish(self, begun: Begun) -> list[int]:
-        """The classes, as `classes` tells them; waits for a worker unless all is settled."""
+    def finish(self, begun: Begun) -> Comparison:
+        """The classes of the answers; waits for a worker unless all is settled."""
         for form in sorted(begun.spelled, key=_size):
             key, final = self._key_in_worker(form, begun.until)
             for answer in begun.spelled[form]:
                 begun.keys[answer] = self._cache.put(answer, key) if final else key
         numbers: dict[str, int] = {}
-        return [numbers.setdefault(begun.keys[answer], len(numbers)) for answer in begun.answers]
+        return Comparison([numbers.setdefault(begun.keys[answer], len(numbers)) for answer in begun.answers])
 
     def equal(self, left: str, right: str) -> bool:
         """Whether two answers are in one class."""

@@ -4,23 +4,23 @@ import math
 import re
 from collections.abc import Sequence
 
-from unprm.types import Aggregate
+from unprm.types import Aggregate, Split
 
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LINE_END = re.compile(r"\n")
 _STEP_LINE = re.compile(r"^(?=[^\S\n]*(?:[#*]{1,4}[^\S\n]*)?Step[^\S\n]*\d)", re.MULTILINE | re.IGNORECASE)
 
 
-def split(text: str) -> list[str]:
+def split(text: str, mode: Split = "auto") -> list[str]:
     """The steps of a solution's text, stripped, none empty; `[]` for blank text.
 
     Split at blank lines; if there are none, before each line that begins with `Step k` (what precedes the
     first is a step of its own); if there is none either, at every line.
     """
-    return [text[start:end].replace("\r\n", "\n") for start, end in spans(text)]
+    return [text[start:end].replace("\r\n", "\n") for start, end in spans(text, mode)]
 
 
-def spans(text: str) -> list[tuple[int, int]]:
+def spans(text: str, mode: Split = "auto") -> list[tuple[int, int]]:
     """Where the steps of `split` stand in the text: `(start, end)` in characters, without the space around."""
     for cut in (_BLANK_LINE, _STEP_LINE):
         found = _between(cut, text)

@@ -12,6 +12,12 @@ Aggregate = Literal["min", "last", "product", "mean"]
 Strategy = Literal["majority", "prm", "hmr", "wrf", "weighted"]
 """How a vote elects an answer."""
 
+Extraction = Literal["auto", "boxed", "last_number", "choice"]
+"""Where a solution's answer is looked for."""
+
+Split = Literal["auto", "paragraph", "step", "line"]
+"""Where a solution's text is cut into steps."""
+
 DecidedBy = Literal["majority", "reward", "combined", "unanimous"]
 """What settled a vote."""
 
