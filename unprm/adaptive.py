@@ -7,9 +7,11 @@ way: what is still to come is drawn from what has come, and the vote is taken on
 import random
 from bisect import insort
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
-from unprm.types import Strategy
-from unprm.votes import TIE, decide, needs_rewards
+from unprm.types import Normalization, Strategy
+from unprm.votes import TIE, Rewards, decide, needs_rewards
 
 DRAWS = 200
 """Futures that are looked at: the share of those with the same winner is told to within 3.5 points."""
@@ -20,32 +22,37 @@ _NOVELTY = 1.0
 def stability(
     strategy: Strategy,
     classes: Sequence[int | None],
-    rewards: Sequence[float] | None,
+    rewards: Rewards | None,
     budget: int,
     alpha: float = 0.5,
+    normalization: Normalization = "minmax",
     draws: int = DRAWS,
 ) -> float:
     """Probability that the class that wins now wins among `budget` candidates too; 1.0 only if nothing can change it.
 
-    `classes`, `rewards` and `alpha` as in `votes.decide`, of the candidates so far. The next answer is one seen before
-    in proportion to how often, or a new one; its reward falls with equal chances between any two neighbours of those
-    seen with the answer, 0 and 1 included (Hill, 1968). 0.0 if no candidate has an answer yet. Deterministic.
+    `classes`, `rewards`, `alpha` and `normalization` as in `votes.decide`, of the candidates so far. The next answer is
+    one seen before in proportion to how often, or a new one; its reward falls with equal chances between any two
+    neighbours of those seen with the answer, 0 and 1 included (Hill, 1968). 0.0 if no candidate has an answer yet.
+    Deterministic.
     """
     left = budget - len(classes)
     if all(name is None for name in classes):
         return 0.0 if left > 0 else 1.0
     if left <= 0 or _settled(strategy, classes, rewards, budget):
         return 1.0
-    if rewards is None and needs_rewards(strategy, classes):
-        raise ValueError(f"{strategy} needs the candidates' rewards to decide this vote")
-    winner = _winner(strategy, classes, rewards, alpha)
+    vote = partial(decide, strategy, alpha=alpha, normalization=normalization)
+    winner = classes[vote(classes, rewards).solution_index]
     rng = random.Random(0)
-    same = sum(_future(rng, strategy, classes, rewards, left, alpha) == winner for _ in range(draws))
+    same = 0
+    for _ in range(draws):
+        future = _future(rng, classes, rewards, left)
+        if future.rewards is not None or not needs_rewards(strategy, future.classes):
+            same += future.classes[vote(*future).solution_index] == winner
     # that no future differed of so many proves nothing
     return min(same / draws, 1 - 1 / (draws + 1))
 
 
-def _settled(strategy: Strategy, classes: Sequence[int | None], rewards: Sequence[float] | None, budget: int) -> bool:
+def _settled(strategy: Strategy, classes: Sequence[int | None], rewards: Rewards | None, budget: int) -> bool:
     """Whether no candidates to come can change the winner; False where that isn't simple to tell."""
     left = budget - len(classes)
     if strategy in ("majority", "hmr"):
@@ -57,46 +64,41 @@ def _settled(strategy: Strategy, classes: Sequence[int | None], rewards: Sequenc
     return False
 
 
-def _two_highest(values: Sequence[float], classes: Sequence[int | None]) -> tuple[float, float]:
+def _two_highest(values: Rewards, classes: Sequence[int | None]) -> tuple[float, float]:
     """The two highest sums of a class; an answer that is still to come has 0."""
     sums: dict[int, float] = {}
     for name, value in zip(classes, values, strict=True):
         if name is not None:
-            sums[name] = sums.get(name, 0.0) + value
+            sums[name] = sums.get(name, 0.0) + (value or 0.0)
     first, second = sorted([*sums.values(), 0.0, 0.0], reverse=True)[:2]
     return first, second
 
 
-def _winner(
-    strategy: Strategy, classes: Sequence[int | None], rewards: Sequence[float] | None, alpha: float
-) -> int | None:
-    return classes[decide(strategy, classes, rewards, alpha).solution_index]
+class _Future(NamedTuple):
+    """Candidates that came and some that may come; no rewards where those that came have none."""
+
+    classes: Sequence[int | None]
+    rewards: Rewards | None
 
 
-def _future(
-    rng: random.Random,
-    strategy: Strategy,
-    classes: Sequence[int | None],
-    rewards: Sequence[float] | None,
-    left: int,
-    alpha: float,
-) -> int | None:
-    """The winner among those that came and `left` more; None where rewards would have to say, and there are none."""
+def _future(rng: random.Random, classes: Sequence[int | None], rewards: Rewards | None, left: int) -> _Future:
+    """The candidates so far and `left` more."""
     drawn = list(classes)
     for _ in range(left):
         drawn.append(_next_class(rng, drawn))
     if rewards is None:
-        return None if needs_rewards(strategy, drawn) else _winner(strategy, drawn, None, alpha)
+        return _Future(drawn, None)
     seen: dict[int | None, list[float]] = {}
     for name, reward in zip(classes, rewards, strict=True):
-        insort(seen.setdefault(name, []), reward)
-    overall, told = sorted(rewards), list(rewards)
+        if reward is not None:
+            insort(seen.setdefault(name, []), reward)
+    overall = sorted(reward for reward in rewards if reward is not None)
+    future = list(rewards)
     for name in drawn[len(classes) :]:
-        own = seen.get(name)
-        reward = _next_reward(rng, overall if own is None else own)
+        reward = _next_reward(rng, seen.get(name, overall))
         insort(seen.setdefault(name, []), reward)
-        told.append(reward)
-    return _winner(strategy, drawn, told, alpha)
+        future.append(reward)
+    return _Future(drawn, future)
 
 
 def _next_class(rng: random.Random, classes: Sequence[int | None]) -> int | None:

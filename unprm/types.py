@@ -18,6 +18,9 @@ Extraction = Literal["auto", "boxed", "last_number", "choice"]
 Split = Literal["auto", "paragraph", "step", "line"]
 """Where a solution's text is cut into steps."""
 
+Normalization = Literal["minmax", "share"]
+"""How WRF makes rewards and frequencies comparable: each min-max over the classes, or mean reward and share of N."""
+
 DecidedBy = Literal["majority", "reward", "combined", "unanimous"]
 """What settled a vote."""
 
@@ -69,8 +72,8 @@ class Usage:
 class Candidate:
     """A class of equal answers in a vote.
 
-    `members`: indices of its solutions, ascending. Rewards are None where none were computed,
-    the normalised values outside WRF, `score` (what the strategy compares) where it needed no comparison.
+    `members`: indices of its solutions, ascending. Rewards are those of its scored members, None if it has none;
+    the normalised values are None outside WRF, `score` (what the strategy compares) where nothing was compared.
     """
 
     members: tuple[int, ...]

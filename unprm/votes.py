@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
 
 from unprm.errors import NoAnswer
-from unprm.types import Candidate, DecidedBy, Strategy, VoteResult
+from unprm.types import Candidate, DecidedBy, Normalization, Strategy, VoteResult
 
 TIE = 1e-9
 """Scores that differ by no more are tied."""
@@ -16,60 +16,85 @@ TIE = 1e-9
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
+Rewards = Sequence[float | None]
+"""One reward in [0, 1] per candidate, None for a candidate that could not be scored."""
+
+
 class _Group(NamedTuple):
-    """A class of equal answers before it is scored."""
+    """A class of equal answers before it is ranked; `rewards`: of its scored members, None if there was no scoring."""
 
     members: tuple[int, ...]
-    total: float | None
-    best: float | None
+    rewards: tuple[float, ...] | None
 
     @property
-    def mean(self) -> float | None:
-        return None if self.total is None else self.total / len(self.members)
+    def total(self) -> float:
+        # fsum rounds once, so the sum does not depend on the order of the candidates
+        return math.fsum(self.rewards or ())
+
+    @property
+    def mean(self) -> float:
+        return self.total / len(self.rewards) if self.rewards else 0.0
+
+    @property
+    def best(self) -> float:
+        return max(self.rewards or (), default=0.0)
+
+    def candidate(self, score: float | None, normalized: tuple[float | None, float | None] = (None, None)) -> Candidate:
+        mean, best = (self.mean, self.best) if self.rewards else (None, None)
+        return Candidate(self.members, mean, best, *normalized, score)
+
+
+class _Ballot(NamedTuple):
+    """What a strategy ranks: all classes, the number N of all candidates, and the settings of WRF."""
+
+    groups: Sequence[_Group]
+    total: int
+    alpha: float
+    normalization: Normalization
 
 
 def needs_rewards(strategy: Strategy, classes: Sequence[int | None]) -> bool:
     """Whether a vote has to score the candidates.
 
-    `classes` as in `decide`. A single class wins without; `majority` never needs rewards, `hmr` only
-    if the largest class has fewer than half of all candidates.
+    `classes` as in `decide`. A single class wins without; `majority` never needs rewards, `hmr` only where
+    no class has a majority.
     """
     counts = _counts(classes)
-    if len(counts) <= 1 or strategy == "majority":
-        return False
-    return not (strategy == "hmr" and _has_majority(counts, len(classes)))
+    return len(counts) > 1 and not _by_majority(strategy, counts, len(classes))
 
 
 def decide(
     strategy: Strategy,
     classes: Sequence[int | None],
-    rewards: Sequence[float] | None = None,
+    rewards: Rewards | None = None,
     alpha: float = 0.5,
+    normalization: Normalization = "minmax",
 ) -> VoteResult:
     """Elects a class.
 
-    `classes[i]` names the answer class of candidate i, None if it has no answer: it can't win, but counts
-    in N. `rewards[i]` in [0, 1] is needed where `needs_rewards` says so and breaks ties elsewhere. `alpha` in
-    [0, 1] weighs reward against frequency in WRF. Ties (within `TIE`) go to the higher frequency, then
-    to the higher mean reward, then to the first to appear.
+    `classes[i]` names the answer class of candidate i, None if it has no answer: it can't win, but counts in N.
+    `rewards[i]` in [0, 1] is needed where `needs_rewards` says so; None where candidate i could not be scored: its
+    class's reward is that of the other members, 0 if there is none. `alpha` in [0, 1] and `normalization` are WRF's.
+    Where frequency alone decides, rewards change nothing. Ties (within `TIE`) go to the higher frequency, then to
+    the higher mean reward, then to the first to appear.
 
     Raises `NoAnswer` if no candidate has an answer, `ValueError` if rewards are needed and missing.
     """
     counts = _counts(classes)
     if not counts:
         raise NoAnswer(len(classes))
-    if rewards is None and needs_rewards(strategy, classes):
+    if needs_rewards(strategy, classes) and not _any_reward(rewards):
         raise ValueError(f"{strategy} needs the candidates' rewards to decide this vote")
+    by_majority = _by_majority(strategy, counts, len(classes))
     groups = [_group(name, classes, rewards) for name in counts]
-    frequent = strategy == "hmr" and _has_majority(counts, len(classes))
-    scored = _SCORES["majority" if frequent else strategy](groups, alpha)
-    ranked = _rank(scored)
+    scored = _SCORES["majority" if by_majority else strategy](_Ballot(groups, len(classes), alpha, normalization))
+    ranked = _rank(scored, by_reward=not by_majority)
     tied = _tied(ranked)
     return VoteResult(
         strategy=strategy,
-        decided_by=_decided_by(strategy, counts, len(classes)),
+        decided_by=_decided_by(strategy, counts, by_majority),
         candidates=tuple(ranked),
-        solution_index=_representative(ranked[0], rewards),
+        solution_index=ranked[0].members[0] if by_majority else _representative(ranked[0], rewards),
         tied=tuple(range(len(tied))) if len(tied) > 1 else (),
         margin=_margin(ranked),
     )
@@ -84,56 +109,59 @@ def _counts(classes: Sequence[int | None]) -> dict[int, int]:
     return counts
 
 
-def _has_majority(counts: dict[int, int], total: int) -> bool:
-    return 2 * max(counts.values()) >= total
+def _by_majority(strategy: Strategy, counts: dict[int, int], total: int) -> bool:
+    """Whether frequency alone decides. For `hmr`: one class, and no other, has half of all candidates or more."""
+    first, second = sorted([*counts.values(), 0, 0], reverse=True)[:2]
+    return strategy == "majority" or (strategy == "hmr" and 2 * first >= total and first > second)
 
 
-def _decided_by(strategy: Strategy, counts: dict[int, int], total: int) -> DecidedBy:
+def _any_reward(rewards: Rewards | None) -> bool:
+    return rewards is not None and any(reward is not None for reward in rewards)
+
+
+def _decided_by(strategy: Strategy, counts: dict[int, int], by_majority: bool) -> DecidedBy:
     if len(counts) == 1:
         return "unanimous"
-    if strategy == "majority" or (strategy == "hmr" and _has_majority(counts, total)):
+    if by_majority:
         return "majority"
     return "reward" if strategy in ("prm", "hmr") else "combined"
 
 
-def _group(name: int, classes: Sequence[int | None], rewards: Sequence[float] | None) -> _Group:
+def _group(name: int, classes: Sequence[int | None], rewards: Rewards | None) -> _Group:
     members = tuple(index for index, other in enumerate(classes) if other == name)
     if rewards is None:
-        return _Group(members, None, None)
-    own = [rewards[index] for index in members]
-    # fsum rounds once, so the sum does not depend on the order of the candidates
-    return _Group(members, math.fsum(own), max(own))
+        return _Group(members, None)
+    return _Group(members, tuple(reward for index in members if (reward := rewards[index]) is not None))
 
 
-def _plain(group: _Group, score: float | None) -> Candidate:
-    return Candidate(group.members, group.mean, group.best, None, None, score)
+def _by_frequency(ballot: _Ballot) -> list[Candidate]:
+    return [group.candidate(float(len(group.members))) for group in ballot.groups]
 
 
-def _by_frequency(groups: Sequence[_Group], alpha: float) -> list[Candidate]:
-    return [_plain(group, float(len(group.members))) for group in groups]
+def _by_best_reward(ballot: _Ballot) -> list[Candidate]:
+    return [group.candidate(None if group.rewards is None else group.best) for group in ballot.groups]
 
 
-def _by_best_reward(groups: Sequence[_Group], alpha: float) -> list[Candidate]:
-    return [_plain(group, group.best) for group in groups]
+def _by_reward_sum(ballot: _Ballot) -> list[Candidate]:
+    return [group.candidate(None if group.rewards is None else group.total) for group in ballot.groups]
 
 
-def _by_reward_sum(groups: Sequence[_Group], alpha: float) -> list[Candidate]:
-    return [_plain(group, group.total) for group in groups]
-
-
-def _by_reward_and_frequency(groups: Sequence[_Group], alpha: float) -> list[Candidate]:
-    """Paper, Algorithm 3."""
-    frequencies = _min_max([float(len(group.members)) for group in groups])
-    means = [group.mean for group in groups if group.mean is not None]
-    if not means:  # a single class that was not scored: both normalised values are 1 by definition
-        return [Candidate(group.members, None, None, None, 1.0, 1.0) for group in groups]
+def _by_reward_and_frequency(ballot: _Ballot) -> list[Candidate]:
+    """Paper, Algorithm 3; with `share`, mean reward and share of all candidates as they are."""
+    groups, alpha = ballot.groups, ballot.alpha
+    frequencies = [len(group.members) / ballot.total for group in groups]
+    rewards = [group.mean for group in groups]
+    if ballot.normalization == "minmax":
+        frequencies, rewards = _min_max([len(group.members) for group in groups]), _min_max(rewards)
+    if groups[0].rewards is None:  # a single class that was not scored: min-max makes its values 1 whatever they are
+        return [groups[0].candidate(1.0 if ballot.normalization == "minmax" else None, (None, frequencies[0]))]
     return [
-        Candidate(group.members, group.mean, group.best, m, f, alpha * m + (1 - alpha) * f)
-        for group, m, f in zip(groups, _min_max(means), frequencies, strict=True)
+        group.candidate(alpha * reward + (1 - alpha) * frequency, (reward, frequency))
+        for group, reward, frequency in zip(groups, rewards, frequencies, strict=True)
     ]
 
 
-_SCORES: dict[Strategy, Callable[[Sequence[_Group], float], list[Candidate]]] = {
+_SCORES: dict[Strategy, Callable[[_Ballot], list[Candidate]]] = {
     "majority": _by_frequency,
     "prm": _by_best_reward,
     "hmr": _by_best_reward,
@@ -147,18 +175,22 @@ def _min_max(values: Sequence[float]) -> list[float]:
     return [(value - low) / (high - low) if high > low else 1.0 for value in values]
 
 
-def _rank(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _rank(candidates: Sequence[Candidate], *, by_reward: bool) -> list[Candidate]:
     """Best first: again and again the preferred one among those tied with the best that is left."""
     left, ranked = list(candidates), []
     while left:
-        best = min(_tied(left), key=_preference)
+        best = min(_tied(left), key=_preference if by_reward else _first)
         left.remove(best)
         ranked.append(best)
     return ranked
 
 
 def _preference(candidate: Candidate) -> tuple[int, float, int]:
-    return (-candidate.count, -(candidate.mean_reward or 0.0), candidate.members[0])
+    return (-candidate.count, -(candidate.mean_reward or 0.0), _first(candidate))
+
+
+def _first(candidate: Candidate) -> int:
+    return candidate.members[0]
 
 
 def _tied(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -177,7 +209,8 @@ def _margin(ranked: Sequence[Candidate]) -> float | None:
     return max(0.0, ranked[0].score - ranked[1].score)
 
 
-def _representative(winner: Candidate, rewards: Sequence[float] | None) -> int:
+def _representative(winner: Candidate, rewards: Rewards | None) -> int:
+    """The member with the highest reward, the first of them; the first member where none has one."""
     if rewards is None:
         return winner.members[0]
-    return max(winner.members, key=lambda index: (rewards[index], -index))
+    return max(winner.members, key=lambda index: (-1.0 if rewards[index] is None else rewards[index], -index))

@@ -28,7 +28,7 @@ def test_algorithm_2_takes_the_majority_at_half_of_the_candidates():
     # N = 6, class 0 has 3 = N/2: the majority decides although class 1 holds the best reward
     result = votes.decide("hmr", [0, 0, 0, 1, 1, 2], [0.1, 0.2, 0.1, 0.9, 0.8, 0.3])
     assert (result.decided_by, _winner(result, [0, 0, 0, 1, 1, 2])) == ("majority", 0)
-    assert result.solution_index == 1  # the member with the highest reward stands for the class
+    assert result.solution_index == 0  # rewards were not looked at: the first member stands for the class
     assert [c.score for c in result.candidates] == [3, 2, 1]
     assert result.margin == 1
 
@@ -88,10 +88,76 @@ def test_weighted_and_prm_by_hand():
 def test_ties_go_to_frequency_then_mean_reward_then_first():
     frequency = votes.decide("prm", [0, 1, 1], [0.8, 0.8, 0.1])
     assert (frequency.candidates[0].members, frequency.tied) == ((1, 2), (0, 1))
-    mean = votes.decide("majority", [0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
+    mean = votes.decide("weighted", [0, 0, 1, 1, 1], [0.3, 0.3, 0.2, 0.2, 0.2])
+    assert mean.candidates[0].members == (2, 3, 4)
+    mean = votes.decide("prm", [0, 0, 1, 1], [0.1, 0.4, 0.3, 0.4])
     assert mean.candidates[0].members == (2, 3)
-    first = votes.decide("majority", [7, 3])
+    first = votes.decide("prm", [7, 3], [0.5, 0.5])
     assert (first.solution_index, first.tied, first.margin) == (0, (0, 1), 0)
+
+
+def test_majority_never_sees_a_reward():
+    result = votes.decide("majority", [0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
+    assert (result.candidates[0].members, result.solution_index, result.tied) == ((0, 1), 0, (0, 1))
+    assert result.candidates[1].mean_reward == pytest.approx(0.35)  # reported where it is known
+
+
+def test_algorithm_2_asks_the_prm_at_two_halves():
+    assert votes.needs_rewards("hmr", [0, 1])
+    assert votes.needs_rewards("hmr", [0, 0, 1, 1])
+    assert not votes.needs_rewards("hmr", [0, 0, 1, None])
+    result = votes.decide("hmr", [0, 0, 1, 1], [0.6, 0.7, 0.1, 0.9])
+    assert (result.decided_by, result.solution_index) == ("reward", 3)
+
+
+def test_wrf_by_share_is_not_deaf_to_49_of_50():
+    classes, rewards = [0] * 49 + [1], [0.90] * 49 + [0.91]
+    minmax = votes.decide("wrf", classes, rewards)
+    assert minmax.tied == (0, 1)
+    assert votes.decide("wrf", classes, rewards, 0.51).solution_index == 49
+    share = votes.decide("wrf", classes, rewards, 0.51, "share")
+    assert share.solution_index == 0
+    winner = share.candidates[0]
+    assert (winner.normalized_reward, winner.normalized_frequency) == (pytest.approx(0.9), 0.98)
+    assert winner.score == pytest.approx(0.51 * 0.9 + 0.49 * 0.98)
+
+
+def test_share_counts_candidates_without_an_answer_in_n():
+    result = votes.decide("wrf", [0, 0, 1, None], [0.5, 0.7, 0.8, 0.9], 0.5, "share")
+    assert {c.members: c.score for c in result.candidates} == {
+        (0, 1): pytest.approx(0.5 * 0.6 + 0.5 * 0.5),
+        (2,): pytest.approx(0.5 * 0.8 + 0.5 * 0.25),
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "winner", "scores"),
+    [
+        ("majority", 0, {(0, 1, 2): 3, (3, 4): 2, (5,): 1}),
+        # half of all, and no other class as frequent: that one was not scored makes no difference
+        ("hmr", 0, {(0, 1, 2): 3, (3, 4): 2, (5,): 1}),
+        ("prm", 3, {(0, 1, 2): 0.4, (3, 4): 0.6, (5,): 0.0}),
+        ("weighted", 0, {(0, 1, 2): 0.7, (3, 4): 0.6, (5,): 0.0}),
+        # means 0.35, 0.6 and 0 (nothing scored), frequencies 3, 2 and 1
+        ("wrf", 0, {(0, 1, 2): 0.5 * 0.35 / 0.6 + 0.5, (3, 4): 0.75, (5,): 0.0}),
+    ],
+)
+def test_candidates_that_were_not_scored_keep_their_place_and_bring_no_reward(strategy, winner, scores):
+    classes, rewards = [0, 0, 0, 1, 1, 2], [0.3, 0.4, None, 0.6, None, None]
+    result = votes.decide(strategy, classes, rewards)
+    assert classes[result.solution_index] == classes[winner]
+    assert {c.members: c.score for c in result.candidates} == pytest.approx(scores)
+    assert {c.members: c.max_reward for c in result.candidates} == {(0, 1, 2): 0.4, (3, 4): 0.6, (5,): None}
+
+
+def test_a_candidate_that_was_not_scored_stands_for_its_class_only_where_none_was():
+    assert votes.decide("prm", [0, 0, 1], [None, 0.2, 0.1]).solution_index == 1
+    assert votes.decide("prm", [0, 0, None], [None, None, 0.1]).solution_index == 0
+
+
+def test_rewards_of_which_none_is_there_decide_nothing():
+    with pytest.raises(ValueError, match="needs the candidates' rewards"):
+        votes.decide("prm", [0, 1], [None, None])
 
 
 def test_a_hair_counts_as_a_tie_and_more_does_not():
@@ -124,7 +190,7 @@ def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, al
     one, other = (votes.decide(strategy, *_split(b), alpha) for b in (ballot, shuffled))
     assert (one.decided_by, one.margin, len(one.tied)) == (other.decided_by, other.margin, len(other.tied))
     best = [c for c in one.candidates if one.tied == () or one.candidates.index(c) in one.tied]
-    keys = [(c.count, c.mean_reward) for c in best]
+    keys = [(c.count, 0 if strategy == "majority" else c.mean_reward) for c in best]
     if keys.count(max(keys)) == 1:  # else only the order could break the tie
         assert ballot[one.solution_index][0] == shuffled[other.solution_index][0]
 
@@ -132,14 +198,23 @@ def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, al
 @given(ballots)
 def test_hmr_is_majority_at_half_and_prm_below(ballot):
     classes, rewards = _split(ballot)
-    largest = max(classes.count(name) for name in classes if name is not None)
-    model = "majority" if 2 * largest >= len(classes) else "prm"
+    counts = sorted((classes.count(name) for name in {*classes} - {None}), reverse=True)
+    model = "majority" if 2 * counts[0] >= len(classes) and counts[0] not in counts[1:] else "prm"
     hmr, other = votes.decide("hmr", classes, rewards), votes.decide(model, classes, rewards)
     assert (hmr.candidates, hmr.solution_index, hmr.tied) == (
         other.candidates,
         other.solution_index,
         other.tied,
     )
+
+
+@given(ballots, st.sampled_from(votes.STRATEGIES))
+def test_a_vote_that_needs_no_rewards_elects_the_same_with_them(ballot, strategy):
+    classes, rewards = _split(ballot)
+    if not votes.needs_rewards(strategy, classes):
+        with_rewards, without = votes.decide(strategy, classes, rewards), votes.decide(strategy, classes)
+        assert classes[with_rewards.solution_index] == classes[without.solution_index]
+        assert with_rewards.tied == without.tied
 
 
 @given(ballots, st.sampled_from([0.0, 1.0]))
