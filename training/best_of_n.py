@@ -91,11 +91,11 @@ def _reward(candidate: _Candidate, field: str) -> float:
 @dataclass(frozen=True, slots=True)
 class Judged:
     """What votes see of a question's candidates: classes of equal answers (None: no answer), whether each is right,
-    and their rewards."""
+    and their rewards (None: the PRM can't read it)."""
 
     classes: tuple[int | None, ...]
     correct: tuple[bool, ...]
-    rewards: tuple[float, ...]
+    rewards: tuple[float | None, ...]
 
 
 IsRight = Callable[[Judged, Sequence[int]], bool]
@@ -107,8 +107,8 @@ def judge(
 ) -> list[Judged]:
     """Judges and scores all candidates; kept in `output` as they come, so that a run that was killed goes on.
 
-    Without a scorer the given rewards count. A solution that does not fit the model gets the reward 0. Step scores are
-    kept as well: of each candidate, null for one without any; null for all if rewards were given.
+    Without a scorer the given rewards count. A solution that the model can't read has no reward. Step scores are kept as
+    well: of each candidate, null for one without any; null for all if rewards were given.
     """
     name = scorer.name if scorer else GIVEN
     config = {"stage": "best-of-n", "model": name, "questions": _digest(questions)}
@@ -138,18 +138,18 @@ def _scored(question: Question, scorer: Scorer) -> list[Scores]:
     return [scores.get(own) for own in asked]
 
 
-def _reward_of(scores: Scores) -> float:
-    return steps.reward(scores) if scores else 0.0
+def _reward_of(scores: Scores) -> float | None:
+    return steps.reward(scores) if scores else None
 
 
 def _answers(question: Question, equivalence: Equivalence) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
     found = [answers.extract(text) for text in question.texts]
-    told = [answer for answer in found if answer is not None]
-    # the gold answer stands among them, so that right answers are those of its class
-    named = iter(equivalence.classes([question.gold, *told]))
-    gold = next(named)
-    classes = tuple(None if answer is None else next(named) for answer in found)
-    return classes, tuple(name == gold for name in classes)
+    stated = [answer for answer in found if answer is not None]
+    names = iter(equivalence.classes(stated))
+    # the gold answer is no candidate: it must not change which of them are equal
+    right = {answer: equivalence.equal(answer, question.gold) for answer in dict.fromkeys(stated)}
+    classes = tuple(None if answer is None else next(names) for answer in found)
+    return classes, tuple(answer is not None and right[answer] for answer in found)
 
 
 def _as_probabilities(judged: Sequence[Judged]) -> list[Judged]:
@@ -159,11 +159,13 @@ def _as_probabilities(judged: Sequence[Judged]) -> list[Judged]:
     return [Judged(own.classes, own.correct, tuple(map(_logistic, own.rewards))) for own in judged]
 
 
-def _are_probabilities(rewards: Iterable[float]) -> bool:
-    return all(0 <= reward <= 1 for reward in rewards)
+def _are_probabilities(rewards: Iterable[float | None]) -> bool:
+    return all(reward is None or 0 <= reward <= 1 for reward in rewards)
 
 
-def _logistic(value: float) -> float:
+def _logistic(value: float | None) -> float | None:
+    if value is None:
+        return None
     return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
 
 
@@ -260,11 +262,12 @@ def _draws(total: int, size: int, seed: str) -> list[list[int]]:
 
 
 def elects_right(strategy: Strategy, alpha: float, judged: Judged, picks: Sequence[int]) -> bool:
-    """Whether a vote among these candidates (indices) elects a right answer."""
-    classes = [judged.classes[k] for k in picks]
-    if all(name is None for name in classes):
+    """Whether a vote among these candidates (indices) elects a right answer; not if it can elect none."""
+    classes, rewards = [judged.classes[k] for k in picks], [judged.rewards[k] for k in picks]
+    unscored = all(reward is None for reward in rewards)
+    if all(name is None for name in classes) or (unscored and votes.needs_rewards(strategy, classes)):
         return False
-    elected = votes.decide(strategy, classes, [judged.rewards[k] for k in picks], alpha).solution_index
+    elected = votes.decide(strategy, classes, rewards, alpha).solution_index
     return judged.correct[picks[elected]]
 
 

@@ -84,13 +84,20 @@ def test_judged_candidates_are_kept_by_the_questions_names(tmp_path, equivalence
     assert [len(own.classes) for own in judged] == [1, 2]
 
 
-def test_solutions_without_steps_or_over_the_window_are_worth_nothing(tmp_path, equivalence):
+def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equivalence):
     row = ROW | {"candidates": [{"text": " "}, {"text": "\\boxed{1}" + "x" * 500}, {"text": "\\boxed{3/4}"}]}
     questions = bench.load(_file(tmp_path / "c.jsonl", [row]))
     scorer = EngineScorer(FakeEngine(max_tokens=200))
     (judged,) = bench.judge(questions, scorer, equivalence, tmp_path / "out", _quiet())
-    assert judged.rewards[:2] == (0, 0)
+    assert judged.rewards[:2] == (None, None)
     assert judged.rewards[2] > 0
+
+
+def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
+    judged = bench.Judged((0, 1), (True, True), (None, None))
+    assert not bench.elects_right("wrf", 0.5, judged, [0, 1])
+    assert bench.elects_right("majority", 0.5, judged, [0, 1])
+    assert bench.elects_right("wrf", 0.5, judged, [1])  # unanimous
 
 
 def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):

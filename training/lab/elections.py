@@ -75,7 +75,8 @@ def best(judged: Seeds, rules: Mapping[float, IsRight]) -> float:
 
 
 def _drawn(judged: Judged, picks: Sequence[int]) -> tuple[list[int | None], list[float]]:
-    return [judged.classes[k] for k in picks], [judged.rewards[k] for k in picks]
+    """Classes and rewards of these candidates; one that could not be scored has the reward 0."""
+    return [judged.classes[k] for k in picks], [judged.rewards[k] or 0.0 for k in picks]
 
 
 def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> bool:
@@ -84,7 +85,7 @@ def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> bool:
     for k in picks:
         name = judged.classes[k]
         if name is not None:
-            reward = min(max(judged.rewards[k], CLIP), 1 - CLIP)
+            reward = min(max(judged.rewards[k] or 0.0, CLIP), 1 - CLIP)
             sums[name] = sums.get(name, 0.0) + prior + math.log(reward / (1 - reward))
             right[name] = judged.correct[k]
     return bool(sums) and right[max(sums, key=lambda name: sums[name])]
