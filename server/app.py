@@ -47,6 +47,7 @@ def create_app(
         title="unprm",
         version=_version(),
         description=ABOUT,
+        docs_url=None,  # FastAPI's loads its scripts from elsewhere; the page has its own
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan,
