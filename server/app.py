@@ -53,7 +53,12 @@ def create_app(
         lifespan=_lifespan,
         middleware=[
             Middleware(Envelope, metrics=service.metrics, journal=service.journal),
-            Middleware(Authorization, keys=keys, admin_keys=Keys(settings.admin_key, None)),
+            Middleware(
+                Authorization,
+                keys=keys,
+                admin_keys=Keys(settings.admin_key, None),
+                open_metrics=settings.open_metrics,
+            ),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from benchmarks import servers
+from server.settings import Settings
 from tests.server.harness import Running, ask, serving, until
 from unprm.affinity import HEADER, question_hash
 from unprm.engines.fake import FakeEngine
