@@ -6,7 +6,10 @@ import sys
 import urllib.request
 
 secure = "UNPRM_SSL_CERTFILE" in os.environ
-address = f"{'https' if secure else 'http'}://127.0.0.1:{os.environ.get('UNPRM_PORT', '8000')}/readyz"
+port = os.environ.get("UNPRM_PORT", "")
+if not port.isdecimal():  # not set, or an address that Kubernetes tells of a Service called unprm
+    port = "8000"
+address = f"{'https' if secure else 'http'}://127.0.0.1:{port}/readyz"
 # the certificate is for the name by which others reach the server
 context = ssl._create_unverified_context() if secure else None
 try:

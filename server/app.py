@@ -47,12 +47,18 @@ def create_app(
         title="unprm",
         version=_version(),
         description=ABOUT,
+        docs_url=None,  # FastAPI's loads its scripts from elsewhere; the page has its own
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan,
         middleware=[
             Middleware(Envelope, metrics=service.metrics, journal=service.journal),
-            Middleware(Authorization, keys=keys, admin_keys=Keys(settings.admin_key, None)),
+            Middleware(
+                Authorization,
+                keys=keys,
+                admin_keys=Keys(settings.admin_key, None),
+                open_metrics=settings.open_metrics,
+            ),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )

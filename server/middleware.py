@@ -21,6 +21,7 @@ from server.tracing import span, tell
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 """Read without a key, as is all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
+_METRICS = "/metrics"
 _ADMIN = "/admin/"
 """Begins the paths that the administrator's key is for; nothing is there without one."""
 
@@ -82,23 +83,27 @@ class Envelope:
 
 
 class Authorization:
-    """Lets in who sends a key, and tells whose it is; without keys, everybody. Administration has a key of its own."""
+    """Lets in who sends a key, and tells whose it is; without keys, everybody. Administration has a key of its own.
 
-    def __init__(self, app: ASGIApp, keys: Keys, admin_keys: Keys) -> None:
+    `open_metrics`: /metrics is read without a key.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Keys, admin_keys: Keys, open_metrics: bool) -> None:
         self.app = app
         self._keys, self._admin_keys = keys, admin_keys
+        self._open_metrics = open_metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises `Unauthorized` before anything of the body is read."""
-        if scope["type"] == "http" and not is_open(scope["path"]):
+        if scope["type"] == "http" and not is_open(scope["path"], self._open_metrics):
             keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
             context_of(scope).caller = caller_of(Headers(scope=scope), keys)
         await self.app(scope, receive, send)
 
 
-def is_open(path: str) -> bool:
-    """Whether it may be read without a key."""
-    return path in _OPEN or path.startswith(page.BELOW)
+def is_open(path: str, open_metrics: bool) -> bool:
+    """Whether it may be read without a key; /metrics only if `open_metrics`."""
+    return path in _OPEN or path.startswith(page.BELOW) or (open_metrics and path == _METRICS)
 
 
 def caller_of(headers: Headers, keys: Keys) -> str:

@@ -54,6 +54,11 @@ class Models:
         """Requests that wait for a model."""
         return sum(model.queued_requests for model in self._served)
 
+    @property
+    def loading(self) -> int:
+        """Models that are served once they are loaded."""
+        return sum(model.state.state == "loading" for model in self._served)
+
     @contextmanager
     def chosen(self, asked: str | Sequence[str] | None) -> Iterator[list[Model]]:
         """The models that a request names, kept while it lasts; raises `UnknownModel`."""

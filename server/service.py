@@ -142,6 +142,7 @@ class Service:
         if (journal := self.journal) is not None:
             counter("unprm_journal_dropped", "Requests that the journal lacks.", lambda: journal.dropped)
         gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running)
+        gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
         gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
         gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
         counter("unprm_equivalence_answers", "Answers told apart.", lambda: equivalence.stats.compared)

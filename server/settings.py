@@ -1,16 +1,25 @@
 """The server's settings: each is an option (`--max-solutions`) and a variable (`UNPRM_MAX_SOLUTIONS`).
 
-The environment is read here and nowhere else. Options win over variables; unknown ones of either kind fail.
+The environment is read here and nowhere else. Options win over variables; unknown ones of either kind fail. What
+Kubernetes puts into a container's environment for a Service whose name is or begins with unprm is passed over.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import DirectoryPath, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    CliApp,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from unprm.types import Strategy
 from unprm.wire import MAX_SOLUTIONS, LoadModelRequest
@@ -18,6 +27,12 @@ from unprm.wire import MAX_SOLUTIONS, LoadModelRequest
 PREFIX = "UNPRM_"
 _OF_THE_CLIENT = "UNPRM_CLIENT_"
 """Begins the variables of `python -m unprm_client`, which may run in the same environment."""
+_OF_KUBERNETES = re.compile(
+    r"UNPRM_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?=.*)",
+    re.IGNORECASE,
+)
+"""NAME=VALUE of the variables that tell a container of a Service: UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80,
+UNPRM_PORT_80_TCP_ADDR and the like."""
 _OF_ONE_MODEL = ("adapter", "revision", "adapter_revision", "family", "reference", "beta")
 
 
@@ -39,6 +54,7 @@ class Settings(BaseSettings):
         cli_kebab_case=True,
         cli_avoid_json=True,
         cli_hide_none_type=True,
+        cli_implicit_flags="toggle",
         cli_show_env_vars=True,
     )
 
@@ -78,6 +94,7 @@ class Settings(BaseSettings):
     admin_key: SecretStr | None = Field(
         default=None, min_length=1, description="Bearer token for /admin/models, which is not there without one."
     )
+    open_metrics: bool = Field(default=False, description="/metrics is read without a key.")
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps in a solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
@@ -138,6 +155,22 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["json", "text"] = Field(default="text", description="json: one object a line.")
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment."""
+        assert isinstance(env_settings, EnvSettingsSource)
+        env_settings.env_vars = {
+            name: value for name, value in env_settings.env_vars.items() if not _is_of_kubernetes(name, value)
+        }
+        return init_settings, env_settings
+
     @field_validator("model", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
@@ -185,9 +218,17 @@ class Settings(BaseSettings):
             raise SettingsInvalid("\n".join(problems)) from None
 
 
+def _is_of_kubernetes(name: str, value: str | None) -> bool:
+    return _OF_KUBERNETES.fullmatch(f"{name}={value}") is not None
+
+
 def _refuse_unknown_variables(fields: set[str]) -> None:
     known = {PREFIX + field.upper() for field in fields}
-    given = {name for name in os.environ if name.upper().startswith(PREFIX)}
+    given = {
+        name
+        for name, value in os.environ.items()
+        if name.upper().startswith(PREFIX) and not _is_of_kubernetes(name, value)
+    }
     unknown = sorted(
         name for name in given if not name.upper().startswith(_OF_THE_CLIENT) and name.upper() not in known
     )

@@ -30,6 +30,9 @@ HEADERS = {
 }
 
 _FILES = StaticFiles(directory=Path(__file__).parent / "files")
+_SWAGGER = StaticFiles(packages=[("fastapi_swagger", "resources")])
+_OF_SWAGGER = {"swagger-ui-bundle.js", "swagger-ui.css"}
+"""What the page at /docs is made of, from a package that has it in it."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -40,6 +43,12 @@ async def index(request: Request) -> Response:
     return await _file("index.html", request)
 
 
+@router.api_route("/docs", methods=["GET", "HEAD"])
+async def docs(request: Request) -> Response:
+    """The API, to read and to try."""
+    return await _file("docs.html", request)
+
+
 @router.api_route(BELOW + "{path:path}", methods=["GET", "HEAD"])
 async def file(path: str, request: Request) -> Response:
     """What the page is made of."""
@@ -47,6 +56,7 @@ async def file(path: str, request: Request) -> Response:
 
 
 async def _file(path: str, request: Request) -> Response:
-    response = await _FILES.get_response(path, request.scope)
+    files = _SWAGGER if path in _OF_SWAGGER else _FILES
+    response = await files.get_response(path, request.scope)
     response.headers.update(HEADERS)
     return response

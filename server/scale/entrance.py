@@ -157,7 +157,7 @@ class Entrance:
 
     def _admit(self, request: Request) -> None:
         """Raises `Unauthorized` before anything of the body is read. The replica looks again, for the caller's name."""
-        if not is_open(request.url.path):
+        if not is_open(request.url.path, self._settings.open_metrics):
             caller_of(request.headers, self._keys)
 
     async def _told(self) -> list[tuple[str, list[Metric]]]:

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import runpy
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -101,8 +102,52 @@ def test_kubernetes_asks_for_a_gpu_and_gives_nothing_away() -> None:
 
 
 def test_options_of_the_manifest_are_the_servers() -> None:
-    (tmp := Settings.load([own for own in _container()["args"] if "keys" not in own]))
-    assert tmp.model == ["Qwen/Qwen2.5-Math-PRM-7B"]
+    settings = Settings.load(_container()["args"])
+    assert settings.model == ["Qwen/Qwen2.5-Math-PRM-7B"]
+    assert settings.api_keys_file is not None
+
+
+def _pods() -> dict[str, dict[str, Any]]:
+    """All templates of pods of the manifests."""
+    return {"server": _documents("unprm.yaml")["Deployment"]["spec"]["template"], **_nodes()}
+
+
+@pytest.mark.parametrize("name", ["server", "head", "worker"])
+def test_pods_are_told_of_no_services(name: str) -> None:
+    assert _pods()[name]["spec"]["enableServiceLinks"] is False
+
+
+def test_what_prometheus_scrapes_by_annotation_needs_no_key() -> None:
+    scraped = {
+        name
+        for name, pod in _pods().items()
+        if "prometheus.io/scrape" in pod.get("metadata", {}).get("annotations", {})
+    }
+    assert scraped == {"server", "head"}
+    assert Settings.load(_container()["args"]).open_metrics
+    assert _ray_settings().open_metrics
+
+
+def test_compose_publishes_to_this_machine_alone_and_passes_a_key_on() -> None:
+    services = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))["services"]
+    assert services["unprm"]["ports"] == ["${UNPRM_PUBLISH:-127.0.0.1}:${UNPRM_PORT:-8000}:8000"]
+    assert all(port.startswith("127.0.0.1:") for name in ("prometheus", "grafana") for port in services[name]["ports"])
+    environment = services["unprm"]["environment"]
+    assert environment["UNPRM_API_KEY"] is None  # the shell's, if there is one
+    assert environment["UNPRM_OPEN_METRICS"] == "true"
+
+
+@pytest.mark.parametrize(("port", "served"), [(None, 8000), ("9001", 9001), ("tcp://10.0.0.11:80", 8000)])
+def test_the_health_check_asks_the_port_that_is_served(
+    port: str | None, served: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UNPRM_PORT", raising=False)
+    if port is not None:
+        monkeypatch.setenv("UNPRM_PORT", port)
+    assert Settings.load([]).port == served
+    monkeypatch.setenv("UNPRM_SSL_CERTFILE", "own.pem")  # fails whatever may listen there without a certificate
+    with pytest.raises(SystemExit, match=rf"^https://127\.0\.0\.1:{served}/readyz: "):
+        runpy.run_path(str(DOCKER / "ready.py"))
 
 
 def test_who_stops_the_server_waits_for_it_to_drain() -> None:

@@ -65,3 +65,19 @@ def test_alerts_say_how_bad_it_is_and_what_to_do() -> None:
 def test_prometheus_takes_its_files() -> None:
     for command in (["check", "config", "prometheus.yml"], ["check", "rules", "alerts.yml"]):
         subprocess.run(["promtool", *command], cwd=DOCKER / "prometheus", check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus, which is not installed")
+def test_errors_wake_somebody_and_loading_does_not() -> None:
+    ended = subprocess.run(
+        ["promtool", "test", "rules", Path(__file__).parent / "alerts_test.yml"], capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_neither_probes_nor_loading_count_as_errors() -> None:
+    (expression,) = RULES["UnprmErrors"]
+    counted, condition, loading = expression.partition(" unless on (instance) ")
+    assert counted.count("unprm_requests_total") == counted.count('route!~"/healthz|/readyz|/metrics"') == 2
+    assert condition
+    assert "max_over_time(unprm_loading_models[5m])" in loading

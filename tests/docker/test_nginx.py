@@ -1,16 +1,20 @@
 """nginx in front of two servers: the same question goes to the same one, and to the other once that is gone."""
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 
 from benchmarks import servers
-from tests.server.harness import Running, ask, serving, until
+from server.settings import Settings
+from tests.server.harness import PATIENCE, Running, ask, serving, until
 from unprm.affinity import HEADER, question_hash
 from unprm.engines.fake import FakeEngine
 
@@ -57,3 +61,86 @@ def test_a_server_that_goes_away_is_stood_in_for(balanced: tuple[httpx.Client, l
     until(lambda: not any(own.is_serving() for own in one.server.servers))
     assert {_server(http, question) for question in QUESTIONS} == {"two"}
     assert [own for own in first.values() if own == "two"]
+
+
+@contextmanager
+def _backend(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server that answers by the handler; its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as backend:
+        thread = threading.Thread(target=backend.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{backend.server_port}"
+        finally:
+            backend.shutdown()
+            thread.join()
+
+
+class _Ready(BaseHTTPRequestHandler):
+    """Is ready; GET requests are answered, and nothing is logged."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("path", "attempts"),
+    [
+        ("/score_steps", 2),
+        ("/vote/wrf", 2),
+        ("/vote/compare", 2),
+        ("/preview", 2),
+        ("/v1/chat/completions", 1),
+        ("/admin/models", 1),
+    ],
+)
+def test_only_what_changes_nothing_is_asked_for_twice(path: str, attempts: int, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Dying(_Ready):
+        def do_POST(self) -> None:  # reads the request, and closes the connection without an answer
+            self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append(self.path)
+
+    with _backend(Dying) as one, _backend(Dying) as two, servers.nginx(tmp_path, one, two) as url:
+        assert httpx.post(url + path, json={}).status_code == 502
+    assert seen == [path] * attempts
+
+
+def test_events_of_the_gateway_come_as_they_are_made(tmp_path: Path) -> None:
+    received = threading.Event()
+
+    class Streaming(_Ready):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(b"data: first\n\n")
+            received.wait(PATIENCE)
+            self.wfile.write(b"data: second\n\n")
+
+    with (
+        _backend(Streaming) as one,
+        servers.nginx(tmp_path, one, one) as url,
+        httpx.stream("POST", f"{url}/v1/chat/completions", json={}, timeout=PATIENCE / 2) as response,
+    ):
+        chunks = response.iter_bytes()
+        try:
+            assert next(chunks) == b"data: first\n\n"
+        finally:
+            received.set()
+        assert b"".join(chunks) == b"data: second\n\n"
+
+
+def test_nginx_waits_longer_than_the_server_takes() -> None:
+    requests, answers_of_the_gateway = map(
+        int, re.findall(r"proxy_read_timeout (\d+)s;", servers.NGINX.read_text("utf-8"))
+    )
+    assert requests > Settings().max_request_seconds
+    assert answers_of_the_gateway > Settings().gateway_seconds

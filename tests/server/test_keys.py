@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,22 @@ def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, text
     assert "1234" not in str(refused.value)
     with pytest.raises(KeysInvalid, match="can't be read"):
         Keys(None, tmp_path / "nowhere")
+
+
+def test_opened_metrics_need_no_key_and_name_no_caller(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("CANARY-name CANARY-key\n")
+    with serving(api_keys_file=file, open_metrics=True) as server:
+        body = {"problem": "CANARY-text", "solutions": [boxed("CANARY-answer"), boxed(1)]}
+        headers = bearer("CANARY-key") | {"X-Request-ID": "CANARY-id"}
+        assert server.post("/vote/wrf", body, headers=headers).status_code == 200
+        server.get("/CANARY-path", headers=headers)
+        told = server.get("/metrics")
+        assert told.status_code == 200
+        assert "unprm_votes_total" in told.text
+        assert "CANARY" not in told.text
+        assert set(re.findall(r'[{,](\w+)="', told.text)) == {"route", "status", "strategy", "le"}
+        assert [server.get(path).status_code for path in ("/model", "/metrics/")] == [401, 401]
 
 
 def test_a_caller_with_much_to_ask_does_not_hold_up_another(tmp_path: Path) -> None:

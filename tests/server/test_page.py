@@ -21,7 +21,8 @@ def test_the_root_is_the_page(server: Running) -> None:
 
 def test_every_file_is_served_with_the_headers(server: Running) -> None:
     assert len(NAMES) > 30
-    for path in ("/", *(f"/page/{name}" for name in NAMES)):
+    swagger = ("swagger-ui.css", "swagger-ui-bundle.js")
+    for path in ("/", "/docs", *(f"/page/{name}" for name in (*NAMES, *swagger))):
         for method in ("GET", "HEAD"):
             response = server.http.request(method, path)
             assert response.status_code == 200, path
@@ -37,7 +38,13 @@ def test_every_file_is_served_with_the_headers(server: Running) -> None:
 
 def test_the_page_needs_no_key_and_what_it_asks_does() -> None:
     with serving(api_key="k") as locked:
-        for path in ("/", "/page/app.js", "/page/vendor/katex-0.19.1/katex.min.js"):
+        for path in (
+            "/",
+            "/docs",
+            "/page/swagger-ui-bundle.js",
+            "/page/app.js",
+            "/page/vendor/katex-0.19.1/katex.min.js",
+        ):
             assert locked.get(path).status_code == 200
         for path in ("/model", "/pages", "/page", "/metrics"):
             assert locked.get(path).status_code == 401, path
