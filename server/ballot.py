@@ -1,56 +1,79 @@
 """What votes are taken on, and their outcomes as the contract tells them. Pure: values in, responses out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from unprm import steps as step_text
 from unprm import votes
 from unprm.calibration import Calibration, log_odds
-from unprm.types import Solution, Strategy, Usage, VoteResult
+from unprm.errors import Unscorable
+from unprm.types import Normalization, Solution, Strategy, Usage, VoteResult
 from unprm.wire import (
     CandidateOut,
+    Candidates,
     CompareResponse,
     ScoredSolution,
-    ScoreRequest,
     ScoreResponse,
+    Unscored,
     UsageOut,
     VotedSolution,
     VoteOut,
     VoteResponse,
 )
 
-StepScores = Sequence[tuple[float, ...]]
+
+class WrfTerms(NamedTuple):
+    """What a request may set of a weighted reward-frequency vote."""
+
+    alpha: float = 0.5
+    normalization: Normalization = "minmax"
 
 
-def averaged(scores: Sequence[StepScores], calibrations: Sequence[Calibration]) -> StepScores:
-    """Of several models: the mean of their calibrated step scores. Of one: its own, as they are."""
+class Scores(NamedTuple):
+    """Step scores of each solution, None for one without; None as a whole if no vote needed any. `unscorable`: by their
+    indices, why solutions can have none."""
+
+    steps: Sequence[tuple[float, ...] | None] | None
+    unscorable: Mapping[int, Unscorable]
+
+    def of(self, index: int) -> tuple[float, ...] | None:
+        """Step scores of one solution."""
+        return None if self.steps is None else self.steps[index]
+
+
+def averaged(
+    scores: Sequence[Sequence[tuple[float, ...]]], calibrations: Sequence[Calibration]
+) -> Sequence[tuple[float, ...]]:
+    """Of several models: the mean of their calibrated step scores. Of one: its scores as they are."""
     if len(scores) == 1:
         return scores[0]
     return [
         tuple(
             sum(calibrate(score) for calibrate, score in zip(calibrations, step, strict=True)) / len(calibrations)
-            for step in zip(*own, strict=True)
+            for step in zip(*solution, strict=True)
         )
-        for own in zip(*scores, strict=True)
+        for solution in zip(*scores, strict=True)
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """Solutions, their classes of equal answers, and their step scores, None if no vote needed them.
+    """Solutions, their classes of equal answers, and their scores.
 
-    `request` is what they came in; its `aggregate` and `threshold` apply.
+    `request` is what they came in; its `aggregate` and `threshold` apply. `compared_as_text`: indices of the solutions
+    whose answers could not be compared as mathematics in time.
     """
 
-    request: ScoreRequest
+    request: Candidates
     solutions: Sequence[Solution]
     classes: Sequence[int | None]
-    scores: StepScores | None
+    scores: Scores
+    compared_as_text: Sequence[int] = field(default=())
 
-    def outcome(self, strategy: Strategy, alpha: float) -> VoteOut:
+    def outcome(self, strategy: Strategy, terms: WrfTerms) -> VoteOut:
         """Takes a vote; raises `NoAnswer` if nothing can win it."""
-        result = votes.decide(strategy, self.classes, self.rewards, alpha)
+        result = votes.decide(strategy, self.classes, self.rewards, *terms)
         candidates = _candidates(result, self.solutions)
         return VoteOut(
             strategy=strategy,
@@ -63,73 +86,71 @@ class Ballot:
             candidates=candidates,
         )
 
-    def vote(self, strategy: Strategy, alpha: float, model: str, usage: Usage) -> VoteResponse:
+    def vote(self, strategy: Strategy, terms: WrfTerms, model: str, usage: Usage) -> VoteResponse:
         """The response to one vote."""
-        return VoteResponse(
-            **dict(self.outcome(strategy, alpha)),
-            solutions=self._voted(),
-            model=model,
-            usage=usage_out(usage),
-        )
+        return VoteResponse(**dict(self.outcome(strategy, terms)), **self._voted(model, usage))
 
-    def compare(self, alpha: float, model: str, usage: Usage) -> CompareResponse:
+    def compare(self, terms: WrfTerms, model: str, usage: Usage) -> CompareResponse:
         """The response to all votes."""
-        outcomes = {strategy: self.outcome(strategy, alpha) for strategy in votes.STRATEGIES}
-        return CompareResponse(
-            strategies=outcomes,
-            agree=len({outcome.answer for outcome in outcomes.values()}) == 1,
-            solutions=self._voted(),
-            model=model,
-            usage=usage_out(usage),
-        )
+        outcomes = {strategy: self.outcome(strategy, terms) for strategy in votes.STRATEGIES}
+        agree = len({outcome.answer for outcome in outcomes.values()}) == 1
+        return CompareResponse(strategies=outcomes, agree=agree, **self._voted(model, usage))
 
     @property
-    def rewards(self) -> list[float] | None:
-        """One per solution, in [0, 1]; None if no vote needed them."""
-        if self.scores is None:
+    def rewards(self) -> votes.Rewards | None:
+        """One per solution, in [0, 1], None for one that can't be scored; None as a whole if no vote needed them."""
+        if self.scores.steps is None:
             return None
-        return [step_text.reward(own, self.request.aggregate) for own in self.scores]
+        return [
+            None if steps is None else step_text.reward(steps, self.request.aggregate) for steps in self.scores.steps
+        ]
 
-    def _voted(self) -> list[VotedSolution]:
-        if self.scores is None:
-            return [_unscored(solution) for solution in self.solutions]
-        pairs = zip(self.solutions, self.scores, strict=True)
-        return [VotedSolution(**_told(self.request, solution, own)) for solution, own in pairs]
+    @property
+    def without_answer_count(self) -> int:
+        """Solutions that state no answer; they count in N all the same."""
+        return sum(number is None for number in self.classes)
+
+    def _voted(self, model: str, usage: Usage) -> dict[str, Any]:
+        return {
+            "solutions": [
+                VotedSolution(**_result(self.request, index, solution, self.scores))
+                for index, solution in enumerate(self.solutions)
+            ],
+            "unscored_count": len(self.scores.unscorable),
+            "without_answer_count": self.without_answer_count,
+            "compared_as_text": list(self.compared_as_text),
+            "model": model,
+            "usage": usage_out(usage),
+        }
 
 
 def score_response(
-    request: ScoreRequest, solutions: Sequence[Solution], scores: StepScores, model: str, usage: Usage
+    request: Candidates, solutions: Sequence[Solution], scores: Scores, model: str, usage: Usage
 ) -> ScoreResponse:
     """The response to a request for scores."""
     return ScoreResponse(
         model=model,
         aggregate=request.aggregate,
-        solutions=_scored(request, solutions, scores),
+        solutions=[
+            ScoredSolution(steps=list(solution.steps), **_result(request, index, solution, scores))
+            for index, solution in enumerate(solutions)
+        ],
         usage=usage_out(usage),
     )
 
 
-def _scored(request: ScoreRequest, solutions: Sequence[Solution], scores: StepScores) -> list[ScoredSolution]:
-    return [
-        ScoredSolution(steps=list(solution.steps), **_told(request, solution, own))
-        for solution, own in zip(solutions, scores, strict=True)
-    ]
-
-
-def _told(request: ScoreRequest, solution: Solution, scores: tuple[float, ...]) -> dict[str, Any]:
-    """What every response tells of a scored solution."""
+def _result(request: Candidates, index: int, solution: Solution, scores: Scores) -> dict[str, Any]:
+    """What every response has of a solution."""
+    steps, error = scores.of(index), scores.unscorable.get(index)
     return {
         "id": solution.id,
-        "step_scores": list(scores),
-        "reward": step_text.reward(scores, request.aggregate),
-        "first_error": step_text.first_error(scores, request.threshold),
         "answer": solution.answer,
-        "step_log_odds": list(map(log_odds, scores)) if request.log_odds else None,
+        "step_scores": None if steps is None else list(steps),
+        "reward": None if steps is None else step_text.reward(steps, request.aggregate),
+        "first_error": None if steps is None else step_text.first_error(steps, request.threshold),
+        "step_log_odds": None if steps is None or not request.log_odds else list(map(log_odds, steps)),
+        "unscored": None if error is None else Unscored.of(error),
     }
-
-
-def _unscored(solution: Solution) -> VotedSolution:
-    return VotedSolution(id=solution.id, answer=solution.answer, reward=None, step_scores=None, first_error=None)
 
 
 def _candidates(result: VoteResult, solutions: Sequence[Solution]) -> list[CandidateOut]:

@@ -10,7 +10,8 @@ from pydantic_core import from_json
 from server.errors import MalformedJson, UnsupportedMediaType
 from server.lifetime import Lifetime
 from server.settings import Settings
-from unprm.errors import InvalidRequest, TooManySolutions, TooManySteps
+from unprm import steps as step_text
+from unprm.errors import InvalidRequest, TooManySolutions
 
 _MOST_FIELDS = 64
 """Fields in an object: far more than there are, far fewer than it takes to be slow in telling them wrong."""
@@ -63,29 +64,39 @@ async def _json_body(request: Request) -> bytes:
 
 
 def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
-    """The JSON value, at most 200 levels deep.
+    """The JSON value, at most 200 levels deep; of the steps of a solution that has too many, all but `max_steps` are
+    one.
 
-    Raises `MalformedJson` (also for other encodings than UTF-8 and for lone surrogates), `TooManySolutions`,
-    `TooManySteps` and `InvalidRequest` for an object with absurdly many fields.
+    Raises `MalformedJson` (also for other encodings than UTF-8 and for lone surrogates), `TooManySolutions` and
+    `InvalidRequest` for an object with absurdly many fields.
     """
     try:
         value = from_json(body)
     except ValueError as error:
         raise MalformedJson(f"the body is not JSON in UTF-8: {error}") from None
-    _bounded(value, "")
+    _check_fields(value, "")
     if isinstance(value, dict) and isinstance(solutions := value.get("solutions"), list):
         if len(solutions) > max_solutions:
             raise TooManySolutions(len(solutions), max_solutions)
         for index, solution in enumerate(solutions):
-            _bounded(solution, f"/solutions/{index}")
-            steps = solution.get("steps") if isinstance(solution, dict) else solution
-            if isinstance(steps, list) and len(steps) > max_steps:
-                raise TooManySteps(index, len(steps), max_steps)
+            _check_fields(solution, f"/solutions/{index}")
+            _bound_steps(solution, max_steps)
     if isinstance(value, dict):
-        _bounded(value.get("solution"), "/solution")
+        _check_fields(value.get("solution"), "/solution")
+        _bound_steps(value.get("solution"), max_steps)
     return value
 
 
-def _bounded(value: object, pointer: str) -> None:
+def _check_fields(value: object, pointer: str) -> None:
     if isinstance(value, dict) and len(value) > _MOST_FIELDS:
         raise InvalidRequest(f"an object has {len(value)} fields, at most {_MOST_FIELDS} are read", pointer)
+
+
+def _bound_steps(solution: object, most: int) -> None:
+    """Joins the steps beyond the most that a solution may have, and drops its scores. It counts as having too many, but
+    its last step may state an answer; and a million steps would take long to validate one by one."""
+    steps = solution.get("steps") if isinstance(solution, dict) else solution
+    if isinstance(steps, list) and len(steps) > most and all(isinstance(step, str) for step in steps[most:]):
+        steps[most:] = [step_text.join(steps[most:])]
+        if isinstance(solution, dict):
+            solution["step_scores"] = None

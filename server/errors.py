@@ -38,6 +38,7 @@ TABLE = {
     "unsupported_media_type": Row(415, "The body is not declared as JSON"),
     "invalid_request": Row(422, "The request does not fit the contract"),
     "too_many_solutions": Row(422, "Too many solutions"),
+    "blank": Row(422, "A solution is blank"),
     "too_many_steps": Row(422, "Too many steps in a solution"),
     "solution_too_long": Row(422, "A solution is too long for the model"),
     "unknown_model": Row(422, "No model of this name is served"),

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from server.ballot import Ballot, score_response
+from server.ballot import Ballot, Scores, WrfTerms, score_response
 from unprm.types import Solution, Strategy, Usage
 from unprm.votes import STRATEGIES
 from unprm.wire import LimitsOut, ModelResponse, PreviewResponse, ScoreRequest, StatusResponse
@@ -35,8 +35,8 @@ _PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
 REQUESTS: dict[str, Json] = {
     "score_steps": _SCORE,
     **{f"vote_{strategy}": _VOTE for strategy in STRATEGIES},
-    "vote_wrf": _VOTE | {"alpha": 0.5},
-    "vote_compare": _VOTE | {"alpha": 0.5},
+    "vote_wrf": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
+    "vote_compare": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
     "preview": _PREVIEW,
 }
 """By the name of the operation."""
@@ -47,7 +47,7 @@ def responses() -> dict[str, Json]:
     models: dict[str, BaseModel] = {
         "score_steps": _scores(),
         **{f"vote_{strategy}": _vote(strategy) for strategy in STRATEGIES},
-        "vote_compare": _ballot().compare(0.5, _MODEL, Usage()),
+        "vote_compare": _ballot().compare(WrfTerms(), _MODEL, Usage()),
         "preview": _preview(),
         "healthz": StatusResponse(),
         "readyz": StatusResponse(),
@@ -61,7 +61,7 @@ def _scores() -> BaseModel:
     right, wrong = request.candidates()
     solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
     measured = [(0.9801, 0.9682), (0.0002, 0.0003)]
-    return score_response(request, solutions, measured, _MODEL, Usage(142, 101, 41))
+    return score_response(request, solutions, Scores(measured, {}), _MODEL, Usage(142, 101, 41))
 
 
 def _ballot() -> Ballot:
@@ -71,11 +71,12 @@ def _ballot() -> Ballot:
         Solution(solution.steps, answer, solution.id, solution.step_scores)
         for solution, answer in zip(request.candidates(), answers, strict=True)
     ]
-    return Ballot(request, solutions, (0, 1, 0, None), [solution.step_scores or () for solution in solutions])
+    scores = Scores([solution.step_scores for solution in solutions], {})
+    return Ballot(request, solutions, (0, 1, 0, None), scores)
 
 
 def _vote(strategy: Strategy) -> BaseModel:
-    return _ballot().vote(strategy, 0.5, _MODEL, Usage())
+    return _ballot().vote(strategy, WrfTerms(), _MODEL, Usage())
 
 
 def _preview() -> BaseModel:

@@ -14,6 +14,7 @@ from server.service import TheService
 from unprm.types import Strategy
 from unprm.votes import STRATEGIES
 from unprm.wire import (
+    VOTE_REQUESTS,
     CompareResponse,
     LimitsOut,
     ModelName,
@@ -23,7 +24,6 @@ from unprm.wire import (
     ScoreRequest,
     ScoreResponse,
     StatusResponse,
-    VoteRequest,
     VoteResponse,
     WrfRequest,
 )
@@ -46,14 +46,12 @@ async def score_steps(request: ScoreRequest, service: TheService, context: TheCo
 
 
 def _add_vote(strategy: Strategy) -> None:
-    async def vote(request: VoteRequest, service: TheService, context: TheContext) -> VoteResponse:
-        return await voting.vote(service, request, strategy, 0.0, context)
+    form = VOTE_REQUESTS[strategy]
 
-    async def vote_wrf(request: WrfRequest, service: TheService, context: TheContext) -> VoteResponse:
-        return await voting.vote(service, request, strategy, request.alpha, context)
+    async def vote(request: form, service: TheService, context: TheContext) -> VoteResponse:  # type: ignore[valid-type]
+        return await voting.vote(service, request, strategy, context)
 
-    endpoint = vote_wrf if strategy == "wrf" else vote
-    work.add_api_route(f"/vote/{strategy}", endpoint, methods=["POST"], **describe_vote(strategy))
+    work.add_api_route(f"/vote/{strategy}", vote, methods=["POST"], **describe_vote(strategy))
 
 
 for name in STRATEGIES:
@@ -62,14 +60,14 @@ for name in STRATEGIES:
 
 @work.post("/vote/compare", **describe("vote_compare"))
 async def compare(request: WrfRequest, service: TheService, context: TheContext) -> CompareResponse:
-    """Takes every vote over one scoring pass. Rewards that exist break the ties of all of them."""
+    """Takes every vote over one scoring pass; each elects what it elects at its own address."""
     return await voting.compare(service, request, context)
 
 
 @work.post("/preview", **describe("preview"))
-async def preview(request: PreviewRequest, service: TheService) -> PreviewResponse:
+async def preview(request: PreviewRequest, service: TheService, context: TheContext) -> PreviewResponse:
     """Shows the exact text, token ids and scored positions of one solution, without running the model."""
-    return await voting.preview(service, request)
+    return await voting.preview(service, request, context)
 
 
 @about.get("/healthz", **describe("healthz"))

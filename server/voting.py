@@ -1,31 +1,45 @@
-"""From a request to a response: who is scored, what is compared, which vote is taken."""
+"""From a request to a response: what is scored, what is compared, which vote is taken."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from server.ballot import Ballot, StepScores, averaged, score_response
+from server.ballot import Ballot, Scores, WrfTerms, averaged, score_response
 from server.context import Context
+from server.encoding import encode
 from server.model import Model
 from server.service import Service
 from server.tracing import span, tell
 from unprm import answers, votes
 from unprm import steps as step_text
 from unprm.engines.turns import Scored
-from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong, TooManySteps
-from unprm.types import Encoded, Engine, Solution, Strategy, Usage
+from unprm.errors import (
+    BlankSolution,
+    DeadlineExceeded,
+    InvalidRequest,
+    NoAnswer,
+    SolutionTooLong,
+    TooManySteps,
+    Unscorable,
+)
+from unprm.types import Encoded, Extraction, Solution, Strategy, Usage
 from unprm.wire import (
+    Candidates,
     CompareResponse,
     PreviewRequest,
     PreviewResponse,
     ScoreRequest,
     ScoreResponse,
-    VoteRequest,
     VoteResponse,
     WrfRequest,
 )
 
+Value = TypeVar("Value")
+_NO_PROBLEM = (
+    "no answer has half of all candidates for itself, so rewards decide: send the problem, or step_scores with "
+    "every solution"
+)
 _SMALL = 32_768
 """Bytes of a body whose answers are found sooner than a thread could be asked to."""
 
@@ -36,18 +50,17 @@ async def score(service: Service, request: ScoreRequest, context: Context) -> Sc
         if not request.scored:  # what would be refused costs as little as can be
             for model in models:
                 model.check_room(request.characters)
-        solutions = await _solutions(service, request, context)
-        scores = await _step_scores(models, request.problem, solutions, context)
-        return score_response(request, solutions, scores, name(models), context.usage)
+        candidates = await _read(service, request, context)
+        scores = await _scores(models, request, candidates, context)
+        return score_response(request, candidates.solutions, scores, name(models), context.usage)
 
 
-async def vote(
-    service: Service, request: VoteRequest, strategy: Strategy, alpha: float, context: Context
-) -> VoteResponse:
+async def vote(service: Service, request: Candidates, strategy: Strategy, context: Context) -> VoteResponse:
     """One strategy; scores are computed only if it needs them."""
+    terms = WrfTerms(request.alpha, request.normalization) if isinstance(request, WrfRequest) else WrfTerms()
     with service.models.chosen(request.model) as models:
-        own = await ballot(service, models, request, [strategy], context)
-        response = own.vote(strategy, alpha, name(models), context.usage)
+        taken = await ballot(service, models, request, [strategy], context)
+        response = taken.vote(strategy, terms, name(models), context.usage)
     service.metrics.voted(response)
     return response
 
@@ -55,77 +68,134 @@ async def vote(
 async def compare(service: Service, request: WrfRequest, context: Context) -> CompareResponse:
     """Every strategy over one scoring pass."""
     with service.models.chosen(request.model) as models:
-        own = await ballot(service, models, request, votes.STRATEGIES, context)
-        response = own.compare(request.alpha, name(models), context.usage)
+        taken = await ballot(service, models, request, votes.STRATEGIES, context)
+        response = taken.compare(WrfTerms(request.alpha, request.normalization), name(models), context.usage)
     for outcome in response.strategies.values():
         service.metrics.voted(outcome)
     return response
 
 
-async def preview(service: Service, request: PreviewRequest) -> PreviewResponse:
+async def preview(service: Service, request: PreviewRequest, context: Context) -> PreviewResponse:
     """What the model would read, without running it."""
     with service.models.chosen(request.model) as (model,):
-        return await asyncio.to_thread(_preview, model, request, service.settings.max_steps)
+        return await _preview(model, request, service.settings.max_steps, context)
 
 
 async def ballot(
     service: Service,
     models: Sequence[Model],
-    request: VoteRequest,
+    request: Candidates,
     strategies: Sequence[Strategy],
     context: Context,
 ) -> Ballot:
     """What these votes are taken on, scored if one of them needs it. Raises `NoAnswer` and what scoring does."""
-    solutions = await _solutions(service, request, context)
+    candidates = await _read(service, request, context)
     with span("answers"):
-        classes, _ = await service.classes([solution.answer for solution in solutions], context.caller)
-    if all(own is None for own in classes):
-        raise NoAnswer(len(solutions))
+        answers = [solution.answer for solution in candidates.solutions]
+        classes, compared_as_text = await service.classes(answers, context.caller)
+    if all(number is None for number in classes):
+        raise NoAnswer(len(classes))
     needed = any(votes.needs_rewards(strategy, classes) for strategy in strategies)
-    given = all(solution.step_scores is not None for solution in solutions)
-    scores = await _step_scores(models, request.problem, solutions, context) if needed or given else None
-    return Ballot(request, solutions, classes, scores)
+    if needed and candidates.missing and request.problem is None:
+        raise InvalidRequest(_NO_PROBLEM, "/problem")
+    scores = Scores(None, candidates.unscorable)
+    if needed or candidates.given:
+        scores = await _scores(models, request, candidates, context)
+    return Ballot(request, candidates.solutions, classes, scores, compared_as_text)
 
 
-async def _solutions(service: Service, request: ScoreRequest, context: Context) -> list[Solution]:
+class _Read(NamedTuple):
+    """A request's solutions with their answers; `unscorable`: why, by their indices, some can't have a reward."""
+
+    solutions: list[Solution]
+    unscorable: dict[int, Unscorable]
+
+    @property
+    def missing(self) -> dict[int, Solution]:
+        """Those that a model has to score, by their indices."""
+        return {
+            index: solution
+            for index, solution in enumerate(self.solutions)
+            if solution.step_scores is None and index not in self.unscorable
+        }
+
+    @property
+    def given(self) -> bool:
+        """Whether every score that can be had came with the request."""
+        return not self.missing and any(solution.step_scores for solution in self.solutions)
+
+
+async def _read(service: Service, request: Candidates, context: Context) -> _Read:
+    """Splits the texts and finds their answers. Raises `Unscorable` if the request wants that."""
     context.solutions = len(request.solutions)
     if len(context.body) <= _SMALL:
-        return _answered(request, service.settings.max_steps)
-    return await asyncio.to_thread(_answered, request, service.settings.max_steps)
+        candidates = _answered(request, service.settings.max_steps)
+    else:
+        candidates = await asyncio.to_thread(_answered, request, service.settings.max_steps)
+    _check_valid(request, candidates.unscorable)
+    return candidates
 
 
-async def _step_scores(
-    models: Sequence[Model], problem: str | None, solutions: Sequence[Solution], context: Context
-) -> StepScores:
-    """The scores that came with the solutions; the models are asked for the others only."""
-    missing = {index: solution for index, solution in enumerate(solutions) if solution.step_scores is None}
-    computed: dict[int, tuple[float, ...]] = {}
-    if missing:
-        assert problem is not None, "the request's validation asks for it"
-        scored = await _all(_scored(model, problem, missing, context) for model in models)
-        context.usage = sum((own.usage for own in scored), Usage())
-        calibrations = [model.engine.description.calibration for model in models]
-        computed = dict(zip(missing, averaged([own.scores for own in scored], calibrations), strict=True))
-    return [solution.step_scores or computed[index] for index, solution in enumerate(solutions)]
+def _check_valid(request: Candidates, unscorable: Mapping[int, Unscorable]) -> None:
+    if unscorable and request.on_invalid == "refuse":
+        raise unscorable[min(unscorable)]
 
 
-async def _scored(model: Model, problem: str, solutions: dict[int, Solution], context: Context) -> Scored:
-    characters = sum(len(problem) + sum(map(len, own.steps)) for own in solutions.values())
+async def _scores(models: Sequence[Model], request: Candidates, candidates: _Read, context: Context) -> Scores:
+    """The scores that came with the solutions; the models are asked for the others only.
+
+    Raises `Unscorable` if there is no candidate with scores, or the request wants that."""
+    scores = [solution.step_scores for solution in candidates.solutions]
+    unscorable = dict(candidates.unscorable)
+    if missing := candidates.missing:
+        assert request.problem is not None, "checked before"
+        inputs = await _all(_encoded(model, request.problem, missing, context) for model in models)
+        for encoded, _ in inputs:
+            unscorable |= {index: error for index, error in encoded.items() if isinstance(error, Unscorable)}
+        _check_valid(request, unscorable)
+        if readable := [index for index in missing if index not in unscorable]:
+            results = await _all(
+                _ask(model, _batch(encoded, readable), promised, context)
+                for model, (encoded, promised) in zip(models, inputs, strict=True)
+            )
+            context.usage = sum((result.usage for result in results), Usage())
+            calibrations = [model.engine.description.calibration for model in models]
+            means = averaged([result.scores for result in results], calibrations)
+            for index, computed in zip(readable, means, strict=True):
+                scores[index] = computed
+    if not any(scores):
+        raise unscorable[min(unscorable)]
+    return Scores(scores, unscorable)
+
+
+async def _encoded(
+    model: Model, problem: str, solutions: Mapping[int, Solution], context: Context
+) -> tuple[dict[int, Encoded | SolutionTooLong], int]:
+    """What the model reads of each solution, by its index, and the tokens that it was expected to be."""
+    characters = sum(len(problem) + sum(map(len, solution.steps)) for solution in solutions.values())
     with span("encode"), model.expecting(characters) as promised:
-        encoded = await asyncio.to_thread(_encode, model.engine, problem, solutions)
-        model.encoded(characters, sum(len(own.ids) for own in encoded))
-    with span("score") as own:
+        encoded = await encode(model, problem, solutions, context)
+        model.encoded(characters, sum(len(item.ids) for item in encoded.values() if isinstance(item, Encoded)))
+    return encoded, promised
+
+
+def _batch(encoded: Mapping[int, Encoded | SolutionTooLong], indices: Iterable[int]) -> list[Encoded]:
+    return [item for index in indices if isinstance(item := encoded[index], Encoded)]
+
+
+async def _ask(model: Model, batch: Sequence[Encoded], promised: int, context: Context) -> Scored:
+    with span("score") as current:
         try:
-            scored = await model.scorer.score(
-                encoded, deadline=context.deadline, caller=context.caller, promised=promised
+            result = await model.scorer.score(
+                batch, deadline=context.deadline, caller=context.caller, promised=promised
             )
         except DeadlineExceeded:  # it knows only of the time that was left
             raise DeadlineExceeded(context.seconds) from None
-        tell(own, {"model": model.name, "computed_tokens": scored.usage.computed_tokens})
-        return scored
+        tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
+        return result
 
 
-async def _all(calls: Iterable[Coroutine[Any, Any, Scored]]) -> list[Scored]:
+async def _all(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value]:
     """Their results; if one fails the others are cancelled, and its error is raised."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -140,44 +210,37 @@ def name(models: Sequence[Model]) -> str:
     return "+".join(model.name for model in models)
 
 
-def _answered(request: ScoreRequest, max_steps: int) -> list[Solution]:
-    solutions = request.candidates()
-    for index, solution in enumerate(solutions):
-        _check_steps(index, solution, max_steps)
-    return [replace(solution, answer=_answer(solution)) for solution in solutions]
+def _answered(request: Candidates, max_steps: int) -> _Read:
+    solutions, unscorable = [], {}
+    for index, solution in enumerate(request.candidates()):
+        scores = solution.step_scores
+        if (error := _unscorable(index, solution, max_steps)) is not None:
+            unscorable[index], scores = error, None
+        solutions.append(replace(solution, answer=_answer(solution, request.extraction), step_scores=scores))
+    return _Read(solutions, unscorable)
 
 
-def _check_steps(index: int, solution: Solution, most: int) -> None:
-    if len(solution.steps) > most:
-        raise TooManySteps(index, len(solution.steps), most)
+def _unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
+    """Why no model can score it, as far as its steps tell."""
+    if not solution.steps:
+        return BlankSolution(index)
+    return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
 
 
-def _answer(solution: Solution) -> str | None:
-    given = solution.answer
-    if given is None:
-        given = answers.extract(step_text.join(solution.steps))
-    return given if given is not None and given.strip() else None
+def _answer(solution: Solution, extraction: Extraction) -> str | None:
+    answer = solution.answer
+    if answer is None:
+        answer = answers.extract(step_text.join(solution.steps), extraction)
+    return answer if answer is not None and answer.strip() else None
 
 
-def _encode(engine: Engine, problem: str, solutions: dict[int, Solution]) -> list[Encoded]:
-    """Raises `SolutionTooLong` at the first that is, before the others cost time."""
-    limit = engine.description.max_tokens
-    encoded = []
-    for index, solution in solutions.items():
-        encoded.append(engine.format.encode(problem, solution.steps))
-        if (tokens := len(encoded[-1].ids)) > limit:
-            raise SolutionTooLong(index, tokens, limit)
-    return encoded
-
-
-def _preview(model: Model, request: PreviewRequest, max_steps: int) -> PreviewResponse:
+async def _preview(model: Model, request: PreviewRequest, max_steps: int, context: Context) -> PreviewResponse:
     engine, solution = model.engine, request.candidate()
-    try:
-        _check_steps(0, solution, max_steps)
-        (encoded,) = _encode(engine, request.problem, {0: solution})
-    except (SolutionTooLong, TooManySteps) as error:
-        error.pointer = "/solution"
-        raise
+    error = _unscorable(0, solution, max_steps)
+    encoded = error or (await encode(model, request.problem, {0: solution}, context))[0]
+    if isinstance(encoded, Unscorable):
+        encoded.pointer = "/solution"
+        raise encoded
     return PreviewResponse(
         model=model.name,
         family=engine.format.family,

@@ -94,10 +94,10 @@ class ServerScorer:
     def _score(self, asked: Asked) -> Scores:
         body = {"problem": asked.problem, "solutions": [list(asked.steps)]}
         response = self._send("POST", "/score_steps", body)
-        if response.status_code == 422 and response.json()["code"] == "solution_too_long":
+        if response.status_code == 422 and response.json()["code"] in ("solution_too_long", "too_many_steps"):
             return None
         self._check(response)
-        return tuple(ScoreResponse.model_validate(response.json()).solutions[0].step_scores)
+        return tuple(ScoreResponse.model_validate(response.json()).solutions[0].step_scores or ())
 
     def _get(self, path: str) -> dict[str, object]:
         response = self._send("GET", path)

@@ -3,8 +3,10 @@
     UnprmError                    code
     ├── InvalidRequest            invalid_request
     │   ├── TooManySolutions      too_many_solutions
-    │   ├── TooManySteps          too_many_steps
-    │   ├── SolutionTooLong       solution_too_long
+    │   ├── Unscorable
+    │   │   ├── BlankSolution     blank
+    │   │   ├── TooManySteps      too_many_steps
+    │   │   └── SolutionTooLong   solution_too_long
     │   └── NoAnswer              no_answer
     ├── Overloaded                overloaded
     ├── DeadlineExceeded          deadline_exceeded
@@ -48,25 +50,40 @@ class TooManySolutions(InvalidRequest):
         self.count, self.limit = count, limit
 
 
-class TooManySteps(InvalidRequest):
+class Unscorable(InvalidRequest):
+    """A candidate that no model can score; `index` is its place in the request."""
+
+    def __init__(self, index: int, detail: str) -> None:
+        super().__init__(f"solution {index} {detail}", f"/solutions/{index}")
+        self.index = index
+
+
+class BlankSolution(Unscorable):
+    """A candidate whose text is empty or white space alone."""
+
+    code = "blank"
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index, "is blank")
+
+
+class TooManySteps(Unscorable):
     """A candidate of more steps than one may have."""
 
     code = "too_many_steps"
 
-    def __init__(self, index: int, count: int, limit: int) -> None:
-        super().__init__(f"solution {index} has {count} steps, the limit is {limit}", f"/solutions/{index}")
-        self.index = index
+    def __init__(self, index: int, limit: int) -> None:
+        super().__init__(index, f"has more than {limit} steps")
 
 
-class SolutionTooLong(InvalidRequest):
+class SolutionTooLong(Unscorable):
     """A candidate that does not fit the model's window; nothing is ever truncated."""
 
     code = "solution_too_long"
 
     def __init__(self, index: int, tokens: int, limit: int) -> None:
-        detail = f"solution {index} with its problem takes {tokens} tokens, the limit is {limit}"
-        super().__init__(detail, f"/solutions/{index}")
-        self.index, self.tokens, self.limit = index, tokens, limit
+        super().__init__(index, f"with its problem takes {tokens} tokens, the limit is {limit}")
+        self.tokens, self.limit = tokens, limit
 
 
 class NoAnswer(InvalidRequest):

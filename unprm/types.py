@@ -27,7 +27,7 @@ DecidedBy = Literal["majority", "reward", "combined", "unanimous"]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A candidate: at least one step; `step_scores`, if given, are in [0, 1], one per step."""
+    """A candidate: its steps, none for a blank text; `step_scores`, if given, are in [0, 1], one per step."""
 
     steps: tuple[str, ...]
     answer: str | None = None

@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
 
 from unprm import steps as step_text
-from unprm.types import Aggregate, DecidedBy, Solution, Strategy
+from unprm.errors import InvalidRequest, Unscorable
+from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, Solution, Split, Strategy
 
 MAX_SOLUTIONS = 256
 """Candidates in one request at the most; a server may be set to fewer."""
@@ -14,11 +15,27 @@ MAX_SOLUTIONS = 256
 Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
 Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
 """A string that is not blank, in the sense of `str.strip`: for it the ASCII separators are blank as well."""
+OnInvalid = Literal["unscored", "refuse"]
+SPLIT = (
+    "Where texts are cut into steps: `paragraph` at blank lines, `step` before lines that begin with `Step k`, "
+    "`line` at line breaks; `auto` takes the first of these that finds more than one step."
+)
+EXTRACTION = (
+    "Where an answer is looked for: `boxed` in boxes alone; `auto` also in <answer> tags and after “answer is”, "
+    "“Answer:” and ####; `last_number` then takes the last number; `choice` takes the last option letter."
+)
+ON_INVALID = "What becomes of a candidate that can't be scored: it stays without a reward, or the request is refused."
+NORMALIZATION = (
+    "How reward and frequency are made comparable: each min-max over the answers (the paper), or `share`: "
+    "mean reward and share of all candidates as they are."
+)
+FreeText = Annotated[str, StringConstraints(pattern=r"^")]
+"""A string that UTF-8 can hold; it may be blank."""
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")]
 
 # the first error in a long list is enough: one per element of a hostile list takes a minute and gigabytes
 _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
-_StepScores = Annotated[list[Probability], Field(fail_fast=True)]
+_StepScores = Annotated[list[Probability], Field(min_length=1, fail_fast=True)]
 
 
 class _Model(BaseModel):
@@ -29,7 +46,7 @@ class SolutionIn(_Model):
     """A candidate solution: free text that is split into steps, or its steps; exactly one of the two."""
 
     id: str | None = Field(None, description="Returned with this solution's result.")
-    text: Text | None = Field(None, description="Free text, split at blank lines, `Step k` lines or lines.")
+    text: FreeText | None = Field(None, description="Free text, split into steps as the request's `split` says.")
     steps: _Steps | None = None
     answer: str | None = Field(None, description="Overrides the answer found in the text.")
     step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
@@ -38,13 +55,13 @@ class SolutionIn(_Model):
     def _check(self) -> Self:
         if (self.text is None) == (self.steps is None):
             raise ValueError("exactly one of text and steps must be given")
-        if self.step_scores is not None and len(self.step_scores) != (count := len(self.split())):
-            raise ValueError(f"{len(self.step_scores)} step_scores were sent for {count} steps")
+        if self.steps is not None and self.step_scores is not None and len(self.steps) != len(self.step_scores):
+            raise ValueError(_mismatch(len(self.step_scores), len(self.steps)))
         return self
 
-    def split(self) -> list[str]:
-        """The steps, at least one."""
-        return self.steps if self.steps is not None else step_text.split(self.text or "")
+
+def _mismatch(scores: int, steps: int) -> str:
+    return f"{scores} step_scores were sent for {steps} steps"
 
 
 def _form(solution: object) -> str:
@@ -53,13 +70,13 @@ def _form(solution: object) -> str:
 
 # told apart by form, so that an error speaks of the form that was sent and not of all three
 AnySolution = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[_Steps, Tag("steps")] | Annotated[SolutionIn, Tag("object")],
+    Annotated[FreeText, Tag("text")] | Annotated[_Steps, Tag("steps")] | Annotated[SolutionIn, Tag("object")],
     Discriminator(_form),
 ]
 
 
-class ScoreRequest(_Model):
-    """Candidates to be scored step by step."""
+class Candidates(_Model):
+    """Candidate solutions of one problem, and how they are read and scored."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -74,20 +91,17 @@ class ScoreRequest(_Model):
         },
     )
 
-    problem: Text | None = Field(None, description="Required unless every solution brings step_scores.")
+    problem: Text | None = Field(None, description="Required where the model has to score.")
     solutions: list[AnySolution] = Field(min_length=1, max_length=MAX_SOLUTIONS)
+    split: Split = Field("auto", description=SPLIT)
+    extraction: Extraction = Field("auto", description=EXTRACTION)
     aggregate: Aggregate = "min"
     threshold: Probability = Field(0.5, description="A step that scores below it is an error.")
+    on_invalid: OnInvalid = Field("unscored", description=ON_INVALID)
     log_odds: bool = Field(False, description="Also return each score's log-odds; the raw value of implicit rewards.")
     model: ModelName | Annotated[list[ModelName], Field(min_length=1, max_length=16)] | None = Field(
         None, description="A served model, by default the first; of several the mean of their calibrated step scores."
     )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.problem is None and not self.scored:
-            raise ValueError("problem is required unless every solution brings step_scores")
-        return self
 
     @property
     def scored(self) -> bool:
@@ -101,18 +115,36 @@ class ScoreRequest(_Model):
         return sum(len(self.problem or "") + _characters(solution) for solution in unscored)
 
     def candidates(self) -> list[Solution]:
-        """The solutions as values, steps split; `answer` is what the caller gave, not extracted yet."""
-        return [_candidate(solution) for solution in self.solutions]
+        """The solutions as values, steps split; `answer` is what the caller gave, not extracted yet.
+
+        Raises `InvalidRequest` for a text that has another number of steps than step scores.
+        """
+        return [_candidate(solution, self.split, index) for index, solution in enumerate(self.solutions)]
 
 
-class VoteRequest(ScoreRequest):
-    """Candidates that a vote elects from."""
+class VoteRequest(Candidates):
+    """Candidates that a vote elects from by their answers, scored only where the answers don't settle it."""
 
 
-class WrfRequest(VoteRequest):
+class ScoreRequest(Candidates):
+    """Candidates to be scored step by step."""
+
+    @model_validator(mode="after")
+    def _check_problem(self) -> Self:
+        if self.problem is None and not self.scored:
+            raise ValueError("problem is required unless every solution brings step_scores")
+        return self
+
+
+class RewardVoteRequest(ScoreRequest):
+    """Candidates that a vote elects from by their rewards."""
+
+
+class WrfRequest(ScoreRequest):
     """Candidates that a weighted reward-frequency vote elects from."""
 
     alpha: Probability = Field(0.5, description="Weight of the reward; 1 - alpha weighs the frequency.")
+    normalization: Normalization = Field("minmax", description=NORMALIZATION)
 
 
 class PreviewRequest(_Model):
@@ -130,11 +162,12 @@ class PreviewRequest(_Model):
 
     problem: Text
     solution: AnySolution
+    split: Split = Field("auto", description=SPLIT)
     model: ModelName | None = Field(None, description="A served model, by default the first.")
 
     def candidate(self) -> Solution:
-        """The solution as a value, steps split."""
-        return _candidate(self.solution)
+        """The solution as a value, steps split; raises `InvalidRequest` as `ScoreRequest.candidates` does."""
+        return _candidate(self.solution, self.split, 0)
 
 
 class UsageOut(_Model):
@@ -145,15 +178,29 @@ class UsageOut(_Model):
     cached_tokens: int
 
 
+class Unscored(_Model):
+    """Why a candidate has no reward."""
+
+    code: Literal["blank", "solution_too_long", "too_many_steps"]
+    detail: str
+
+    @classmethod
+    def of(cls, error: Unscorable) -> Self:
+        """What the error says."""
+        return cls.model_validate({"code": error.code, "detail": str(error)})
+
+
 class ScoredSolution(_Model):
-    """Scores of one solution; `first_error` is the index of the first step below the threshold."""
+    """Scores of one solution, null for one that can't be scored; `first_error` is the index of the first step below the
+    threshold."""
 
     id: str | None
     steps: list[str]
-    step_scores: list[float]
-    reward: float
+    step_scores: list[float] | None
+    reward: float | None
     first_error: int | None
     answer: str | None
+    unscored: Unscored | None
     step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda own: own is None)
 
 
@@ -180,13 +227,14 @@ class CandidateOut(_Model):
 
 
 class VotedSolution(_Model):
-    """What a vote knew of one solution; scores are null where the vote needed none."""
+    """What a vote knew of one solution; scores are null where the vote needed none, and where there can be none."""
 
     id: str | None
     answer: str | None
     reward: float | None
     step_scores: list[float] | None
     first_error: int | None
+    unscored: Unscored | None
     step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda own: own is None)
 
 
@@ -203,22 +251,27 @@ class VoteOut(_Model):
     candidates: list[CandidateOut]
 
 
-class VoteResponse(VoteOut):
-    """The outcome of a vote, with the solutions that it was taken on."""
+class Voted(_Model):
+    """What votes were taken on. `compared_as_text`: indices of the candidates whose answers could not be compared as
+    mathematics in time."""
 
     solutions: list[VotedSolution]
+    unscored_count: int
+    without_answer_count: int
+    compared_as_text: list[int]
     model: str
     usage: UsageOut
 
 
-class CompareResponse(_Model):
+class VoteResponse(Voted, VoteOut):
+    """The outcome of a vote, with the solutions that it was taken on."""
+
+
+class CompareResponse(Voted):
     """Every strategy over one scoring pass; `agree`: all elect the same answer."""
 
     strategies: dict[Strategy, VoteOut]
     agree: bool
-    solutions: list[VotedSolution]
-    model: str
-    usage: UsageOut
 
 
 class PreviewResponse(_Model):
@@ -325,10 +378,24 @@ def _characters(solution: str | Sequence[str] | SolutionIn) -> int:
     return len(solution) if isinstance(solution, str) else sum(map(len, solution))
 
 
-def _candidate(solution: str | Sequence[str] | SolutionIn) -> Solution:
+def _candidate(solution: str | Sequence[str] | SolutionIn, split: Split, index: int) -> Solution:
     if isinstance(solution, str):
-        return Solution(tuple(step_text.split(solution)))
+        return Solution(tuple(step_text.split(solution, split)))
     if not isinstance(solution, SolutionIn):
         return Solution(tuple(solution))
-    scores = None if solution.step_scores is None else tuple(solution.step_scores)
-    return Solution(tuple(solution.split()), solution.answer, solution.id, scores)
+    steps = tuple(solution.steps or step_text.split(solution.text or "", split))
+    if solution.step_scores is None:
+        return Solution(steps, solution.answer, solution.id)
+    if len(steps) != len(solution.step_scores):
+        raise InvalidRequest(_mismatch(len(solution.step_scores), len(steps)), f"/solutions/{index}")
+    return Solution(steps, solution.answer, solution.id, tuple(solution.step_scores))
+
+
+VOTE_REQUESTS: dict[Strategy, type[Candidates]] = {
+    "majority": VoteRequest,
+    "hmr": VoteRequest,
+    "prm": RewardVoteRequest,
+    "weighted": RewardVoteRequest,
+    "wrf": WrfRequest,
+}
+"""What each vote takes."""

@@ -82,7 +82,7 @@ async def _score(client: AsyncClient, problem: str, response: str) -> list[float
         answer = await client.score_steps(problem, [response])
     except (SolutionTooLong, TooManySteps):
         return []
-    return answer.solutions[0].step_scores
+    return answer.solutions[0].step_scores or []
 
 
 def _parts(query: str, prompt: str) -> tuple[str, str]:

@@ -12,9 +12,10 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from unprm.fields import field_errors
-from unprm.types import Aggregate, Strategy
-from unprm.wire import MAX_SOLUTIONS, Probability, Text
+from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
+from unprm.wire import EXTRACTION, MAX_SOLUTIONS, NORMALIZATION, SPLIT, Probability, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
+from unprm_client._base import ScoreOptions, VoteOptions
 from unprm_client.errors import ConnectionFailed
 
 INSTRUCTIONS = """\
@@ -26,12 +27,12 @@ _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_wor
 
 Problem = Annotated[Text, Field(description="The whole text of the problem, as it was given to who solved it.")]
 Solutions = Annotated[
-    list[Text | Annotated[list[Text], Field(min_length=1)]],
+    list[str | Annotated[list[Text], Field(min_length=1)]],
     Field(
         min_length=1,
         max_length=MAX_SOLUTIONS,
         description="Complete solutions, each a text with a blank line between steps, or a list of its steps. "
-        "A solution states its answer as \\boxed{…} in its last step.",
+        "A solution states its answer at its end, best as \\boxed{…}.",
     ),
 ]
 Reward = Annotated[
@@ -46,6 +47,9 @@ Vote = Annotated[
         "the model; prm: the best reward; hmr: majority if it has half, else prm; weighted: sums of rewards."
     ),
 ]
+Steps = Annotated[Split, Field(description=SPLIT)]
+Answers = Annotated[Extraction, Field(description=EXTRACTION)]
+Scale = Annotated[Normalization, Field(description=f"wrf: {NORMALIZATION}")]
 Alpha = Annotated[Probability, Field(description="wrf: weight of the reward; 1 - alpha weighs the frequency.")]
 
 
@@ -53,14 +57,22 @@ def create(client: AsyncClient) -> MCPServer:
     """An MCP server whose tools ask this client."""
 
     async def score_steps(
-        problem: Problem, solutions: Solutions, aggregate: Reward = "min", threshold: Threshold = 0.5
+        problem: Problem,
+        solutions: Solutions,
+        aggregate: Reward = "min",
+        threshold: Threshold = 0.5,
+        split: Steps = "auto",
+        extraction: Answers = "auto",
     ) -> ScoreResponse:
         """Finds where a solution goes wrong. Use it to check a solution before you rely on it, or to know which step to
         redo. For each solution comes back: `step_scores`, one probability in [0, 1] for each step that all is right so
         far; `first_error`, the index of the first wrong step, counted from 0, or null if none is; `reward`, one number
-        for the whole solution; `answer`, the answer found in it."""
-        with _told():
-            return await client.score_steps(problem, solutions, aggregate=aggregate, threshold=threshold)
+        for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores."""
+        options: ScoreOptions = {
+            "aggregate": aggregate, "threshold": threshold, "split": split, "extraction": extraction
+        }  # fmt: skip
+        with _as_tool_errors():
+            return await client.score_steps(problem, solutions, **options)
 
     async def vote(
         problem: Problem,
@@ -68,25 +80,39 @@ def create(client: AsyncClient) -> MCPServer:
         strategy: Vote = "wrf",
         alpha: Alpha = 0.5,
         aggregate: Reward = "min",
+        normalization: Scale = "minmax",
+        split: Steps = "auto",
+        extraction: Answers = "auto",
     ) -> VoteResponse:
         """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
         need one answer; equal answers that are written differently count together. Comes back: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
         `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
         more attempts and vote again."""
-        with _told():
-            if strategy == "wrf":
-                return await client.vote(strategy, problem, solutions, aggregate=aggregate, alpha=alpha)
-            return await client.vote(strategy, problem, solutions, aggregate=aggregate)
+        options: VoteOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
+        if strategy == "wrf":
+            options |= {"alpha": alpha, "normalization": normalization}
+        with _as_tool_errors():
+            return await client.vote(strategy, problem, solutions, **options)
 
     async def compare_votes(
-        problem: Problem, solutions: Solutions, alpha: Alpha = 0.5, aggregate: Reward = "min"
+        problem: Problem,
+        solutions: Solutions,
+        alpha: Alpha = 0.5,
+        aggregate: Reward = "min",
+        normalization: Scale = "minmax",
+        split: Steps = "auto",
+        extraction: Answers = "auto",
     ) -> CompareResponse:
         """Takes all five votes on several solutions of one problem at once. Use it to see how safe an answer is; for
         the answer alone, `vote` is enough. Comes back: `agree`, whether all votes elect the same answer, and
         `strategies`, the outcome of each."""
-        with _told():
-            return await client.compare(problem, solutions, alpha=alpha, aggregate=aggregate)
+        options: VoteOptions = {
+            "aggregate": aggregate, "split": split, "extraction": extraction,
+            "alpha": alpha, "normalization": normalization,
+        }  # fmt: skip
+        with _as_tool_errors():
+            return await client.compare(problem, solutions, **options)
 
     server = _Server(
         "unprm",
@@ -121,7 +147,7 @@ class _Server(MCPServer):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_tool_errors() -> Iterator[None]:
     """The client's errors as the tool's: a sentence that the model reads."""
     try:
         yield

@@ -21,8 +21,8 @@ except ModuleNotFoundError:  # programs use the client without them
         "(the extra `terminal` of unprm-client, `client` of unprm)"
     )
 
-from unprm.types import Strategy
-from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
+from unprm.types import Extraction, Normalization, Split, Strategy
+from unprm.wire import EXTRACTION, NORMALIZATION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
 from unprm_client.client import Client
 from unprm_client.errors import ClientError
@@ -38,12 +38,18 @@ Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of th
 Key = Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="API key.", show_default=False)]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, all its attempts together.")]
 Concurrency = Annotated[int, typer.Option(min=1, help="Requests at a time.")]
+Steps = Annotated[Split | None, typer.Option("--split", help=SPLIT, show_default="auto")]
+Answers = Annotated[Extraction | None, typer.Option("--extraction", help=EXTRACTION, show_default="auto")]
+Scale = Annotated[Normalization | None, typer.Option("--normalization", help=NORMALIZATION, show_default="minmax")]
+Alpha = Annotated[float | None, typer.Option(help="Weight of the reward in wrf.", show_default="0.5")]
 AsJson = Annotated[bool, typer.Option("--json", help="The server's answers, one JSON object a line.")]
 
 
 @app.command()
 def score(
     file: File = "-",
+    split: Steps = None,
+    extraction: Answers = None,
     url: Url = _base.URL,
     key: Key = None,
     timeout: Timeout = _base.SECONDS,
@@ -51,7 +57,7 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Scores the steps of solutions."""
-    requests = _read(file)
+    requests = _read(file, split=split, extraction=extraction)
     with Client(url, api_key=key, timeout=timeout) as client:
         _show(requests, client.score_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
 
@@ -60,7 +66,10 @@ def score(
 def vote(
     file: File = "-",
     strategy: Annotated[Strategy, typer.Option(help="The vote.")] = "wrf",
-    alpha: Annotated[float | None, typer.Option(help="Weight of the reward in wrf.", show_default="0.5")] = None,
+    alpha: Alpha = None,
+    normalization: Scale = None,
+    split: Steps = None,
+    extraction: Answers = None,
     url: Url = _base.URL,
     key: Key = None,
     timeout: Timeout = _base.SECONDS,
@@ -68,7 +77,7 @@ def vote(
     as_json: AsJson = False,
 ) -> None:
     """Votes for the best answer."""
-    requests = _read(file) if alpha is None else [{**own, "alpha": alpha} for own in _read(file)]
+    requests = _read(file, alpha=alpha, normalization=normalization, split=split, extraction=extraction)
     with Client(url, api_key=key, timeout=timeout) as client:
         outcomes = client.vote_all(strategy, requests, concurrency=concurrency, progress=_bar(requests))
         _show(requests, outcomes, as_json)
@@ -77,6 +86,10 @@ def vote(
 @app.command()
 def compare(
     file: File = "-",
+    alpha: Alpha = None,
+    normalization: Scale = None,
+    split: Steps = None,
+    extraction: Answers = None,
     url: Url = _base.URL,
     key: Key = None,
     timeout: Timeout = _base.SECONDS,
@@ -84,12 +97,13 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Takes all votes at once."""
-    requests = _read(file)
+    requests = _read(file, alpha=alpha, normalization=normalization, split=split, extraction=extraction)
     with Client(url, api_key=key, timeout=timeout) as client:
         _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
 
 
-def _read(file: str) -> list[dict[str, Any]]:
+def _read(file: str, **fields: object) -> list[dict[str, Any]]:
+    """The requests of a file, with the fields that are set here."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -100,7 +114,8 @@ def _read(file: str) -> list[dict[str, Any]]:
         raise typer.BadParameter(f"{file}: {error}") from None
     if not requests:
         raise typer.BadParameter(f'{file} is empty; a request is {{"problem": …, "solutions": […]}}')
-    return requests
+    chosen = {name: value for name, value in fields.items() if value is not None}
+    return [{**request, **chosen} for request in requests]
 
 
 def _parsed(text: str) -> Iterator[dict[str, Any]]:
@@ -150,8 +165,8 @@ def _draw(console: Console, request: dict[str, Any], outcome: BaseModel) -> None
     elif isinstance(outcome, CompareResponse):
         console.print(terminal.compared(outcome))
     elif isinstance(outcome, VoteResponse):
-        told = {name: value for name, value in request.items() if name not in ("strategy", "alpha", "timeout")}
-        steps = [own.steps for own in ScoreRequest.model_validate(told).candidates()]
+        fields = {name: value for name, value in request.items() if name in ScoreRequest.model_fields}
+        steps = [solution.steps for solution in ScoreRequest.model_validate(fields).candidates()]
         console.print(terminal.voted(outcome, steps, threshold))
 
 

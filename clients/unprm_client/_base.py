@@ -9,11 +9,16 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args
 from pydantic import BaseModel, ValidationError
 
 from unprm.affinity import HEADER, question_hash
+from unprm.errors import InvalidRequest
 from unprm.fields import field_errors
-from unprm.types import Aggregate, Strategy
+from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
 from unprm.wire import (
+    VOTE_REQUESTS,
+    Candidates,
     CompareResponse,
+    FieldError,
     ModelResponse,
+    OnInvalid,
     PreviewRequest,
     PreviewResponse,
     ProblemDetails,
@@ -21,14 +26,13 @@ from unprm.wire import (
     ScoreResponse,
     SolutionIn,
     StatusResponse,
-    VoteRequest,
     VoteResponse,
     WrfRequest,
 )
 from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
-_FIELDS = {"strategy", "problem", "solutions", "aggregate", "threshold", "log_odds", "model", "alpha", "timeout"}
+_FIELDS = {"strategy", "timeout", *WrfRequest.model_fields}
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or what `SolutionIn` holds."""
 
@@ -47,8 +51,11 @@ READY_PAUSE = 0.2
 
 
 class ScoreOptions(TypedDict, total=False):
-    """What may be asked for with scores; `timeout`: seconds for the whole call, all its attempts together."""
+    """Fields of a request for scores; `timeout`: seconds for the whole call, all its attempts together."""
 
+    split: Split
+    extraction: Extraction
+    on_invalid: OnInvalid
     aggregate: Aggregate
     threshold: float
     log_odds: bool
@@ -57,9 +64,10 @@ class ScoreOptions(TypedDict, total=False):
 
 
 class VoteOptions(ScoreOptions, total=False):
-    """`alpha` weighs the reward against the frequency, in `wrf` and `compare`."""
+    """Of `wrf` and `compare`: `alpha` weighs reward against frequency, `normalization` makes them comparable."""
 
     alpha: float
+    normalization: Normalization
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +140,7 @@ def vote_call(
     """Asks for a vote."""
     if strategy not in get_args(Strategy):
         raise _invalid(f"{strategy!r} is no strategy; there are {', '.join(get_args(Strategy))}")
-    request = WrfRequest if strategy == "wrf" else VoteRequest
-    return _work(f"/vote/{strategy}", request, VoteResponse, problem, options, solutions=solutions)
+    return _work(f"/vote/{strategy}", VOTE_REQUESTS[strategy], VoteResponse, problem, options, solutions=solutions)
 
 
 def compare_call(
@@ -194,6 +201,10 @@ def _work(
     seconds = told.pop("timeout", None)
     try:
         request = form.model_validate(told)
+        if isinstance(request, Candidates):
+            request.candidates()
+    except InvalidRequest as error:
+        raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
     except ValidationError as error:
         located = [{**own, "loc": ("body", *own["loc"])} for own in error.errors(include_url=False)]
         found = field_errors(located)

@@ -6,8 +6,8 @@
     ├── DeadlineExceeded          time ran out, here or there
     └── ServerError               what the server says is wrong, see `code`
         ├── RequestRefused        the same request will be refused again
-        │   ├── MalformedJson, InvalidRequest, TooManySolutions, TooManySteps, SolutionTooLong, UnknownModel, NoAnswer,
-        │   │   BodyTooLarge, UnsupportedMediaType, NotFound, MethodNotAllowed
+        │   ├── MalformedJson, InvalidRequest, TooManySolutions, BlankSolution, TooManySteps, SolutionTooLong, NoAnswer,
+        │   │   UnknownModel, BodyTooLarge, UnsupportedMediaType, NotFound, MethodNotAllowed
         │   ├── UpstreamRefused   the model that a gateway samples from refused the request
         │   └── Unauthorized
         └── TryAgain              the same request may succeed later, `retry_after` seconds from now if it is told
@@ -93,6 +93,12 @@ class TooManySolutions(RequestRefused):
     """More solutions than the server takes."""
 
     code = "too_many_solutions"
+
+
+class BlankSolution(RequestRefused):
+    """A solution without text."""
+
+    code = "blank"
 
 
 class TooManySteps(RequestRefused):

@@ -135,8 +135,8 @@ async def _search(
         computed += scored.usage.computed_tokens
         alive = [[] for _ in range(groups)]
         for (group, path, own), solution in zip(grown, scored.solutions, strict=True):
-            steps = (*path.steps, own.text)
-            alive[group].append(Path(steps, tuple(solution.step_scores), own.ends))
+            if solution.step_scores is not None:  # what has grown too long for the PRM goes no further
+                alive[group].append(Path((*path.steps, own.text), tuple(solution.step_scores), own.ends))
         for group, paths in enumerate(alive):
             # equal paths go on once: they would fill the beam with one idea
             distinct = {path.steps: path for path in paths}.values()

@@ -7,7 +7,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from unprm.wire import CompareResponse, ScoreResponse, VoteOut, VoteResponse
+from unprm.wire import (
+    CompareResponse,
+    ScoredSolution,
+    ScoreResponse,
+    Voted,
+    VotedSolution,
+    VoteOut,
+    VoteResponse,
+)
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """What a terminal would obey: controls, escapes, and what turns the direction of writing."""
@@ -19,7 +27,7 @@ def scored(response: ScoreResponse, threshold: float) -> RenderableType:
     """Every solution, its steps coloured by their scores; the first below the threshold is marked."""
     parts: list[RenderableType] = []
     for number, own in enumerate(response.solutions):
-        parts += [_heading(number, own.id, own.answer, own.reward), _steps(own.steps, own.step_scores, threshold)]
+        parts += [_heading(number, own), _steps(own.steps, own.step_scores, threshold)]
     return Group(*parts, _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens))
 
 
@@ -30,8 +38,9 @@ def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: flo
     usage = response.usage
     return Group(
         _outcome(response),
+        *_notes(response),
         _classes(response),
-        _heading(response.solution_index, own.id, own.answer, own.reward),
+        _heading(response.solution_index, own),
         best,
         _footer(response.model, usage.computed_tokens, usage.cached_tokens),
     )
@@ -46,7 +55,9 @@ def compared(response: CompareResponse) -> RenderableType:
         tie = " (tie)" if own.tie else ""
         margin = "" if own.margin is None else f"{own.margin:.3f}"
         table.add_row(strategy, Text(_plain(own.answer)), own.decided_by + tie, margin, str(own.solution_index))
-    return Group(table, _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens))
+    return Group(
+        table, *_notes(response), _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens)
+    )
 
 
 def _outcome(vote: VoteOut) -> Text:
@@ -57,6 +68,17 @@ def _outcome(vote: VoteOut) -> Text:
     if vote.tie:
         told.append(f", a tie of {', '.join(map(_plain, vote.tied_answers))}", "yellow")
     return told
+
+
+def _notes(voted: Voted) -> Iterator[Text]:
+    """What a reader should know of the candidates that did not count in full."""
+    if voted.unscored_count:
+        yield Text(f"{voted.unscored_count} of {len(voted.solutions)} candidates could not be scored", "yellow")
+    if voted.without_answer_count:
+        yield Text(f"{voted.without_answer_count} of {len(voted.solutions)} candidates state no answer", "yellow")
+    if voted.compared_as_text:
+        numbers = ", ".join(map(str, voted.compared_as_text))
+        yield Text(f"compared as text, for lack of time: the answers of {numbers}", "yellow")
 
 
 def _classes(vote: VoteOut) -> Table:
@@ -90,10 +112,13 @@ def _lines(steps: Sequence[str], scores: Sequence[float] | None, threshold: floa
         yield line
 
 
-def _heading(number: int, name: str | None, answer: str | None, reward: float | None) -> Text:
-    told = Text(f"\nsolution {number}" + ("" if name is None else f" ({_plain(name)})"), "bold")
-    told.append(f": answer {_plain(answer) if answer is not None else '–'}, reward {_number(reward)}")
-    return told
+def _heading(number: int, solution: ScoredSolution | VotedSolution) -> Text:
+    name, answer = solution.id, solution.answer
+    line = Text(f"\nsolution {number}" + ("" if name is None else f" ({_plain(name)})"), "bold")
+    line.append(f": answer {_plain(answer) if answer is not None else '–'}, reward {_number(solution.reward)}")
+    if solution.unscored is not None:
+        line.append(f" ({_plain(solution.unscored.detail)})", "yellow")
+    return line
 
 
 def _footer(model: str, computed: int, cached: int) -> Text:

@@ -1,22 +1,22 @@
 """From a chat request to the elected completion: rounds of candidates, until the vote stays as it is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from server import voting
-from server.ballot import Ballot, usage_out
+from server.ballot import Ballot, WrfTerms, usage_out
 from server.context import Context
 from server.gateway.candidates import Candidates
-from server.gateway.schema import Json, Report, Stopped
+from server.gateway.schema import Json, Report, Stopped, UnscoredCandidate
 from server.gateway.upstream import Sampled, UpstreamFailed
 from server.model import Model
 from server.service import Service
 from unprm.adaptive import stability
-from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong, TooManySteps
-from unprm.types import Aggregate, Strategy, Usage
-from unprm.wire import ScoreRequest, VoteRequest
+from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
+from unprm.types import Strategy, Usage
+from unprm.wire import RewardVoteRequest, Unscored
 
 _RESERVE = 0.1
 """Share of a request's time that is kept for scoring and voting."""
@@ -24,16 +24,16 @@ _RESERVE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a request and the server's settings come to."""
+    """What a request and the server's settings come to; `scoring`: fields of `ScoreRequest`."""
 
     problem: str
     strategy: Strategy
     budget: int
     confidence: float
     round: int
-    alpha: float
-    aggregate: Aggregate
+    wrf: WrfTerms
     model: str | None
+    scoring: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +70,23 @@ async def elect(
             stopped, confidence = await _stopped(ballot, candidates, terms)
             if stopped is not None:
                 break
-            leader = None if ballot is None else ballot.outcome(terms.strategy, terms.alpha).answer
+            leader = None if ballot is None else ballot.outcome(terms.strategy, terms.wrf).answer
             yield Progress(len(candidates.sampled.choices), terms.budget, leader)
         if ballot is None:
             won = await _by_reward(service, candidates, terms, context)
             usage += context.usage
         else:
-            won = _by_vote(service, ballot, candidates, terms)
-    context.usage, context.solutions = usage, len(candidates.valid)
+            won = _by_vote(service, ballot, terms)
+    context.usage = usage
     report = Report(
         model=voting.name(models),
         strategy=terms.strategy,
         budget=terms.budget,
         sampled=len(candidates.sampled.choices),
-        saved=terms.budget - candidates.asked,
+        saved=terms.budget - candidates.attempted,
         rounds=candidates.rounds,
         stopped=stopped,
         confidence=confidence,
-        left_out=candidates.left_out,
         failures=candidates.failures,
         usage=usage_out(usage),
         **won,
@@ -98,41 +97,37 @@ async def elect(
 async def _ballot(
     service: Service, models: Sequence[Model], candidates: Candidates, terms: Terms, context: Context
 ) -> Ballot | None:
-    """The vote on all candidates so far that the PRM can read; None if none of them has an answer."""
+    """The vote on all candidates so far; None if none of them has an answer, or the scores that it takes."""
     context.usage = Usage()
-    while candidates.valid:
-        request = VoteRequest(solutions=candidates.texts(), **_asked(terms))
-        try:
-            return await voting.ballot(service, models, request, [terms.strategy], context)
-        except (SolutionTooLong, TooManySteps) as error:
-            candidates.leave_out(error)
-        except NoAnswer:
-            break
-    return None
+    try:
+        return await voting.ballot(service, models, _request(candidates, terms), [terms.strategy], context)
+    except (NoAnswer, Unscorable):
+        return None
 
 
 async def _sample(candidates: Candidates, terms: Terms, context: Context) -> None:
     assert context.deadline is not None, "every request that works has one"
     until = context.deadline - _RESERVE * context.seconds
     try:
-        await candidates.sample(min(terms.round, terms.budget - candidates.asked), until)
+        await candidates.sample(min(terms.round, terms.budget - candidates.attempted), until)
     except TimeoutError:
         raise DeadlineExceeded(context.seconds) from None
 
 
-def _asked(terms: Terms) -> dict[str, Any]:
-    return {"problem": terms.problem, "aggregate": terms.aggregate, "model": terms.model}
+def _request(candidates: Candidates, terms: Terms) -> RewardVoteRequest:
+    return RewardVoteRequest(problem=terms.problem, solutions=candidates.texts(), model=terms.model, **terms.scoring)
 
 
 async def _stopped(ballot: Ballot | None, candidates: Candidates, terms: Terms) -> tuple[Stopped | None, float]:
     """Why no more is sampled, None if more is; and the probability that the vote would stay as it is."""
-    left = terms.budget - candidates.asked
+    left = terms.budget - candidates.attempted
     confidence = 0.0
     if ballot is not None:
-        # as if those that failed or were left out had come: the budget is what is still to come beyond these
+        # as if those that failed had come: the budget is what is still to come beyond these
         whole = len(ballot.classes) + left
-        told = terms.strategy, ballot.classes, ballot.rewards, whole, terms.alpha
-        confidence = await asyncio.to_thread(stability, *told)
+        confidence = await asyncio.to_thread(
+            stability, terms.strategy, ballot.classes, ballot.rewards, whole, *terms.wrf
+        )
     if candidates.failing:
         return "failures", confidence
     if left == 0:
@@ -142,38 +137,46 @@ async def _stopped(ballot: Ballot | None, candidates: Candidates, terms: Terms) 
     return None, confidence
 
 
-def _by_vote(service: Service, ballot: Ballot, candidates: Candidates, terms: Terms) -> dict[str, Any]:
-    vote = ballot.outcome(terms.strategy, terms.alpha)
+def _by_vote(service: Service, ballot: Ballot, terms: Terms) -> dict[str, Any]:
+    vote = ballot.outcome(terms.strategy, terms.wrf)
     service.metrics.voted(vote)
-    rewards, numbers = ballot.rewards, candidates.valid
     return {
         "answer": vote.answer,
         "decided_by": vote.decided_by,
         "tie": vote.tie,
         "margin": vote.margin,
-        "solution_index": numbers[vote.solution_index],
-        "reward": None if rewards is None else rewards[vote.solution_index],
-        "candidates": [
-            own.model_copy(update={"members": [numbers[index] for index in own.members]}) for own in vote.candidates
-        ],
+        "solution_index": vote.solution_index,
+        "reward": None if ballot.rewards is None else ballot.rewards[vote.solution_index],
+        "candidates": vote.candidates,
+        "unscored": _unscored({index: Unscored.of(error) for index, error in ballot.scores.unscorable.items()}),
+        "without_answer_count": ballot.without_answer_count,
+        "compared_as_text": list(ballot.compared_as_text),
     }
 
 
 async def _by_reward(service: Service, candidates: Candidates, terms: Terms, context: Context) -> dict[str, Any]:
     """No candidate has an answer to vote for: the one with the highest reward is elected."""
     context.usage = Usage()
-    if not candidates.valid:
-        raise UpstreamFailed(f"none of the {len(candidates.sampled.choices)} candidates has text that can be scored")
-    request = ScoreRequest(solutions=candidates.texts(), **_asked(terms))
-    scored = await voting.score(service, request, context)
-    rewards = [own.reward for own in scored.solutions]
-    best = max(range(len(rewards)), key=lambda index: (rewards[index], -index))
+    count = len(candidates.sampled.choices)
+    try:
+        scored = await voting.score(service, _request(candidates, terms), context)
+    except Unscorable as error:
+        raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
+    rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
+    best = max(rewards, key=lambda index: (rewards[index], -index))
     return {
         "answer": None,
         "decided_by": "reward",
         "tie": False,
         "margin": None,
-        "solution_index": candidates.valid[best],
+        "solution_index": best,
         "reward": rewards[best],
         "candidates": [],
+        "unscored": _unscored({index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}),
+        "without_answer_count": count,
+        "compared_as_text": [],
     }
+
+
+def _unscored(reasons: Mapping[int, Unscored]) -> list[UnscoredCandidate]:
+    return [UnscoredCandidate(index=index, **dict(reason)) for index, reason in reasons.items()]

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from server.ballot import WrfTerms
 from server.body import WorkRoute
 from server.context import Context, context_of
 from server.errors import TABLE, problem
@@ -76,20 +77,20 @@ def router(upstream: Upstream) -> APIRouter:
 
 
 def _terms(asked: ChatRequest, settings: Settings) -> Terms:
-    own = asked.unprm
-    budget = own.budget or settings.gateway_budget
+    election = asked.unprm
+    budget = election.budget or settings.gateway_budget
     if budget > settings.max_solutions:
         raise TooManySolutions(budget, settings.max_solutions)
     assert asked.problem is not None, "the request's validation asks for it"
     return Terms(
         problem=asked.problem,
-        strategy=own.strategy or settings.gateway_strategy,
+        strategy=election.strategy or settings.gateway_strategy,
         budget=budget,
-        confidence=settings.gateway_confidence if own.confidence is None else own.confidence,
-        round=own.round,
-        alpha=own.alpha,
-        aggregate=own.aggregate,
-        model=own.model,
+        confidence=settings.gateway_confidence if election.confidence is None else election.confidence,
+        round=election.round,
+        wrf=WrfTerms(election.alpha, election.normalization),
+        model=election.model,
+        scoring={"aggregate": election.aggregate, "split": election.split, "extraction": election.extraction},
     )
 
 

@@ -4,8 +4,18 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from unprm.types import Aggregate, DecidedBy, Strategy
-from unprm.wire import CandidateOut, ModelName, Probability, Text, UsageOut
+from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, Split, Strategy
+from unprm.wire import (
+    EXTRACTION,
+    NORMALIZATION,
+    SPLIT,
+    CandidateOut,
+    ModelName,
+    Probability,
+    Text,
+    Unscored,
+    UsageOut,
+)
 
 MOST = 256
 """Candidates of an answer at the most."""
@@ -27,6 +37,9 @@ class Election(BaseModel):
     )
     round: int = Field(default=4, ge=1, le=MOST, description="Candidates between two looks at the vote.")
     alpha: Probability = 0.5
+    normalization: Normalization = Field(default="minmax", description=NORMALIZATION)
+    split: Split = Field(default="auto", description=SPLIT)
+    extraction: Extraction = Field(default="auto", description=EXTRACTION)
     aggregate: Aggregate = "min"
     model: ModelName | None = Field(default=None, description="A served PRM, by default the first.")
     problem: Text | None = Field(default=None, description="For the PRM; by default the last user message.")
@@ -86,11 +99,10 @@ class ChatRequest(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True, exclude=own)
 
 
-class LeftOut(BaseModel):
-    """A completion that was no candidate, and why: `no_text`, or a code of the server's errors."""
+class UnscoredCandidate(Unscored):
+    """Why the candidate of this index, in the order of sampling, has no reward."""
 
-    code: str
-    detail: str
+    index: int
 
 
 class UpstreamFailure(BaseModel):
@@ -106,7 +118,8 @@ class Report(BaseModel):
     `sampled` of `budget` candidates in `rounds`; `saved` were not needed. `stopped`: the vote could not change
     (`certain`), probably would not (`confident`, `confidence` as it was), all were sampled (`budget`) or the upstream
     failed (`failures`). `answer` is None where no candidate has one: the highest reward was elected.
-    `candidates` as in a vote; their members are numbers of candidates in the order they were sampled.
+    `candidates`, `without_answer_count` and `compared_as_text` as in a vote; candidates have the indices in which they
+    were sampled.
     """
 
     strategy: Strategy
@@ -123,7 +136,9 @@ class Report(BaseModel):
     solution_index: int
     reward: float | None
     candidates: list[CandidateOut]
-    left_out: list[LeftOut]
+    unscored: list[UnscoredCandidate]
+    without_answer_count: int
+    compared_as_text: list[int]
     failures: list[UpstreamFailure]
     model: str
     usage: UsageOut

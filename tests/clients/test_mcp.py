@@ -129,7 +129,7 @@ def test_errors_come_over_the_transport(heard: Heard) -> None:
     ("name", "more", "sentence"),
     [
         ("vote", {"solutions": []}, "solutions: List should have at least 1 item"),
-        ("vote", {"solutions": [RIGHT, " "]}, "solutions/1: must not be blank"),
+        ("vote", {"solutions": [RIGHT, ["a", " "]]}, "solutions/1/1: must not be blank"),
         ("score_steps", {"solutions": [["a", 3]]}, "solutions/0/1: Input should be a valid string"),
         ("vote", {"strategy": "best"}, "strategy: Input should be 'majority'"),
         ("compare_votes", {"alpha": 2}, "alpha: Input should be less than or equal to 1"),

@@ -1,5 +1,8 @@
 """What the server answers when all is well."""
 
+import random
+from typing import Any
+
 import pytest
 
 from tests.server.harness import PROBLEM, Running, ask, boxed, read
@@ -7,12 +10,26 @@ from unprm import wire
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.votes import STRATEGIES
 
+SCORED = {"unscored": None}
 NO_USAGE = {"tokens": 0, "computed_tokens": 0, "cached_tokens": 0}
 
 
 def given(answer: object, *scores: float, **more: object) -> dict[str, object]:
     """A solution that brings its scores and its answer."""
     return {"steps": ["s"] * len(scores), "answer": answer, "step_scores": list(scores), **more}
+
+
+def _ballots(count: int) -> list[list[dict[str, object]]]:
+    """Small ballots, in which ties, halves and candidates without an answer are common."""
+    rng = random.Random(7)
+    return [
+        [given(rng.choice(["7", "8", "9", " "]), rng.choice([0.2, 0.5, 0.9])) for _ in range(rng.randint(2, 5))]
+        + [given("7", 0.5)]
+        for _ in range(count)
+    ]
+
+
+given_ballots = pytest.mark.parametrize("solutions", _ballots(12))
 
 
 def test_scores_every_form_of_a_solution_in_order(server: Running) -> None:
@@ -100,11 +117,14 @@ def test_wrf_explains_itself(server: Running) -> None:
             },
         ],
         "solutions": [
-            {"id": "a", "answer": "42", "reward": 0.9, "step_scores": [0.9], "first_error": None},
-            {"id": None, "answer": "\\frac{84}{2}", "reward": 0.7, "step_scores": [0.7], "first_error": None},
-            {"id": None, "answer": "7", "reward": 0.95, "step_scores": [0.95], "first_error": None},
-            {"id": None, "answer": None, "reward": 0.1, "step_scores": [0.1], "first_error": 0},
+            {"id": "a", "answer": "42", "reward": 0.9, "step_scores": [0.9], "first_error": None, **SCORED},
+            {"id": None, "answer": "\\frac{84}{2}", "reward": 0.7, "step_scores": [0.7], "first_error": None, **SCORED},
+            {"id": None, "answer": "7", "reward": 0.95, "step_scores": [0.95], "first_error": None, **SCORED},
+            {"id": None, "answer": None, "reward": 0.1, "step_scores": [0.1], "first_error": 0, **SCORED},
         ],
+        "unscored_count": 0,
+        "without_answer_count": 1,
+        "compared_as_text": [],
         "model": "fake",
         "usage": NO_USAGE,
     }
@@ -119,7 +139,7 @@ def test_alpha_is_a_half_unless_said(server: Running) -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "answer", "index", "decided_by"),
-    [("majority", "1", 1, "majority"), ("prm", "2", 3, "reward"), ("weighted", "2", 3, "combined")],
+    [("majority", "1", 0, "majority"), ("prm", "2", 3, "reward"), ("weighted", "2", 3, "combined")],
 )
 def test_the_other_votes(server: Running, strategy: str, answer: str, index: int, decided_by: str) -> None:
     solutions = [given("1", 0.1), given("1", 0.2), given("1", 0.1), given("2", 0.9), given("2", 0.5)]
@@ -128,9 +148,84 @@ def test_the_other_votes(server: Running, strategy: str, answer: str, index: int
     assert (body["decided_by"], body["tie"], body["tied_answers"]) == (decided_by, False, [])
 
 
-def test_rewards_that_were_given_break_the_ties_of_a_majority(server: Running) -> None:
+def test_majority_looks_at_no_reward_that_was_given(server: Running) -> None:
     body = server.post("/vote/majority", ask(given("1", 0.1), given("2", 0.9))).json()
-    assert (body["answer"], body["tie"], body["tied_answers"]) == ("2", True, ["2", "1"])
+    assert (body["answer"], body["tie"], body["tied_answers"]) == ("1", True, ["1", "2"])
+
+
+def test_majority_needs_no_problem(server: Running) -> None:
+    body = server.post("/vote/majority", {"solutions": [boxed(1), boxed(2), boxed(2)]}).json()
+    assert body["answer"] == "2"
+
+
+def test_wrf_by_share(server: Running) -> None:
+    solutions = [given("1", 0.9)] * 9 + [given("2", 0.91)]
+    asked = ask(*solutions, alpha=0.6)
+    assert server.post("/vote/wrf", asked).json()["answer"] == "2"
+    for path in ("/vote/wrf", "/vote/compare"):
+        body = server.post(path, asked | {"normalization": "share"}).json()
+        vote = body if path == "/vote/wrf" else body["strategies"]["wrf"]
+        assert vote["answer"] == "1"
+        assert vote["candidates"][0]["score"] == pytest.approx(0.6 * 0.9 + 0.4 * 0.9)
+
+
+@given_ballots
+def test_every_vote_elects_the_same_at_its_address_and_in_compare(server: Running, solutions: list[Any]) -> None:
+    compared = server.post("/vote/compare", ask(*solutions)).json()
+    for strategy in STRATEGIES:
+        alone = server.post(f"/vote/{strategy}", ask(*solutions)).json()
+        together = compared["strategies"][strategy]
+        chosen = ("answer", "solution_index", "decided_by", "tie", "tied_answers")
+        assert [alone[name] for name in chosen] == [together[name] for name in chosen], strategy
+
+
+def test_a_candidate_that_cannot_be_scored_costs_itself_alone(server: Running) -> None:
+    long, blank = {"text": "x" * 2100, "answer": "1"}, " \n"
+    many = ["s"] * 1030 + ["The answer is \\boxed{2}."]
+    solutions = [boxed(1), long, boxed(2), blank, many, boxed(3)]
+    scored = server.post("/score_steps", ask(*solutions)).json()["solutions"]
+    codes = [item["unscored"] and item["unscored"]["code"] for item in scored]
+    assert codes == [None, "solution_too_long", None, "blank", "too_many_steps", None]
+    assert [item["reward"] is None for item in scored] == [code is not None for code in codes]
+    assert [item["step_scores"] is None for item in scored] == [code is not None for code in codes]
+    assert [item["answer"] for item in scored] == ["1", "1", "2", None, "2", "3"]
+    body = server.post("/vote/wrf", ask(*solutions)).json()
+    assert (body["unscored_count"], body["without_answer_count"]) == (3, 1)
+    assert sorted(candidate["members"] for candidate in body["candidates"]) == [[0, 1], [2, 4], [5]]
+    # the mean is that of the members that were scored
+    assert {c["answer"]: c["mean_reward"] for c in body["candidates"]}["1"] == pytest.approx(scored[0]["reward"])
+    majority = server.post("/vote/majority", ask(*solutions)).json()
+    assert [candidate["count"] for candidate in majority["candidates"]] == [2, 2, 1]
+
+
+def test_a_vote_elects_the_same_whether_or_not_it_had_to_score(server: Running) -> None:
+    """Of seven candidates four are alike, two of which are too long for the model."""
+    solutions = [boxed(1), *[{"text": "x" * 2100, "answer": "1"}] * 2, boxed("1.0"), boxed(2), boxed(2), boxed(3)]
+    alone = server.post("/vote/hmr", ask(*solutions)).json()
+    compared = server.post("/vote/compare", ask(*solutions)).json()
+    assert (alone["answer"], alone["decided_by"], alone["unscored_count"]) == ("1", "majority", 0)
+    assert compared["strategies"]["hmr"]["answer"] == "1"
+    assert (compared["unscored_count"], alone["usage"]) == (2, NO_USAGE)
+
+
+@pytest.mark.parametrize(
+    ("split", "steps"),
+    [("auto", 2), ("paragraph", 2), ("line", 3), ("step", 1)],
+)
+def test_texts_are_split_as_the_request_says(server: Running, split: str, steps: int) -> None:
+    asked = ask("one\ntwo\n\nthree", split=split)
+    assert len(server.post("/score_steps", asked).json()["solutions"][0]["steps"]) == steps
+    preview = {"problem": "p", "solution": "one\ntwo\n\nthree", "split": split}
+    assert len(server.post("/preview", preview).json()["steps"]) == steps
+
+
+@pytest.mark.parametrize("path", ["/score_steps", "/vote/majority", "/vote/wrf", "/vote/compare"])
+@pytest.mark.parametrize(
+    ("extraction", "answer"), [("auto", "7"), ("boxed", None), ("last_number", "7"), ("choice", "B")]
+)
+def test_answers_are_found_as_the_request_says(server: Running, path: str, extraction: str, answer: str | None) -> None:
+    asked = ask("I choose (B).\n\nThe answer is 7.", {"steps": ["s"], "answer": "0"}, extraction=extraction)
+    assert server.post(path, asked).json()["solutions"][0]["answer"] == answer
 
 
 @pytest.mark.parametrize("strategy", ["majority", "hmr"])

@@ -49,8 +49,6 @@ def check(response: httpx.Response, code: str, *pointers: str) -> ProblemDetails
         (ask("a", aggregate="max"), ["/aggregate"]),
         (ask("a", threshold=1.5), ["/threshold"]),
         (ask("a", threshold="0.5"), ["/threshold"]),
-        (ask("  \n"), ["/solutions/0"]),
-        (ask("\x1c\x1d"), ["/solutions/0"]),
         (ask("a", []), ["/solutions/1"]),
         (ask(["a", " "]), ["/solutions/0/1"]),
         (ask(["a", 7]), ["/solutions/0/1"]),
@@ -60,10 +58,17 @@ def check(response: httpx.Response, code: str, *pointers: str) -> ProblemDetails
         (ask({"text": "a", "steps": ["a"]}), ["/solutions/0"]),
         (ask({"steps": []}), ["/solutions/0/steps"]),
         (ask({"steps": ["a", ""]}), ["/solutions/0/steps/1"]),
-        (ask({"text": ""}), ["/solutions/0/text"]),
         (ask({"text": "a", "x/y~z": 1}), ["/solutions/0/x~1y~0z"]),
         (ask({"text": "a", "step_scores": [0.1, 0.2]}), ["/solutions/0"]),
-        (ask({"steps": ["a"], "step_scores": []}), ["/solutions/0"]),
+        (ask({"text": "a\nb", "step_scores": [0.1]}), ["/solutions/0"]),
+        (ask({"text": "a\nb", "step_scores": [0.1, 0.2]}, split="paragraph"), ["/solutions/0"]),
+        (ask({"text": " ", "step_scores": [0.1]}), ["/solutions/0"]),
+        (ask({"steps": ["a"], "step_scores": [0.1, 0.2]}), ["/solutions/0"]),
+        (ask({"steps": ["a"], "step_scores": []}), ["/solutions/0/step_scores"]),
+        (ask("a", split="word"), ["/split"]),
+        (ask("a", extraction="guess"), ["/extraction"]),
+        (ask("a", on_invalid="drop"), ["/on_invalid"]),
+        (ask("a", normalization="share"), ["/normalization"]),
         (ask({"steps": ["a", "b"], "step_scores": [0.1, 1.1]}), ["/solutions/0/step_scores/1"]),
         (ask({"steps": ["a"], "step_scores": ["0.5"]}), ["/solutions/0/step_scores/0"]),
         (ask({"steps": ["a"], "step_scores": [True]}), ["/solutions/0/step_scores/0"]),
@@ -112,7 +117,6 @@ def test_alpha_belongs_to_wrf_alone(server: Running, path: str) -> None:
 @pytest.mark.parametrize(
     ("solution", "pointer"),
     [
-        ("", "/solution"),
         (["a", ""], "/solution/1"),
         ({"steps": [1]}, "/solution/steps/0"),
         ({"a": 1}, "/solution/a"),
@@ -175,18 +179,35 @@ def test_too_many_solutions_are_refused_before_they_cost_time(server: Running) -
     check(response, "too_many_solutions", "/solutions")  # and not two million times invalid
 
 
+STRICT = {"on_invalid": "refuse"}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "pointer"),
     [
-        ("/score_steps", ask("a", ["b"] * 1025), "/solutions/1"),
-        ("/vote/majority", ask("a", {"steps": ["b"] * 1025, "step_scores": [0.5] * 1025}), "/solutions/1"),
-        ("/vote/wrf", ask("a", "b\n\n" * 1025), "/solutions/1"),
+        ("/score_steps", ask("a", ["b"] * 1025, **STRICT), "/solutions/1"),
+        ("/score_steps", ask(["b"] * 1025, ["b"] * 1025), "/solutions/0"),
+        ("/vote/majority", ask("a", {"steps": ["b"] * 1025, "step_scores": [0.5] * 1025}, **STRICT), "/solutions/1"),
+        ("/vote/wrf", ask("a", "b\n\n" * 1025, **STRICT), "/solutions/1"),
         ("/preview", {"problem": "p", "solution": ["b"] * 1025}, "/solution"),
     ],
 )
 def test_too_many_steps(server: Running, path: str, body: Any, pointer: str) -> None:
     details = check(server.post(path, body), "too_many_steps", pointer)
-    assert "has 1025 steps, the limit is 1024" in details.detail
+    assert "has more than 1024 steps" in details.detail
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        ("/score_steps", ask("a", "  \n", "", **STRICT), "/solutions/1"),
+        ("/score_steps", ask("\x1c\x1d", {"text": ""}), "/solutions/0"),
+        ("/vote/majority", ask(boxed(1), {"text": " ", "answer": "1"}, **STRICT), "/solutions/1"),
+        ("/preview", {"problem": "p", "solution": ""}, "/solution"),
+    ],
+)
+def test_blank_solutions(server: Running, path: str, body: Any, pointer: str) -> None:
+    check(server.post(path, body), "blank", pointer)
 
 
 def test_as_many_steps_as_the_limit(server: Running) -> None:
@@ -219,15 +240,24 @@ def test_solution_too_long_names_it(server: Running) -> None:
         answered = [
             {"text": text, "answer": str(n)} if isinstance(text, str) else text for n, text in enumerate(solutions)
         ]
-        details = check(server.post(path, ask(*answered)), "solution_too_long", "/solutions/2")
+        details = check(server.post(path, ask(*answered, **STRICT)), "solution_too_long", "/solutions/2")
         assert f"solution 2 with its problem takes {tokens} tokens, the limit is 2048" in details.detail
     check(server.post("/preview", {"problem": "p", "solution": long}), "solution_too_long", "/solution")
 
 
 def test_nothing_of_a_request_with_a_too_long_solution_runs(server: Running, engine: FakeEngine) -> None:
     before = len(engine.batches)
-    check(server.post("/score_steps", ask("b", "x" * 2100)), "solution_too_long", "/solutions/1")
+    check(server.post("/score_steps", ask("b", "x" * 2100, **STRICT)), "solution_too_long", "/solutions/1")
+    check(server.post("/score_steps", ask("x" * 2100, "x" * 2100)), "solution_too_long", "/solutions/0")
     assert len(engine.batches) == before
+
+
+def test_hmr_without_a_majority_needs_the_problem_or_scores(server: Running) -> None:
+    solutions = [{"steps": ["s"], "answer": "1"}, {"steps": ["s"], "answer": "2"}]
+    details = check(server.post("/vote/hmr", {"solutions": solutions}), "invalid_request", "/problem")
+    assert "rewards decide" in details.detail
+    scored = [{**solution, "step_scores": [0.5]} for solution in solutions]
+    assert server.post("/vote/hmr", {"solutions": scored}).json()["decided_by"] == "reward"
 
 
 @pytest.mark.parametrize("strategy", ["majority", "prm", "hmr", "wrf", "weighted", "compare"])

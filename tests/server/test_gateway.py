@@ -65,7 +65,7 @@ def test_the_elected_completion_is_answered(strategy: str) -> None:
         assert report[name] == vote[name], name
     assert report["reward"] == vote["solutions"][vote["solution_index"]]["reward"]
     assert (report["sampled"], report["saved"], report["rounds"]) == (6, 0, 1)
-    assert (report["left_out"], report["failures"], report["model"]) == ([], [], "fake")
+    assert (report["unscored"], report["failures"], report["model"]) == ([], [], "fake")
 
 
 def test_usage_is_that_of_all_candidates() -> None:
@@ -166,13 +166,30 @@ def test_without_answers_the_highest_reward_is_elected() -> None:
     assert answer.choices[0].message.content == texts[rewards.index(max(rewards))]
 
 
-def test_what_the_model_can_t_read_is_left_out_and_told() -> None:
-    texts = ["x" * 500, "", "a\n\nb\n\nc\n\nd", boxed(5), {"role": "assistant", "content": None}]
+def test_what_the_model_can_t_read_stays_a_candidate_without_a_reward() -> None:
+    texts = ["x" * 500, "", "a\n\nb\n\nc\n\n\\boxed{6}", boxed(5), {"role": "assistant", "content": None}]
     with upstream(*texts) as own, gateway(own, FakeEngine(max_tokens=200), max_steps=3) as running:
         answer, report = elected(running, budget=5, round=5, strategy="prm")
     assert answer.choices[0].message.content == boxed(5)
-    assert (report["answer"], report["solution_index"], report["candidates"][0]["members"]) == ("5", 3, [3])
-    assert [own["code"] for own in report["left_out"]] == ["no_text", "no_text", "too_many_steps"]
+    assert (report["answer"], report["solution_index"]) == ("5", 3)
+    assert [candidate["members"] for candidate in report["candidates"]] == [[3], [2]]
+    reasons = {reason["index"]: reason["code"] for reason in report["unscored"]}
+    assert reasons == {0: "solution_too_long", 1: "blank", 2: "too_many_steps", 4: "blank"}
+    assert (report["without_answer_count"], report["compared_as_text"]) == (3, [])
+
+
+def test_answers_and_steps_are_read_as_the_request_says() -> None:
+    texts = ["so 4\nor 5", "\\boxed{9}"]
+    with upstream(*texts) as own, gateway(own) as running:
+        options = {"budget": 2, "round": 2, "strategy": "wrf", "confidence": 1}
+        _, stated = elected(running, **options)
+        _, guessed = elected(running, **options, extraction="last_number", normalization="share", split="line")
+        asked = {"problem": ASKED, "solutions": texts, "split": "line"}
+        scored = running.post("/score_steps", asked).json()["solutions"]
+    assert (stated["without_answer_count"], guessed["without_answer_count"]) == (1, 0)
+    best = max(scored, key=lambda solution: solution["reward"])
+    assert guessed["reward"] == pytest.approx(best["reward"])
+    assert guessed["candidates"][0]["normalized_frequency"] == 0.5
 
 
 def test_nothing_to_elect_is_the_upstream_s_failure() -> None:

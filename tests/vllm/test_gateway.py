@@ -53,7 +53,7 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
         )
         assert [model.id for model in client.models.list()] == [MODEL]
     report = answer.unprm  # type: ignore[attr-defined]
-    assert (report["sampled"], report["failures"], report["left_out"]) == (8, [], [])
+    assert (report["sampled"], report["failures"], report["unscored"]) == (8, [], [])
     assert report["answer"] == "83"
     assert "\\boxed{83}" in (answer.choices[0].message.content or "")
     assert answer.usage is not None
