@@ -8,13 +8,17 @@ python -m clients.mcp --transport http --port 8080
 # clients/ on the path.
 
 import asyncio
+import sys
 from enum import StrEnum
 from typing import Annotated
 
-import typer
+try:
+    import typer
 
-from clients.mcp.tools import create
-from unprm_client import AsyncClient
+    from clients.mcp.tools import create
+    from unprm_client import AsyncClient
+except ModuleNotFoundError as error:
+    sys.exit(f"python -m clients.mcp needs {error.name}: in the repository, pip install '.[agents]'")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -10,9 +10,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from pydantic import BaseModel
-from rich.console import Console
+
+try:
+    import typer
+    from rich.console import Console
+except ModuleNotFoundError:  # programs use the client without them
+    sys.exit(
+        "python -m unprm_client needs typer and rich: pip install typer rich "
+        "(the extra `terminal` of unprm-client, `client` of unprm)"
+    )
 
 from unprm.types import Extraction, Normalization, Split, Strategy
 from unprm.wire import EXTRACTION, NORMALIZATION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse

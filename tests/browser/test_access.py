@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.harness import Sheet, flaws, scored
+from tests.browser.test_page import EXAMPLES
 from tests.server.harness import Running
 
 WIDE = {"steps": ["$$" + "+".join(f"x_{{{k}}}" for k in range(60)) + "$$", "w" * 300], "answer": "\\frac{1}{2}"}
@@ -51,6 +52,26 @@ def test_nothing_is_wider_than_the_window(look: Sheet) -> None:
     expect(look.page.locator(".solution .katex").first).to_be_attached()
     wide, window = look.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
     assert wide <= window
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (360, 740)])
+def test_an_example_shows_its_votes_within_the_window(
+    browser: Browser, running: Running, width: int, height: int
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
+    page = Sheet(context.new_page(), running.url).open().page
+    wide = width > 1000
+    expect(page.locator("#demo")).to_be_visible()  # it takes room above the form
+    if wide:
+        expect(page.locator("#score")).to_be_in_viewport(ratio=1)
+    for name in EXAMPLES:
+        page.get_by_role("button", name=name, exact=True).click()
+        expect(page.locator(".tiles")).to_be_in_viewport(ratio=1)
+        if wide:
+            expect(page.locator("#explanation")).to_be_in_viewport(ratio=1)
+            expect(page.locator("#score")).to_be_in_viewport(ratio=1)
+            assert page.evaluate("scrollY") == 0
+    context.close()
 
 
 def test_dark_is_dark_and_the_button_overrules_the_system(browser: Browser, running: Running) -> None:
@@ -102,10 +123,8 @@ def test_all_is_done_by_keys(browser: Browser, running: Running) -> None:
     expect(page.locator("#examples button").first).to_be_visible()
     page.locator("body").click(position={"x": 2, "y": 2})
     _tab_to(page, "#examples button")
-    for selector in ("#problem", "#candidates", "#file", "#options summary", "#score"):
+    for selector in ("#problem", "#candidates", "#score", "#file", "#options summary"):
         _tab_to(page, selector)
-    page.keyboard.press("Shift+Tab")
-    _tab_to(page, "#options summary")
     page.keyboard.press("Enter")
     _tab_to(page, "#aggregate")
     page.locator("#problem").focus()

@@ -129,10 +129,13 @@ def test_a_model_that_still_loads_is_waited_for(browser: Browser) -> None:
 
     with serving(load) as server:
         sheet = Sheet(browser.new_page(), server.url).open()
-        says_what_to_do(sheet, "model_unavailable")
-        gate.set()
-        expect(sheet.page.locator("#model-line")).to_contain_text("fake", timeout=20_000)
+        expect(sheet.page.locator("#model-line")).to_contain_text("the model is being loaded")
+        sheet.press("A slip")
+        expect(sheet.page.locator("#status")).to_contain_text("scored as soon as it is")
         expect(sheet.page.locator(".complaint")).to_have_count(0)
+        gate.set()
+        assert sheet.tile("wrf")
+        expect(sheet.page.locator("#model-line")).to_contain_text("fake")
         sheet.page.close()
 
 
@@ -149,7 +152,7 @@ def test_input_that_is_missing_is_asked_for_without_a_request(sheet: Sheet) -> N
     says_what_to_do(sheet, "bad_file")
     sheet.page.goto(f"{sheet.url}/#v1.not_a_link")
     says_what_to_do(sheet, "bad_link")
-    assert not any(url.endswith(("score_steps", "vote/compare")) for url in sheet.asked)
+    assert not any(url.endswith(("score_steps", "vote/majority")) for url in sheet.asked)
 
 
 def test_an_error_goes_away_with_the_next_success(sheet: Sheet) -> None:

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running, serving
@@ -13,6 +13,7 @@ from unprm.engines.fake import FakeEngine
 from unprm.steps import first_error
 
 PROBLEM = "How many?"
+EXAMPLES = ["A slip", "A close vote", "LaTeX"]
 STRATEGIES = ("majority", "prm", "hmr", "wrf", "weighted")
 # majority: 1; the highest reward: 2; WRF: 1 below α = 0.5 …, 2 above
 SPLIT = [scored(1, [0.4]), scored(1, [0.5]), scored(1, [0.6]), scored(2, [0.9, 0.8]), scored(3, [0.1])]
@@ -168,6 +169,81 @@ def test_one_of_several_uploaded_questions_is_chosen(sheet: Sheet) -> None:
     expect(sheet.page.locator(".solution")).to_have_count(3)
 
 
+def test_what_could_not_be_scored_keeps_its_place_and_says_why(sheet: Sheet) -> None:
+    unscored = {"code": "solution_too_long", "detail": "9001 tokens, the limit is 4000"}
+
+    def without_scores(route: Route) -> None:
+        told = route.fetch().json()
+        told["solutions"][3] |= {"step_scores": None, "reward": None, "first_error": None, "unscored": unscored}
+        route.fulfill(json=told)
+
+    sheet.page.route("**/score_steps", without_scores)
+    sheet.score("", *SPLIT)
+    # 2 had the highest reward
+    assert [sheet.elected(strategy) for strategy in STRATEGIES] == ["1"] * 5
+    card = sheet.page.locator(".solution").nth(3)
+    expect(card).to_contain_text("not scored: it did not fit the model")
+    expect(card).to_contain_text("9001 tokens, the limit is 4000")
+    expect(card.locator(".facts")).to_contain_text("answer 2")
+    expect(card.locator(".step.unscored")).to_have_count(2)
+    expect(sheet.page.locator("#notices")).to_contain_text("1 of 5 solutions could not be scored")
+    expect(sheet.page.locator("#status")).to_contain_text("4 solutions scored")
+    expect(sheet.page.locator(".class").nth(2)).to_contain_text("none")
+    sheet.page.get_by_label("Order").select_option("reward")
+    assert sheet.page.locator(".solution h3").last.inner_text() == "Solution 4"
+
+
+def test_answers_that_were_compared_as_text_are_named(sheet: Sheet) -> None:
+    def as_text(route: Route) -> None:
+        route.fulfill(json=route.fetch().json() | {"compared_as_text": [0, 2, 4]})
+
+    sheet.page.route("**/vote/majority", as_text)
+    sheet.score("", *SPLIT)
+    expect(sheet.page.locator("#notices")).to_contain_text("The answers of solutions 1, 3, and 5 could not be compared")
+
+
+def test_how_texts_are_read_is_part_of_the_request(sheet: Sheet) -> None:
+    with sheet.page.expect_request("**/score_steps") as first:
+        sheet.score("", *SPLIT)
+    sheet.tile("wrf")
+    assert first.value.post_data_json.keys() == {"solutions", "aggregate", "threshold"}
+    sheet.page.locator("#options summary").click()
+    with sheet.page.expect_request("**/score_steps") as second:
+        sheet.page.get_by_label("Texts are split").select_option("line")
+    assert second.value.post_data_json == first.value.post_data_json | {"split": "line"}
+    with sheet.page.expect_request("**/score_steps") as third:
+        sheet.page.get_by_label("The answer is").select_option("choice")
+    assert third.value.post_data_json == second.value.post_data_json | {"extraction": "choice"}
+
+
+def test_wrf_by_shares_is_taken_without_a_request(sheet: Sheet, browser: Browser) -> None:
+    sheet.score("", *(scored(1, [0.90]) for _ in range(49)), scored(2, [0.91]))
+    sheet.slide(0.6)
+    assert sheet.elected("wrf") == "2"
+    asked = len(sheet.asked)
+    sheet.page.get_by_label("Normalisation").select_option("share")
+    assert sheet.elected("wrf") == "1"
+    expect(sheet.page.locator("#explanation")).to_contain_text("0.60 × 0.900 + 0.40 × 0.980 = 0.932")
+    assert sheet.page.locator("#alpha-strip > span").count() == 2
+    assert len(sheet.asked) == asked
+    sheet.press("Copy as curl")
+    expect(sheet.page.locator("#status")).to_contain_text("copied")
+    assert '"normalization": "share"' in sheet.page.evaluate("navigator.clipboard.readText()")
+    sheet.press("Copy link")
+    expect(sheet.page.locator("#status")).to_contain_text("link is copied")
+    address = sheet.page.evaluate("navigator.clipboard.readText()")
+    other = Sheet(browser.new_page(), sheet.url).open(address.removeprefix(sheet.url + "/"))
+    expect(other.page.locator("#normalization")).to_have_value("share")
+    other.page.close()
+
+
+def test_hmr_at_two_halves_asks_the_reward(sheet: Sheet) -> None:
+    sheet.score("", scored(1, [0.5]), scored(2, [0.6]))
+    sheet.page.locator("input[value=hmr]").check()
+    expect(sheet.page.locator("#explanation")).to_contain_text("Two answers have half of the 2 candidates each")
+    assert sheet.elected("hmr") == "2"
+
+
 def test_solutions_are_ordered_by_reward(sheet: Sheet) -> None:
     sheet.score("", *SPLIT)
     sheet.page.get_by_label("Order").select_option("reward")
@@ -233,10 +309,9 @@ def test_without_a_clipboard_the_text_is_shown_selected(browser: Browser, runnin
     context.close()
 
 
-@pytest.mark.parametrize("name", ["A slip", "A close vote", "LaTeX, with scores"])
-def test_an_example_is_scored(sheet: Sheet, name: str) -> None:
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_shows_its_votes_at_once(sheet: Sheet, name: str) -> None:
     sheet.press(name)
-    sheet.press("Score and vote")
     assert sheet.tile("wrf")
     expect(sheet.page.locator(".solution .formula .katex-html").first).to_be_visible()
 

@@ -1,18 +1,20 @@
 """The votes that the page takes are those of the library."""
 
 import random
+from typing import get_args
 
 import pytest
 
 from tests.browser.harness import Sheet
 from unprm import steps, votes
+from unprm.types import Normalization
 
 CASES = 3000
 DECIDE = """
 async (cases) => {
   const { decide } = await import("./page/votes.js");
-  return cases.map(([strategy, classes, rewards, alpha]) => {
-    const told = decide(strategy, classes, rewards, alpha);
+  return cases.map((given) => {
+    const told = decide(...given);
     const candidates = told.candidates.map((own) => [
       own.members, own.mean, own.best, own.normalizedReward, own.normalizedFrequency, own.score,
     ]);
@@ -32,11 +34,14 @@ def _case(rng: random.Random) -> list[object]:
     rewards = [rng.random() if grid is None else rng.randint(0, grid) / grid for _ in range(size)]
     if rng.random() < 0.2:
         rewards = [min(1.0, reward + rng.choice([0, 4e-10, 2e-9])) for reward in rewards]
-    return [rng.choice(votes.STRATEGIES), classes, rewards, rng.choice([0.0, 0.25, 0.5, 1.0, rng.random()])]
+    if rng.random() < 0.4:  # the first stays: where rewards decide, one has to be there
+        rewards[1:] = [None if rng.random() < 0.5 else reward for reward in rewards[1:]]
+    alpha = rng.choice([0.0, 0.25, 0.5, 1.0, rng.random()])
+    return [rng.choice(votes.STRATEGIES), classes, rewards, alpha, rng.choice(get_args(Normalization))]
 
 
-def _told(strategy, classes, rewards, alpha):
-    result = votes.decide(strategy, classes, rewards, alpha)
+def _told(*case):
+    result = votes.decide(*case)
     candidates = [
         [list(c.members), c.mean_reward, c.max_reward, c.normalized_reward, c.normalized_frequency, c.score]
         for c in result.candidates
@@ -53,19 +58,20 @@ def test_the_page_votes_as_the_library_does(sheet: Sheet) -> None:
     assert not differing[:3]
     assert {own[0] for own in ours} == {"majority", "reward", "combined", "unanimous"}
     assert sum(own[3] > 1 for own in ours) > 300
+    assert sum(None in case[2] for case in cases) > 300  # type: ignore[operator]
 
 
 def test_the_sweep_tells_who_wins_at_every_weight(sheet: Sheet) -> None:
     rng = random.Random(8)
     for _ in range(100):
-        _, classes, rewards, _ = _case(rng)
+        _, classes, rewards, _, normalization = _case(rng)
         stretches = sheet.page.evaluate(
-            "async ([c, r]) => (await import('./page/votes.js')).sweep(c, r)", [classes, rewards]
+            "async (given) => (await import('./page/votes.js')).sweep(...given)", [classes, rewards, normalization]
         )
         assert [stretches[0]["from"], stretches[-1]["to"]] == [0, 1]
         for stretch in stretches:
             for alpha in (stretch["from"], stretch["to"]):
-                winner = votes.decide("wrf", classes, rewards, alpha).candidates[0]  # type: ignore[arg-type]
+                winner = votes.decide("wrf", classes, rewards, alpha, normalization).candidates[0]  # type: ignore[arg-type]
                 assert list(winner.members) == stretch["members"]
 
 

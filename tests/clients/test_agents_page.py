@@ -1,5 +1,6 @@
 """docs/agents.md: its requests, programs and settings are run as they stand there."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -9,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.types import CallToolResult
 
+from mcp import Client as McpClient
+from mcp import StdioServerParameters
 from server.settings import Settings
-from tests.clients.programs import ROOT, printed
+from tests.clients.programs import PATIENCE, ROOT, listening, printed
 from tests.server.harness import Running, serving
 from tests.server.upstream import upstream
 from tests.test_readme import _approximately
@@ -52,7 +56,7 @@ def block(language: str, start: str) -> str:
 
 def test_the_page_has_its_blocks() -> None:
     assert len(PROGRAMS) == 5
-    assert len(COMMANDS) == 4
+    assert len(COMMANDS) == 5
 
 
 @pytest.mark.parametrize(
@@ -97,12 +101,28 @@ def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
         assert option.replace("-", "_") in Settings.model_fields
 
 
-def test_the_configuration_starts_the_mcp_server() -> None:
-    """The words that test_mcp.py starts it with."""
-    told = json.loads(block("json", '{\n "mcpServers"'))["mcpServers"]["unprm"]
-    assert told["args"] == ["-m", "clients.mcp"]
-    assert told["env"].keys() == {"UNPRM_CLIENT_URL", "UNPRM_CLIENT_KEY"}
-    assert block("sh", "python -m clients.mcp").split()[2:] == ["clients.mcp", "--transport", "http", "--port", "8001"]
+def voted(server: StdioServerParameters | str) -> object:
+    """The answer that the MCP server's tool elects."""
+
+    async def vote() -> CallToolResult:
+        async with McpClient(server, read_timeout_seconds=PATIENCE) as client:
+            return await client.call_tool("vote", {"problem": "What?", "solutions": ["The answer is \\boxed{7}."]})
+
+    told = asyncio.run(vote()).structured_content
+    return told and told["answer"]
+
+
+def test_the_configuration_starts_the_mcp_server_from_any_directory(gateway: Running, tmp_path: Path) -> None:
+    text = block("json", '{\n "mcpServers"').replace("/path/to/unprm/.venv/bin/python", sys.executable)
+    text = text.replace("/path/to/unprm", str(ROOT)).replace("http://127.0.0.1:8000", gateway.url)
+    assert voted(StdioServerParameters(**json.loads(text)["mcpServers"]["unprm"], cwd=tmp_path)) == "7"
+
+
+def test_the_mcp_server_s_command_listens(gateway: Running) -> None:
+    command = block("sh", ".venv/bin/python -m clients.mcp").split()
+    assert command[-2:] == ["--port", "8001"]
+    with listening(*command[1:-2], UNPRM_CLIENT_URL=gateway.url) as url:
+        assert voted(f"{url}/mcp") == "7"
 
 
 def test_the_page_s_links_exist() -> None:

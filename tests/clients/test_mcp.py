@@ -158,6 +158,13 @@ def test_a_key_that_is_missing_or_wrong_is_told(protected: Running, key: str | N
     assert "wrong-key" not in told
 
 
+def test_what_is_not_installed_is_named() -> None:
+    alone = "import runpy, sys; sys.modules['typer'] = None; runpy.run_module('clients.mcp', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", alone], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr == "python -m clients.mcp needs typer: in the repository, pip install '.[agents]'\n"
+    assert done.returncode == 1
+
+
 def test_the_folder_does_not_hide_the_package_it_is_built_on() -> None:
     """Where clients/ itself is on the path."""
     code = "import mcp; print(mcp.__file__)"

@@ -49,6 +49,20 @@ def test_votes_by_itself(wheel: Path, server: Running, tmp_path: Path) -> None:
     assert all(file.startswith(str(tmp_path)) for file in files)
 
 
+def test_the_terminal_says_what_it_needs(wheel: Path, tmp_path: Path) -> None:
+    """In its last line, where the client was installed alone."""
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    alone = "import runpy, sys; sys.modules['typer'] = None; runpy.run_module('unprm_client', run_name='__main__')"
+    command = [sys.executable, "-c", alone]
+    done = subprocess.run(
+        command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    (told,) = done.stderr.splitlines()
+    assert "needs typer and rich: pip install typer rich" in told
+    assert "`terminal` of unprm-client" in told
+
+
 def test_asks_for_what_the_whole_package_asks(wheel: Path) -> None:
     """Both carry the same modules: their versions of httpx and pydantic have to fit."""
     own = tomllib.loads((ROOT / "clients" / "pyproject.toml").read_text("utf-8"))["project"]

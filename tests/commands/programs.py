@@ -31,7 +31,8 @@ APPS: dict[str, typer.Typer | Callable[..., None]] = {
 SETTINGS = {"server": Settings, "server.scale": ScaleSettings}
 ALONE = (["models"], ["reference"], ["--help"])
 """What a server takes instead of options."""
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PROJECTS = {".": ".", "unprm": ".", "./clients": "clients"}
+"""Where what is installed has its `pyproject.toml`."""
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 VALUED = {"--entrypoint", "-f", "-t", "-p", "-v", "--gpus", "--shm-size", "--tmpfs"}
 """Options of Docker's that are used here, and are followed by a value."""
@@ -89,9 +90,10 @@ def check_pip(words: Sequence[str]) -> None:
     for word in more:
         if word in ("-e", "./clients"):
             continue
-        found = re.fullmatch(r"(?:\.|unprm)\[([\w,]+)\]", word)
+        found = re.fullmatch(r"(\.|\./clients|unprm)\[([\w,]+)\]", word)
         assert found, word
-        assert set(found[1].split(",")) <= PROJECT["optional-dependencies"].keys()
+        project = tomllib.loads((ROOT / PROJECTS[found[1]] / "pyproject.toml").read_text("utf-8"))["project"]
+        assert set(found[2].split(",")) <= project["optional-dependencies"].keys()
 
 
 def check_docker(words: Sequence[str]) -> None:

@@ -7,13 +7,18 @@ import { EXAMPLES } from "./examples.js";
 import * as input from "./input.js";
 import { fromFragment, toFragment } from "./permalink.js";
 import { Results } from "./results.js";
-import { STRATEGIES } from "./votes.js";
+import { NORMALIZATIONS, STRATEGIES } from "./votes.js";
+
+/** Milliseconds after which a page without a model asks for it again. */
+const LOOK_AGAIN = 1000;
 
 const results = new Results();
 let running = null;
 let limits = null;
 /** The code of what keeps the page from knowing the model. */
 let trouble = null;
+/** Whether candidates are to be scored once the model is ready. */
+let waiting = false;
 
 // ---- telling
 
@@ -57,9 +62,14 @@ async function score() {
   const request = input.request();
   running?.abort();
   const own = (running = new AbortController());
+  waiting = false;
   busy(true);
   try {
     await scoreAndVote(request, own.signal);
+  } catch (error) {
+    if (error.code !== "model_unavailable" || trouble !== "model_unavailable") throw error;
+    waiting = true;
+    say("The model is not ready yet. These candidates are scored as soon as it is.");
   } finally {
     if (running === own) busy(false);
   }
@@ -74,14 +84,12 @@ async function scoreAndVote(request, signal) {
   byId("empty").hidden = true;
   results.showScores(request.problem ?? "", scored.solutions, input.weights());
   const { computed_tokens: computed, cached_tokens: cached } = scored.usage;
-  const told = `${counted(scored.solutions.length, "solution")} scored by ${scored.model}: ${computed} tokens run, ${cached} known from before.`;
-  say(told);
+  const number = scored.solutions.filter((own) => own.step_scores !== null).length;
+  say(`${counted(number, "solution")} scored by ${scored.model}: ${computed} tokens run, ${cached} known from before.`);
   reveal();
-  const solutions = scored.solutions.map(({ id, steps, step_scores, answer }) => {
-    return { ...(id === null ? {} : { id }), steps, step_scores, answer: answer ?? "" };
-  });
-  const { strategies } = await send("vote/compare", { ...request, solutions }, signal);
-  results.showVotes(classesOf(strategies.majority.candidates, solutions.length));
+  // it needs no scores, and names the classes of equal answers, from which all votes follow
+  const { candidates, compared_as_text: asText } = await send("vote/majority", request, signal);
+  results.showVotes(classesOf(candidates, request.solutions.length), asText);
 }
 
 function send(address, request, signal) {
@@ -123,11 +131,16 @@ async function showModel() {
     byId("demo").hidden = !model.demo;
     if (trouble !== null) content();
     trouble = null;
+    if (waiting) guarded(score)();
   } catch (error) {
-    byId("model-line").textContent = "no model yet";
-    if (error.code !== trouble) complain(error); // told once, however often it is tried again
     trouble = error.code;
-    if (error.code === "model_unavailable") setTimeout(showModel, 1000 * Number(error.retryAfter ?? 5));
+    if (trouble === "model_unavailable") {
+      byId("model-line").textContent = `no model yet: ${error.detail}`;
+      setTimeout(showModel, LOOK_AGAIN);
+    } else {
+      byId("model-line").textContent = "no model yet";
+      complain(error);
+    }
   }
 }
 
@@ -140,7 +153,8 @@ async function showReport() {
 // ---- taking it elsewhere
 
 async function link() {
-  const state = { ...input.fields(), strategy: results.ballot.strategy, alpha: results.ballot.alpha };
+  const { strategy, alpha, normalization } = results.ballot;
+  const state = { ...input.fields(), strategy, alpha, normalization };
   const address = new URL(location.href);
   address.hash = await toFragment(state);
   history.replaceState(null, "", address);
@@ -148,8 +162,9 @@ async function link() {
 }
 
 async function curl() {
-  const { strategy, alpha } = results.ballot;
-  const request = { ...input.request(), ...(strategy === "wrf" ? { alpha } : {}) };
+  const { strategy, alpha, normalization } = results.ballot;
+  const weighed = { alpha, ...(normalization === "minmax" ? {} : { normalization }) };
+  const request = { ...input.request(), ...(strategy === "wrf" ? weighed : {}) };
   const address = new URL(`vote/${strategy}`, document.baseURI).href;
   await copy(asCurl(address, request, key.get() !== ""), "The command is copied.");
 }
@@ -173,6 +188,7 @@ async function openLink() {
   input.fillFields(told);
   if (STRATEGIES.includes(told.strategy)) results.ballot.strategy = told.strategy;
   if (told.alpha >= 0 && told.alpha <= 1) results.ballot.alpha = told.alpha;
+  if (NORMALIZATIONS.includes(told.normalization)) results.ballot.normalization = told.normalization;
   // a link of somebody else must not set the model to work by itself
   say("The input of the link is filled in. Score it when you are ready.");
 }
@@ -196,6 +212,7 @@ function listen() {
   byId("aggregate").addEventListener("change", guarded(async () => results.weigh(input.weights())));
   byId("threshold").addEventListener("change", guarded(async () => results.weigh(input.weights())));
   byId("model").addEventListener("change", guarded(switchModel));
+  for (const id of ["split", "extraction"]) byId(id).addEventListener("change", guarded(scoreAgain));
   byId("key").addEventListener("change", guarded(setKey));
   byId("file").addEventListener("change", guarded(readFile));
   byId("link").addEventListener("click", guarded(link));
@@ -206,6 +223,10 @@ function listen() {
 
 async function switchModel() {
   await showModel();
+  await scoreAgain();
+}
+
+async function scoreAgain() {
   if (results.there) await score();
 }
 
@@ -226,10 +247,11 @@ async function readFile() {
 function offerExamples() {
   for (const { name, problem, solutions } of EXAMPLES) {
     const button = el("button", { type: "button", class: "quiet" }, name);
-    button.addEventListener("click", () => {
-      content();
+    const show = async () => {
       input.fill({ problem, solutions });
-    });
+      await score();
+    };
+    button.addEventListener("click", guarded(show));
     byId("examples").append(button);
   }
 }

@@ -2,7 +2,7 @@
 import { bar, el } from "./dom.js";
 import { answer } from "./mathtext.js";
 import { truth } from "./solutions.js";
-import { STRATEGIES } from "./votes.js";
+import { NORMALIZATIONS, STRATEGIES } from "./votes.js";
 
 const TITLES = {
   majority: "Majority",
@@ -11,15 +11,19 @@ const TITLES = {
   wrf: "Weighted (WRF)",
   weighted: "Reward sum",
 };
+const NORMALIZATION_TITLES = {
+  minmax: "min–max over the answers, as in the paper",
+  share: "none: mean reward, share of candidates",
+};
 /** Classes that are shown at once; the others on demand. */
 const SHOWN = 8;
 
 /**
- * The panel; `onChange` is called when another strategy or weight is chosen, `onShow` with the class of answers
- * whose solutions are asked for.
+ * The panel; `onChange` is called when another strategy or weight is chosen, `onNormalization` when WRF is to compare
+ * rewards and frequencies in another way, `onShow` with the class of answers whose solutions are asked for.
  */
 export class Ballot {
-  constructor(place, { onChange, onShow }) {
+  constructor(place, { onChange, onNormalization, onShow }) {
     this.onShow = onShow;
     this.all = false;
     this.set = new Map();
@@ -30,9 +34,12 @@ export class Ballot {
     // the slider tells its value by itself
     this.output = el("output", { for: "alpha", "aria-live": "off" });
     this.strip = el("div", { class: "strip", id: "alpha-strip" });
+    const offered = NORMALIZATIONS.map((value) => el("option", { value }, NORMALIZATION_TITLES[value]));
+    this.normalizations = el("select", { id: "normalization" }, ...offered);
     this.classes = el("ol", { class: "classes" });
     this.more = el("button", { type: "button", class: "quiet" });
     this.slider.addEventListener("input", onChange);
+    this.normalizations.addEventListener("change", onNormalization);
     this.more.addEventListener("click", () => {
       this.all = !this.all;
       onChange();
@@ -53,6 +60,14 @@ export class Ballot {
 
   set alpha(value) {
     this.slider.value = String(value);
+  }
+
+  get normalization() {
+    return this.normalizations.value;
+  }
+
+  set normalization(value) {
+    this.normalizations.value = value;
   }
 
   get strategy() {
@@ -94,6 +109,7 @@ export class Ballot {
       this.output,
       this.slider,
       this.strip,
+      el("div", { class: "normalization" }, el("label", { for: "normalization" }, "Normalisation"), this.normalizations),
     );
   }
 
@@ -124,7 +140,8 @@ export class Ballot {
     const total = names.length;
     const told = this._reason(outcome, winner, total, names);
     if (outcome.tied) {
-      told.push(` It is a tie of ${outcome.tied} answers: more candidates win, then the higher mean reward, then who comes first.`);
+      const order = outcome.decidedBy === "majority" ? "" : "more candidates win, then the higher mean reward, then ";
+      told.push(` It is a tie of ${outcome.tied} answers: ${order}who comes first.`);
     } else if (outcome.margin !== null) {
       told.push(` The margin over the next answer is ${short(outcome.margin)}.`);
     }
@@ -141,9 +158,11 @@ export class Ballot {
     if (outcome.strategy === "hmr" && outcome.decidedBy === "majority") {
       return [name, ` has ${share}, at least half: the majority decides, whatever the rewards.`];
     }
-    const highest = `solution ${outcome.solutionIndex + 1} with ${winner.best.toFixed(3)}`;
+    const highest = `solution ${outcome.solutionIndex + 1} with ${figure(winner.best)}`;
     if (outcome.strategy === "hmr") {
-      return [`No answer has half of the ${total} candidates, so the highest reward decides: `, name, `, ${highest}.`];
+      const halves = outcome.candidates.filter(({ count }) => 2 * count === total).length === 2;
+      const why = halves ? `Two answers have half of the ${total} candidates each` : `No answer has half of the ${total} candidates`;
+      return [`${why}, so the highest reward decides: `, name, `, ${highest}.`];
     }
     if (outcome.strategy === "prm") return ["The highest reward decides: ", name, `, ${highest}.`];
     if (outcome.strategy === "weighted") {
@@ -151,6 +170,7 @@ export class Ballot {
     }
     const [a, m, f] = [this.alpha, winner.normalizedReward, winner.normalizedFrequency];
     const sum = `${a.toFixed(2)} × ${m.toFixed(3)} + ${(1 - a).toFixed(2)} × ${f.toFixed(3)} = ${winner.score.toFixed(3)}`;
+    if (this.normalization === "share") return [name, ` has the highest α × mean reward + (1 − α) × share of candidates: ${sum}.`];
     return [name, ` has the highest α × reward + (1 − α) × frequency, both normalised: ${sum}.`];
   }
 
@@ -187,21 +207,23 @@ export class Ballot {
   _measures(outcome, own, { total, sum }) {
     const measures = [
       measure("candidates", `${own.count} of ${total}`, [own.count / total], "frequency"),
-      measure("mean reward", own.mean.toFixed(3), [own.mean]),
+      measure("mean reward", figure(own.mean), [own.mean ?? 0]),
     ];
     if (outcome.strategy === "prm" || outcome.strategy === "hmr") {
-      measures.push(measure("highest reward", own.best.toFixed(3), [own.best]));
+      measures.push(measure("highest reward", figure(own.best), [own.best ?? 0]));
     }
     if (outcome.strategy === "weighted") {
       measures.push(measure("sum of rewards", own.total.toFixed(3), [sum > 0 ? own.total / sum : 0]));
     }
     if (outcome.strategy === "wrf") {
       const [m, f] = [own.normalizedReward, own.normalizedFrequency];
-      measures.push(
-        measure("normalised reward", m.toFixed(3), [m]),
-        measure("normalised frequency", f.toFixed(3), [f], "frequency"),
-        measure("combined", own.score.toFixed(3), [this.alpha * m, (1 - this.alpha) * f]),
-      );
+      if (this.normalization === "minmax") {
+        measures.push(
+          measure("normalised reward", m.toFixed(3), [m]),
+          measure("normalised frequency", f.toFixed(3), [f], "frequency"),
+        );
+      }
+      measures.push(measure("combined", own.score.toFixed(3), [this.alpha * m, (1 - this.alpha) * f]));
     }
     return measures;
   }
@@ -225,6 +247,10 @@ function tile(strategy, onChange) {
 
 function measure(name, value, parts, kind = "reward") {
   return el("div", {}, el("dt", {}, name), el("dd", {}, bar(parts, kind), el("span", { class: "number" }, value)));
+}
+
+function figure(value) {
+  return value === null ? "none" : value.toFixed(3);
 }
 
 function short(value) {

@@ -33,7 +33,7 @@ export const EXAMPLES = [
     solutions: MOOR,
   },
   {
-    name: "LaTeX, with scores",
+    name: "LaTeX",
     problem: "Compute the integral $\\int_0^1 x\\,dx$.",
     solutions: [
       integral("a", [FORGOTTEN, "At the ends that is $1 - 0 = 1$. The answer is $\\boxed{1}$."], [0.31, 0.42]),

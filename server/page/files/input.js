@@ -13,6 +13,8 @@ export function fields() {
     candidates: byId("candidates").value,
     aggregate: byId("aggregate").value,
     threshold: byId("threshold").value,
+    split: byId("split").value,
+    extraction: byId("extraction").value,
     model: byId("model").value,
   };
 }
@@ -31,7 +33,13 @@ export function request() {
   if (solutions.length === 0) throw new Problem("no_candidates");
   const scored = solutions.every((own) => Array.isArray(own.step_scores));
   if (!problem.trim() && !scored) throw new Problem("no_problem");
-  return { ...(problem.trim() ? { problem } : {}), solutions, ...weights(), ...chosenModel() };
+  return { ...(problem.trim() ? { problem } : {}), solutions, ...weights(), ...readings(), ...chosenModel() };
+}
+
+/** How steps and answers are read from texts, where it is not left to the server. */
+function readings() {
+  const chosen = ["split", "extraction"].map((name) => [name, byId(name).value]);
+  return Object.fromEntries(chosen.filter(([, value]) => value !== "auto"));
 }
 
 function chosenModel() {
@@ -68,7 +76,7 @@ export function fill({ problem, solutions }) {
 
 /** Writes fields of a link into the form; what it lacks, or can't be, stays. */
 export function fillFields(told) {
-  for (const name of ["problem", "candidates", "aggregate", "threshold", "model"]) {
+  for (const name of ["problem", "candidates", "aggregate", "threshold", "split", "extraction", "model"]) {
     const node = byId(name);
     if (typeof told[name] !== "string") continue;
     if (node.tagName === "SELECT" && ![...node.options].some((option) => option.value === told[name])) continue;

@@ -70,8 +70,8 @@ function candidates({ solutions }, { correct, rewards, scores }, logistic) {
     steps,
     answer: own,
     correct: correct[k],
-    reward: logistic ? 1 / (1 + Math.exp(-rewards[k])) : rewards[k],
+    reward: logistic && rewards[k] !== null ? 1 / (1 + Math.exp(-rewards[k])) : rewards[k],
     step_scores: scores?.[k] ?? null,
-    unread: scores?.[k] === null, // by the PRM: it has no step, or too much text
+    unscored: scores?.[k] === null ? { code: steps.length > 0 ? "solution_too_long" : "blank" } : null,
   }));
 }

@@ -1,6 +1,6 @@
 // What follows from the scores that are there: rewards, first errors, votes. Nothing here asks the server.
 import { Ballot } from "./ballot.js";
-import { byId, el } from "./dom.js";
+import { byId, counted, el } from "./dom.js";
 import { typeset } from "./mathtext.js";
 import { firstError, reward } from "./scores.js";
 import { legend, markElected, showSolutions } from "./solutions.js";
@@ -11,7 +11,14 @@ export class Results {
   constructor() {
     this.scored = null;
     byId("outcome").replaceChildren(...frame());
-    this.ballot = new Ballot(byId("ballot"), { onChange: () => this.vote(), onShow: (first) => this._showClass(first) });
+    this.ballot = new Ballot(byId("ballot"), {
+      onChange: () => this.vote(),
+      onNormalization: () => {
+        this._sweep();
+        this.vote();
+      },
+      onShow: (first) => this._showClass(first),
+    });
     byId("order").addEventListener("change", () => this._arrange());
     byId("show").addEventListener("change", () => this._arrange());
   }
@@ -23,11 +30,12 @@ export class Results {
 
   /**
    * Shows solutions of a problem as `/score_steps` answers them; no vote yet. One whose `step_scores` are null has a
-   * given `reward`. `correct`, where it is there, tells whether a solution's answer is right.
+   * given `reward`, or none, which is null. `correct`, where it is there, tells whether a solution's answer is right.
    */
   showScores(problem, solutions, { aggregate, threshold }) {
     this.scored = solutions;
     this.classes = null;
+    this.comparedAsText = [];
     byId("asked").textContent = problem;
     typeset([byId("asked")]);
     byId("ballot").hidden = true;
@@ -36,10 +44,15 @@ export class Results {
     this.weigh({ aggregate, threshold });
   }
 
-  /** Takes the votes: `classes[i]` names the class of equal answers of solution i, null without one. */
-  showVotes(classes) {
+  /**
+   * Takes the votes: `classes[i]` names the class of equal answers of solution i, null without one; `comparedAsText`
+   * are the indices of those whose answers could not be compared as mathematics.
+   */
+  showVotes(classes, comparedAsText = []) {
     this.classes = classes;
+    this.comparedAsText = comparedAsText;
     byId("ballot").hidden = false;
+    this._notice();
     this._offerClasses();
     this._sweep();
     this.vote();
@@ -54,6 +67,7 @@ export class Results {
       firstError: own.step_scores === null ? null : firstError(own.step_scores, threshold),
     }));
     byId("legend").replaceChildren(...legend(threshold, this.scored));
+    this._notice();
     this.cards = showSolutions(byId("solutions"), this.scored, derived, threshold);
     this._arrange();
     if (this.classes !== null) {
@@ -65,8 +79,9 @@ export class Results {
   /** Takes all votes again from the scores that are there. */
   vote() {
     if (!this.there || this.classes === null) return;
+    const { alpha, normalization } = this.ballot;
     const outcomes = Object.fromEntries(
-      STRATEGIES.map((own) => [own, decide(own, this.classes, this.rewards, this.ballot.alpha)]),
+      STRATEGIES.map((own) => [own, decide(own, this.classes, this.rewards, alpha, normalization)]),
     );
     this.ballot.show(outcomes, this._names(), this.scored.map((own) => own.correct));
     const chosen = outcomes[this.ballot.strategy];
@@ -78,7 +93,23 @@ export class Results {
   }
 
   _sweep() {
-    this.ballot.showSweep(sweep(this.classes, this.rewards), this._names());
+    this.ballot.showSweep(sweep(this.classes, this.rewards, this.ballot.normalization), this._names());
+  }
+
+  // what the numbers do not show
+  _notice() {
+    const told = [];
+    const missing = this.rewards.filter((own) => own === null).length;
+    if (missing > 0) {
+      const number = `${missing} of ${counted(this.scored.length, "solution")}`;
+      told.push(`${number} could not be scored. Their answers count, but bring no reward.`);
+    }
+    if (this.comparedAsText.length > 0) {
+      const which = new Intl.ListFormat("en").format(this.comparedAsText.map((index) => String(index + 1)));
+      const noun = this.comparedAsText.length === 1 ? "The answer of solution" : "The answers of solutions";
+      told.push(`${noun} ${which} could not be compared as mathematics in time, only as written.`);
+    }
+    byId("notices").replaceChildren(...told.map((text) => el("p", {}, text)));
   }
 
   _offerClasses() {
@@ -100,7 +131,7 @@ export class Results {
   _arrange() {
     if (!this.there) return;
     const indices = this.cards.map((_, index) => index);
-    if (byId("order").value === "reward") indices.sort((one, other) => this.rewards[other] - this.rewards[one] || one - other);
+    if (byId("order").value === "reward") indices.sort((one, other) => (this.rewards[other] ?? -1) - (this.rewards[one] ?? -1) || one - other);
     const shown = this.classes === null ? "" : byId("show").value;
     const wanted = shown === "none" ? null : this.classes?.[Number(shown)];
     this.cards.forEach((card, index) => {
@@ -116,6 +147,7 @@ function frame() {
   const order = [el("option", { value: "given" }, "as given"), el("option", { value: "reward" }, "highest reward first")];
   const choices = el("div", { class: "choices" }, choice("show", "Show"), choice("order", "Order", ...order));
   return [
+    el("div", { id: "notices" }),
     el("div", { id: "ballot", hidden: true }),
     el(
       "div",

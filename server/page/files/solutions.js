@@ -14,10 +14,18 @@ const onView = new IntersectionObserver(
   { rootMargin: "400px" },
 );
 
+/** Why a solution was not scored, by the code of the reason. */
+const REASONS = {
+  blank: "it has no step",
+  solution_too_long: "it did not fit the model",
+  too_many_steps: "it has too many steps",
+};
+
 /**
- * Shows solutions `{id, steps, step_scores, answer, correct, unread}` with what follows from their scores,
- * `{reward, firstError}`. `step_scores` are null where there are none, `answer` and `correct` (whether it is right) may
- * be undefined, `unread` tells that the model could not read the solution. Returns the cards, in the same order.
+ * Shows solutions `{id, steps, step_scores, answer, correct, unscored}` with what follows from their scores,
+ * `{reward, firstError}`. `step_scores` are null where there are none, and so may rewards be; `answer` and `correct`
+ * (whether it is right) may be undefined; `unscored` is `{code, detail}` where the solution could not be scored.
+ * Returns the cards, in the same order.
  */
 export function showSolutions(place, solutions, derived, threshold) {
   for (const before of place.children) onView.unobserve(before);
@@ -43,12 +51,13 @@ function card(solution, index, { reward, firstError }, threshold) {
   if (solution.id !== null) title.append(" ", el("span", { class: "id" }, solution.id));
   const steps = el("ol", { class: "steps" });
   const scores = solution.step_scores;
-  const shown = scores === null ? unscored : (text, k) => step(text, scores[k], threshold, k === firstError);
+  const shown = scores === null ? unscoredStep : (text, k) => step(text, scores[k], threshold, k === firstError);
   steps.append(...solution.steps.map(shown));
   return el(
     "article",
     { class: "solution", "aria-label": title.textContent },
     el("header", {}, title, el("span", { class: "vote" }), facts(solution, reward, firstError)),
+    solution.unscored?.detail ? el("p", { class: "hint" }, solution.unscored.detail) : null,
     steps,
   );
 }
@@ -59,7 +68,7 @@ function facts(solution, reward, firstError) {
     "p",
     { class: "facts" },
     solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, told()), " ", truth(solution.correct)),
-    el("span", {}, "reward ", el("strong", {}, reward.toFixed(3))),
+    el("span", {}, "reward ", el("strong", {}, reward === null ? el("em", {}, "none") : reward.toFixed(3))),
     verdict(solution, firstError),
   );
 }
@@ -70,8 +79,11 @@ export function truth(correct) {
   return el("span", { class: correct ? "truth fine" : "truth wrong" }, correct ? "✓ right" : "✗ wrong");
 }
 
-function verdict({ steps, step_scores: scores, unread }, firstError) {
-  if (unread) return el("span", { class: "verdict wrong" }, steps.length > 0 ? "✗ did not fit the model" : "✗ has no step");
+function verdict({ steps, step_scores: scores, unscored }, firstError) {
+  if (unscored) {
+    const reason = REASONS[unscored.code] ?? "the server gives no reason that this page knows";
+    return el("span", { class: "verdict wrong" }, `✗ not scored: ${reason}`);
+  }
   if (scores === null) return null;
   if (firstError === null) return el("span", { class: "verdict fine" }, "✓ no error found");
   return el("span", { class: "verdict wrong" }, `✗ first error: step ${firstError + 1} of ${steps.length}`);
@@ -87,7 +99,7 @@ function step(text, score, threshold, isFirst) {
   return node;
 }
 
-function unscored(text) {
+function unscoredStep(text) {
   return el("li", { class: "step unscored" }, el("div", { class: "words" }, text));
 }
 

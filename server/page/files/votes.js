@@ -2,30 +2,35 @@
 import { fsum } from "./scores.js";
 
 export const STRATEGIES = ["majority", "prm", "hmr", "wrf", "weighted"];
+export const NORMALIZATIONS = ["minmax", "share"];
 
 /** Scores that differ by no more are tied. */
 const TIE = 1e-9;
 
 /**
- * Elects a class. `classes[i]`: the class of candidate i, null if it has no answer: it can't win, but counts.
- * `rewards[i]` in [0, 1]. At least one class must be there.
+ * Elects a class. `classes[i]`: the class of candidate i, null if it has no answer: it can't win, but counts in N.
+ * `rewards[i]` in [0, 1], null where candidate i could not be scored: its class's reward is that of the other members,
+ * 0 if there is none. `alpha` in [0, 1] and `normalization` ("minmax", "share") are WRF's. At least one class must be
+ * there.
  */
-export function decide(strategy, classes, rewards, alpha = 0.5) {
+export function decide(strategy, classes, rewards, alpha = 0.5, normalization = "minmax") {
   const groups = grouped(classes, rewards);
-  const frequent = strategy === "hmr" && hasMajority(groups, classes.length);
-  const ranked = rank(SCORES[frequent ? "majority" : strategy](groups, alpha));
+  const frequent = decidedByFrequency(strategy, groups, classes.length);
+  const scored = SCORES[frequent ? "majority" : strategy](groups, { total: classes.length, alpha, normalization });
+  const ranked = rank(scored, frequent ? isEarlier : isPreferred);
   const tied = tiedOf(ranked).length;
   const [winner, second] = ranked;
   return {
     strategy,
     decidedBy: decidedBy(strategy, groups, frequent),
     candidates: ranked,
-    solutionIndex: representative(winner, rewards),
+    solutionIndex: frequent ? winner.members[0] : representative(winner, rewards),
     tied: tied > 1 ? tied : 0,
     margin: second === undefined ? null : Math.max(0, winner.score - second.score),
   };
 }
 
+// `mean` and `best` are of the scored members, null without one
 function grouped(classes, rewards) {
   const members = new Map();
   classes.forEach((name, index) => {
@@ -34,19 +39,22 @@ function grouped(classes, rewards) {
     members.get(name).push(index);
   });
   return [...members.values()].map((own) => {
-    const values = own.map((index) => rewards[index]);
+    const values = own.map((index) => rewards[index]).filter((value) => value !== null);
     const total = fsum(values);
-    return { members: own, count: own.length, total, mean: total / own.length, best: Math.max(...values) };
+    const [mean, best] = values.length > 0 ? [total / values.length, Math.max(...values)] : [null, null];
+    return { members: own, count: own.length, total, mean, best };
   });
 }
 
-function hasMajority(groups, total) {
-  return 2 * Math.max(...groups.map((group) => group.count)) >= total;
+// for hmr: one class, and no other, has half of all candidates or more
+function decidedByFrequency(strategy, groups, total) {
+  const [first, second = 0] = groups.map((group) => group.count).sort((one, other) => other - one);
+  return strategy === "majority" || (strategy === "hmr" && 2 * first >= total && first > second);
 }
 
 function decidedBy(strategy, groups, frequent) {
   if (groups.length === 1) return "unanimous";
-  if (strategy === "majority" || frequent) return "majority";
+  if (frequent) return "majority";
   return strategy === "prm" || strategy === "hmr" ? "reward" : "combined";
 }
 
@@ -55,17 +63,20 @@ const plain = (score) => (groups) =>
 
 const SCORES = {
   majority: plain((group) => group.count),
-  prm: plain((group) => group.best),
-  hmr: plain((group) => group.best),
+  prm: plain((group) => group.best ?? 0),
+  hmr: plain((group) => group.best ?? 0),
   weighted: plain((group) => group.total),
-  wrf: (groups, alpha) => {
-    const frequencies = minMax(groups.map((group) => group.count));
-    const means = minMax(groups.map((group) => group.mean));
+  wrf: (groups, { total, alpha, normalization }) => {
+    const means = groups.map((group) => group.mean ?? 0);
+    const shares = groups.map((group) => group.count / total);
+    const byShare = normalization === "share";
+    const normalizedRewards = byShare ? means : minMax(means);
+    const frequencies = byShare ? shares : minMax(groups.map((group) => group.count));
     return groups.map((group, k) => ({
       ...group,
-      normalizedReward: means[k],
+      normalizedReward: normalizedRewards[k],
       normalizedFrequency: frequencies[k],
-      score: alpha * means[k] + (1 - alpha) * frequencies[k],
+      score: alpha * normalizedRewards[k] + (1 - alpha) * frequencies[k],
     }));
   },
 };
@@ -76,8 +87,8 @@ function minMax(values) {
   return values.map((value) => (high > low ? (value - low) / (high - low) : 1));
 }
 
-// best first: again and again the preferred one among those tied with the best that is left
-function rank(candidates) {
+// best first: again and again the one that precedes the others tied with the best that is left
+function rank(candidates, precedes) {
   const left = [...candidates];
   const ranked = [];
   while (left.length > 0) {
@@ -94,24 +105,29 @@ function tiedOf(candidates) {
 }
 
 // the higher frequency, then the higher mean reward, then the first to appear
-function precedes(one, other) {
+function isPreferred(one, other) {
   if (one.count !== other.count) return one.count > other.count;
-  if (one.mean !== other.mean) return one.mean > other.mean;
+  const [mean, against] = [one.mean ?? 0, other.mean ?? 0];
+  return mean === against ? isEarlier(one, other) : mean > against;
+}
+
+function isEarlier(one, other) {
   return one.members[0] < other.members[0];
 }
 
-// the member with the highest reward; of equal ones the first
+// the member with the highest reward, the first of them; the first member where none has one
 function representative(winner, rewards) {
-  return winner.members.reduce((best, index) => (rewards[index] > rewards[best] ? index : best));
+  const reward = (index) => rewards[index] ?? -1;
+  return winner.members.reduce((best, index) => (reward(index) > reward(best) ? index : best));
 }
 
 /** Which class WRF elects at which weight: stretches `{from, to, members}` of [0, 1], to a hundredth. */
-export function sweep(classes, rewards) {
+export function sweep(classes, rewards, normalization = "minmax") {
   const groups = grouped(classes, rewards);
   const stretches = [];
   for (let k = 0; k <= 100; k += 1) {
-    const tied = tiedOf(SCORES.wrf(groups, k / 100));
-    const { members } = tied.reduce((first, other) => (precedes(other, first) ? other : first));
+    const tied = tiedOf(SCORES.wrf(groups, { total: classes.length, alpha: k / 100, normalization }));
+    const { members } = tied.reduce((first, other) => (isPreferred(other, first) ? other : first));
     const last = stretches[stretches.length - 1];
     if (last?.members === members) last.to = k / 100;
     else stretches.push({ from: k / 100, to: k / 100, members });
