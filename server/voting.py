@@ -10,10 +10,11 @@ from server.context import Context
 from server.model import Model
 from server.service import Service
 from server.tracing import span, tell
-from unprm import answers, votes
 from unprm import steps as step_text
+from unprm import votes
 from unprm.engines.turns import Scored
 from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong, TooManySteps
+from unprm.extraction import extract
 from unprm.types import Encoded, Engine, Solution, Strategy, Usage
 from unprm.wire import (
     CompareResponse,
@@ -155,7 +156,7 @@ def _check_steps(index: int, solution: Solution, most: int) -> None:
 def _answer(solution: Solution) -> str | None:
     given = solution.answer
     if given is None:
-        given = answers.extract(step_text.join(solution.steps))
+        given = extract(step_text.join(solution.steps))
     return given if given is not None and given.strip() else None
 
 
