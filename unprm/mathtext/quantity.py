@@ -23,17 +23,12 @@ NUMBER = re.compile(
 )
 """A number as people write it: sign, currency, thousands, decimals, fraction or clock time, percent or degrees."""
 
-
-def _one_of(words: str) -> str:
-    return "|".join(sorted(words_in(words), key=len, reverse=True))
-
-
-_LENGTH = r"(?:kilo|centi|milli|micro|nano)?met(?:er|re)s?|inch(?:es)?|feet|foot|yards?|miles?|" + _one_of(
-    "mm cm dm km m ft yd mi"
-)
-_MEASURE = rf"""(?:{_LENGTH}|(?:kilo|milli)?grams?|(?:milli)?lit(?:er|re)s?|acres?|hectares?
-    |ounces?|pounds?|tons?|tonnes?|gallons?|quarts?|pints?|(?:milli)?seconds?|minutes?|hours?|days?|weeks?|months?|years?|degrees?|radians?
-    |{_one_of("g kg kgs mg lb lbs oz l ml gal s sec secs ms min mins h hr hrs yr yrs mph kph hz kw kwh")})"""
+_LENGTH = r"(?:(?:kilo|centi|milli|micro|nano)?met(?:er|re)s?|inch(?:es)?|feet|foot|yards?|miles?|[mcdk]?m|ft|yd|mi)"
+_MEASURE = rf"""
+    (?:{_LENGTH}|(?:kilo|milli)?grams?|ounces?|pounds?|tons?|tonnes?|m?g|kgs?|lbs?|oz|acres?|hectares?
+    |(?:milli)?lit(?:er|re)s?|gallons?|quarts?|pints?|gal|m?l|degrees?|radians?|mph|kph|hz|kwh?
+    |(?:milli)?seconds?|minutes?|hours?|days?|weeks?|months?|years?|m?s|secs?|mins?|h|hrs?|yrs?)
+"""
 _POWER = r"(?:\s?\^\s?\{?[23]\}?|[²³]|\s(?:squared|cubed)\b)?"
 _MONEY = r"(?:dollars?|cents?|euros?|yen|yuan|rupees?|pesos?|pence|usd|eur|gbp)"
 _UNIT = re.compile(
@@ -45,7 +40,7 @@ _SCALE = re.compile(
     r"\s?(?:and\s(?:a|one)\s(?:half|third|quarter)\b|k\b|mil\b|bn\b|basis\spoints?\b|percentage\spoints?\b"
     r"|(?:half|halves|thirds|quarters?|dozens?|pairs?|gross|hundreds?|thousands?|millions?|billions?|trillions?"
     r"|fourths|fifths|sixths|sevenths|eighths|ninths|tenths|hundredths|thousandths|millionths|billionths|lakhs?|crores?"
-    r"|factorial|squared|cubed|o['’]clock)\b|[ap]\.?m\b\.?|(?:ad|bce?|ce)\b)",
+    r"|factorial|squared|cubed|o['’]clock)\b|[ap]\.?m\b\.?|(?-i:AD|BCE?|CE)\b)",
     re.IGNORECASE,
 )
 # Adjectives and nouns that turn a number round; without any, it goes up, forward, or to the good.
@@ -82,6 +77,12 @@ _SHARE = re.compile(rf"\s*(?:of|out\sof|over|per|remainder|r|versus|vs\.?|:|in(?
 _NEXT = re.compile(r"[0-9]|\$(?=[\\A-Za-z])|\\\(")
 _JOINED = re.compile(r"(?:(?:\band|\bor|\bplus|&)\s+(?:\w+\s+)?|[,;]\s*(?:and\s+|or\s+)?)[-+]?[$€£\\(]{0,3}$")
 _JOINED_WORD = re.compile(
+    r"\b(?:and|or)\s+(?:(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?!-)|more|less|fewer|greater"
+    r"|higher|lower|above|below|over|under|older|younger|longer|shorter|later|earlier|up|a\shalf)\b"
+    r"|\bto\sthe\s(?:left|right|north|south|east|west)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(
     r"\b(?:and|or)\s+(?:a\shalf|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?!-)|more|less|fewer|greater"
     r"|higher|lower|above|below|over|under|older|younger|longer|shorter|later|earlier|up)\b"
     r"|\bto\sthe\s(?:left|right|north|south|east|west)\b",
@@ -92,9 +93,12 @@ _REACH = 4  # words between a number and the noun or adjective that turns it
 
 
 def value_end(sentence: str, number_end: int, *, is_money: bool) -> int | None:
-    """Where the value that a sentence begins with ends, given where its number or formula does: behind its unit and
-    the words that make it another number, before the prose. None if all of the sentence is the value: it goes on as
-    mathematics, or another quantity stands beside the first."""
+    """Where the value at the head of a sentence ends, given where its number or formula does.
+
+    It ends behind its unit and the words that make it another number, before the prose. None if all of the sentence is
+    the value: it goes on as mathematics, or another quantity stands beside the first. `is_money`: a currency stood
+    before the number, so that no unit follows.
+    """
     end = number_end
     while scale := _SCALE.match(sentence, end):
         end = scale.end()
