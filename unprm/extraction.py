@@ -43,7 +43,7 @@ Read = Callable[[str], str | None]
 
 
 def extract(text: str, mode: Extraction = "auto") -> str | None:
-    """The answer that a solution states, as it is written there, or None.
+    """The answer that a solution states, or None.
 
     - ``auto``: the last balanced ``\\boxed{…}`` or ``\\fbox{…}`` (without braces, the next token); without any,
       the last ``<answer>…</answer>``; without any, what follows the last marker ("final answer", "answer" with a

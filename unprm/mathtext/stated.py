@@ -36,8 +36,8 @@ def stated_value(text: str) -> str | None:
     """The value that a statement begins with, as it is written there; None if it says nothing.
 
     Fences of display mathematics, code, bold and quotes are opened, also where the value stands on the next line. A
-    formula ends with itself, a number where prose goes on, behind its unit; a second quantity beside the first
-    keeps the sentence whole. Linear in the length.
+    formula ends with itself, a number where prose goes on, behind its unit, which gets a blank before it; a second
+    quantity beside the first keeps the sentence whole. Linear in the length.
     """
     opening = _OPENING.match(text)
     rest = text[opening.end() :] if opening else text
@@ -63,4 +63,8 @@ def _value(sentence: str, formula: re.Match[str] | None) -> str:
     if number is None:
         return sentence
     end = value_end(sentence, number.end(), is_money=bool(number["currency"]))
-    return sentence if end is None else sentence[start:end]
+    if end is None:
+        return sentence
+    unit = sentence[number.end() : end]
+    # a letter that touches a number is read as a factor of it
+    return sentence[start : number.end()] + (" " if unit[:1].isalpha() else "") + unit
