@@ -11,8 +11,9 @@ from benchmarks import clients, servers
 from benchmarks.timing import Comparison
 from training.metrics import Share
 from training.questions import Question, make_mini
-from unprm import answers, mini
+from unprm import mini
 from unprm.equivalence import Equivalence
+from unprm.extraction import extract
 
 QUESTIONS, BUDGET, ROUND, CLIENTS = 300, 16, 4, 24
 SEED = 31_337
@@ -82,7 +83,7 @@ def _chat(problem: str, number: int) -> dict[str, Any]:
 
 
 def _is_right(equivalence: Equivalence, text: str, answer: str) -> bool:
-    found = answers.extract(text)
+    found = extract(text)
     return found is not None and len(set(equivalence.classes([found, answer]))) == 1
 
 

@@ -11,8 +11,7 @@ from server.encoding import encode
 from server.model import Model
 from server.service import Service
 from server.tracing import span, tell
-from unprm import answers, votes
-from unprm import steps as step_text
+from unprm import votes
 from unprm.engines.turns import Scored
 from unprm.errors import (
     BlankSolution,
@@ -23,7 +22,8 @@ from unprm.errors import (
     TooManySteps,
     Unscorable,
 )
-from unprm.types import Encoded, Extraction, Solution, Strategy, Usage
+from unprm.extraction import extract
+from unprm.types import Encoded, Solution, Strategy, Usage
 from unprm.wire import (
     Candidates,
     CompareResponse,
@@ -212,11 +212,14 @@ def name(models: Sequence[Model]) -> str:
 
 def _answered(request: Candidates, max_steps: int) -> _Read:
     solutions, unscorable = [], {}
-    for index, solution in enumerate(request.candidates()):
-        scores = solution.step_scores
+    for index, (solution, text) in enumerate(zip(request.candidates(), request.texts(), strict=True)):
+        scores, answer = solution.step_scores, solution.answer
         if (error := _unscorable(index, solution, max_steps)) is not None:
             unscorable[index], scores = error, None
-        solutions.append(replace(solution, answer=_answer(solution, request.extraction), step_scores=scores))
+        if answer is None:
+            answer = extract(text, request.extraction)
+        stated = answer is not None and answer.strip() != ""
+        solutions.append(replace(solution, answer=answer if stated else None, step_scores=scores))
     return _Read(solutions, unscorable)
 
 
@@ -225,13 +228,6 @@ def _unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | 
     if not solution.steps:
         return BlankSolution(index)
     return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
-
-
-def _answer(solution: Solution, extraction: Extraction) -> str | None:
-    answer = solution.answer
-    if answer is None:
-        answer = answers.extract(step_text.join(solution.steps), extraction)
-    return answer if answer is not None and answer.strip() else None
 
 
 async def _preview(model: Model, request: PreviewRequest, max_steps: int, context: Context) -> PreviewResponse:

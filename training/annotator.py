@@ -105,7 +105,9 @@ class Annotator:
         write: Write,
     ) -> None:
         self.settings, self.search, self.known, self.write = settings, named_search(settings), known, write
-        self.roller = Roller(sampler, equivalence, ESTIMATORS[settings.estimator], settings.adaptive)
+        self.roller = Roller(
+            sampler, equivalence, ESTIMATORS[settings.estimator], settings.adaptive, settings.extraction
+        )
 
     async def annotate(self, solutions: Sequence[Record], memory: Memory) -> None:
         """Annotates solutions of one question. Raises `SamplerFailed` after all of them were tried."""

@@ -21,9 +21,11 @@ from training import journal, sources, stage
 from training.journal import Journal
 from training.metrics import Share
 from training.scorers import Asked, Scorer, Scores
-from unprm import answers, steps, votes
+from training.settings import AUTO, Reading
+from unprm import steps, votes
 from unprm.equivalence import Equivalence
 from unprm.errors import RecordInvalid
+from unprm.extraction import extract
 from unprm.types import Strategy
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -103,22 +105,27 @@ IsRight = Callable[[Judged, Sequence[int]], bool]
 
 
 def judge(
-    questions: Sequence[Question], scorer: Scorer | None, equivalence: Equivalence, output: Path, console: Console
+    questions: Sequence[Question],
+    scorer: Scorer | None,
+    equivalence: Equivalence,
+    output: Path,
+    console: Console,
+    reading: Reading = AUTO,
 ) -> list[Judged]:
     """Judges and scores all candidates; kept in `output` as they come, so that a run that was killed goes on.
 
-    Without a scorer the given rewards count. A solution that the model can't read has no reward. Step scores are kept as
-    well: of each candidate, null for one without any; null for all if rewards were given.
+    Without a scorer the given rewards count. A solution that the model can't read has no reward. Step scores are kept
+    as well: of each candidate, null for one without any; null for all if rewards were given.
     """
     name = scorer.name if scorer else GIVEN
-    config = {"stage": "best-of-n", "model": name, "questions": _digest(questions)}
+    config = {"stage": "best-of-n", "model": name, "questions": _digest(questions), **asdict(reading)}
     with Journal(output / "candidates.jsonl", config) as done:
         todo = [question for question in questions if question.id not in done.records]
         with stage.Board(console, "judging candidates", len(questions), len(questions) - len(todo)) as board:
             for question in todo:
-                scores = _scored(question, scorer) if scorer else None
+                scores = _scored(question, scorer, reading) if scorer else None
                 rewards = question.rewards or () if scores is None else tuple(map(_reward_of, scores))
-                found = _answers(question, equivalence)
+                found = _answers(question, equivalence, reading)
                 done.append({"id": question.id, **asdict(Judged(*found, rewards)), "scores": scores})
                 board.advance(candidates=len(question.texts))
     return kept(output)
@@ -131,8 +138,8 @@ def kept(output: Path) -> list[Judged]:
     return _as_probabilities(judged)
 
 
-def _scored(question: Question, scorer: Scorer) -> list[Scores]:
-    asked = [Asked(question.problem, tuple(steps.split(text))) for text in question.texts]
+def _scored(question: Question, scorer: Scorer, reading: Reading) -> list[Scores]:
+    asked = [Asked(question.problem, tuple(steps.split(text, reading.split))) for text in question.texts]
     distinct = list(dict.fromkeys(own for own in asked if own.steps))  # easy questions get the same text many times
     scores = dict(zip(distinct, scorer.score(distinct), strict=True))
     return [scores.get(own) for own in asked]
@@ -142,8 +149,10 @@ def _reward_of(scores: Scores) -> float | None:
     return steps.reward(scores) if scores else None
 
 
-def _answers(question: Question, equivalence: Equivalence) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
-    found = [answers.extract(text) for text in question.texts]
+def _answers(
+    question: Question, equivalence: Equivalence, reading: Reading
+) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
+    found = [extract(text, reading.extraction) for text in question.texts]
     stated = [answer for answer in found if answer is not None]
     names = iter(equivalence.classes(stated))
     # the gold answer is no candidate: it must not change which of them are equal
@@ -187,6 +196,7 @@ def evaluate(
     console: Console,
     alpha: float = 0.5,
     seed: int = 0,
+    reading: Reading = AUTO,
 ) -> Results:
     """Judges, scores, votes, and writes `output/results.json` and `output/elections.jsonl`, which tells of every
     question which votes are right; arguments as those of `judge` and `results`.
@@ -194,7 +204,7 @@ def evaluate(
     `logistic` in the results: whether the rewards of `candidates.jsonl` are no probabilities, and went through the
     logistic function before the votes.
     """
-    judged = judge(questions, scorer, equivalence, output, console)
+    judged = judge(questions, scorer, equivalence, output, console, reading)
     measured = results(judged, alpha, seed)
     name = scorer.name if scorer else GIVEN
     logistic = scorer is None and not _are_probabilities(r for question in questions for r in question.rewards or ())
@@ -204,16 +214,20 @@ def evaluate(
     return measured
 
 
-def write_solutions(questions: Sequence[Question], place: Path) -> None:
+def write_solutions(questions: Sequence[Question], place: Path, reading: Reading = AUTO) -> None:
     """Writes `place/solutions.jsonl`: the questions with the steps and the answers of their candidates, once for all
     PRMs that are evaluated on them, in `place` or below. It goes on where it was stopped.
 
-    Raises `OutputMismatch` if the file is there with other questions.
+    Raises `OutputMismatch` if the file is there with other questions, or read in another way.
     """
-    with Journal(place / "solutions.jsonl", {"stage": "solutions", "questions": _digest(questions)}) as done:
+    config = {"stage": "solutions", "questions": _digest(questions), **asdict(reading)}
+    with Journal(place / "solutions.jsonl", config) as done:
         for question in questions:
             if question.id not in done.records:
-                solutions = [{"steps": steps.split(text), "answer": answers.extract(text)} for text in question.texts]
+                solutions = [
+                    {"steps": steps.split(text, reading.split), "answer": extract(text, reading.extraction)}
+                    for text in question.texts
+                ]
                 told = {"id": question.id, "problem": question.problem, "gold": question.gold, "solutions": solutions}
                 done.append(told)
 

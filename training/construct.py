@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 from rich.console import Console
 
-from training.settings import PRESETS, EstimatorName, SearchName, SelectionName
+from training.settings import PRESETS, EstimatorName, SampleSettings, SearchName, SelectionName
+from unprm.types import Extraction, Split
 
 if TYPE_CHECKING:
     from training.questions import Question
@@ -38,7 +39,11 @@ Measure = Annotated[str | None, typer.Option(help="Measure of uncertainty, by na
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Questions drawn from the source.")]
 RayActors = Annotated[int, typer.Option("--ray", min=0, help="Run on a Ray cluster, with so many actors.")]
 RayGpus = Annotated[float, typer.Option(min=0.0, help="GPUs of each actor.")]
-Split = Annotated[str, typer.Option(help="Split of a data set of the hub.")]
+HubSplit = Annotated[str, typer.Option(help="Split of a data set of the hub.")]
+ExtractionOption = Annotated[
+    Extraction | None, typer.Option("--extraction", help="Where answers are looked for in solutions.")
+]
+StepSplitOption = Annotated[Split | None, typer.Option("--step-split", help="Where solutions are cut into steps.")]
 
 
 @app.command()
@@ -53,7 +58,8 @@ def sample(
     temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a solution at the most.")] = None,
     limit: Limit = None,
-    split: Split = "train",
+    split: HubSplit = "train",
+    extraction: ExtractionOption = None,
     concurrency: Concurrency = 32,
     seed: Seed = None,
     ray: RayActors = 0,
@@ -62,8 +68,15 @@ def sample(
     """Sample candidate solutions for questions, with the log-probabilities of their tokens."""
     from training import sample as stage
 
-    settings = _override(PRESETS[preset].sample, k=k, temperature=temperature, max_tokens=max_tokens, seed=seed)
-    chosen = _questions(questions, split, limit or PRESETS[preset].questions, settings.seed)
+    settings = _override(
+        PRESETS[preset].sample,
+        k=k,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        extraction=extraction,
+        seed=seed,
+    )
+    chosen = _questions(questions, split, limit or PRESETS[preset].questions, settings)
     source = _source(sampler, model, url)
     if ray:
         from training import cluster
@@ -88,6 +101,8 @@ def select(
     ] = None,
     m: Annotated[int | None, typer.Option("--m", min=0, help="Right solutions per question.")] = None,
     n: Annotated[int | None, typer.Option("--n", min=0, help="Wrong solutions per question.")] = None,
+    extraction: ExtractionOption = None,
+    step_split: StepSplitOption = None,
     seed: Seed = None,
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
@@ -97,7 +112,15 @@ def select(
     from unprm.samplers.prompts import Prompter
 
     settings = _override(
-        PRESETS[preset].select, selection=selection, measure=measure, embedding=embedding, m=m, n=n, seed=seed
+        PRESETS[preset].select,
+        selection=selection,
+        measure=measure,
+        embedding=embedding,
+        m=m,
+        n=n,
+        extraction=extraction,
+        split=step_split,
+        seed=seed,
     )
     _check_measure(settings.measure)
     decode = Prompter.load(fetch(tokenizer, None)).decode
@@ -126,6 +149,7 @@ def annotate(
     share_prefixes: Annotated[
         bool, typer.Option("--share-prefixes", help="Solutions with a common prefix share its rollouts.")
     ] = False,
+    extraction: ExtractionOption = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a rollout at the most.")] = None,
     concurrency: Concurrency = 32,
     seed: Seed = None,
@@ -143,6 +167,7 @@ def annotate(
         estimator=estimator,
         early_stop=early_stop,
         share_prefixes=share_prefixes or None,
+        extraction=extraction,
         max_tokens=max_tokens,
         seed=seed,
     )
@@ -193,15 +218,23 @@ def build(
     sampler: SamplerOption = "transformers",
     url: Urls = None,
     limit: Limit = None,
-    split: Split = "train",
+    split: HubSplit = "train",
+    extraction: ExtractionOption = None,
+    step_split: StepSplitOption = None,
     concurrency: Concurrency = 32,
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
     from training import build as stage
     from training.stats import tables
 
-    chosen = PRESETS[preset]
-    asked = _questions(questions, split, limit or chosen.questions, chosen.sample.seed)
+    given = PRESETS[preset]
+    chosen = replace(
+        given,
+        sample=_override(given.sample, extraction=extraction),
+        select=_override(given.select, extraction=extraction, split=step_split),
+        annotate=_override(given.annotate, extraction=extraction),
+    )
+    asked = _questions(questions, split, limit or chosen.questions, chosen.sample)
 
     def load(model: str, settings: "SamplingSettings") -> "Sampler":
         return _source(sampler, model, url).load(settings)
@@ -219,13 +252,14 @@ def study(
     sampler: SamplerOption = "transformers",
     url: Urls = None,
     preset: PresetOption = "paper",
+    extraction: ExtractionOption = None,
     concurrency: Concurrency = 32,
 ) -> None:
     """Annotate the same solutions by every search, and compare cost and truth."""
     from training import study as stage
     from unprm.equivalence import Equivalence
 
-    settings = PRESETS[preset].annotate
+    settings = _override(PRESETS[preset].annotate, extraction=extraction)
     searches = stage.variants(settings)
     made = _source(sampler, model, url).load(settings.drawing)
     with Equivalence() as equivalence:
@@ -248,12 +282,12 @@ def _check_measure(name: str) -> None:
         raise typer.BadParameter(f"{name!r} is none of {', '.join(MEASURES)}", param_hint="--measure")
 
 
-def _questions(source: str, split: str, count: int, seed: int) -> "list[Question]":
+def _questions(source: str, split: str, count: int, settings: SampleSettings) -> "list[Question]":
     from training import questions
 
     if source == "mini":
-        return questions.make_mini(count, seed)
-    return questions.load(source, split, count, seed)
+        return questions.make_mini(count, settings.seed)
+    return questions.load(source, split, count, settings.seed, settings.extraction)
 
 
 def _source(kind: "SamplerName", model: str, urls: list[str] | None) -> "SamplerSource":

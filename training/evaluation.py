@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
+from training.settings import Reading
+from unprm.types import Extraction, Split
+
 if TYPE_CHECKING:
     from training.scorers import Scorer
 
@@ -57,16 +60,19 @@ def best_of_n(
     server: Server = None,
     alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    extraction: Annotated[Extraction, typer.Option(help="Where answers are looked for in solutions.")] = "auto",
+    step_split: Annotated[Split, typer.Option(help="Where solutions are cut into steps.")] = "auto",
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128."""
     from training import best_of_n as bench
     from unprm.equivalence import Equivalence
 
     questions = bench.load(candidates, reward)
+    reading = Reading(extraction, step_split)
     with Equivalence() as equivalence, ExitStack() as stack:
         scorer = None if reward else stack.enter_context(scoring(model, adapter, family, engine, server))
-        results = bench.evaluate(questions, scorer, equivalence, output, console, alpha, seed)
-        bench.write_solutions(questions, output)
+        results = bench.evaluate(questions, scorer, equivalence, output, console, alpha, seed, reading)
+        bench.write_solutions(questions, output, reading)
     Console().print(bench.table(results))
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from training import sources
-from unprm import answers
 from unprm.errors import RecordInvalid
+from unprm.extraction import extract
 from unprm.mini.storyteller import generate
+from unprm.types import Extraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Question:
 
 
 class _Record(BaseModel):
-    """One line; `question` and `gold` are other names of the same, and an answer may stand boxed in `solution`."""
+    """One line; `question` and `gold` are other names of the same, and an answer may be stated in `solution`."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -37,15 +38,18 @@ class _Record(BaseModel):
         return str(value) if isinstance(value, (int, float)) else value
 
 
-def load(source: str, split: str = "train", limit: int | None = None, seed: int = 0) -> list[Question]:
+def load(
+    source: str, split: str = "train", limit: int | None = None, seed: int = 0, extraction: Extraction = "auto"
+) -> list[Question]:
     """The questions of a JSONL file, or of the hub's data set of that name; `limit` of them drawn with the seed.
+    `extraction`: where the answer is looked for in the solution of a question that is given without.
 
     Raises `RecordInvalid` with the record that has no problem or no answer, or whose id is taken.
     """
     rows = sources.from_file(Path(source)) if Path(source).is_file() else sources.from_hub(source, split)
     questions: dict[str, Question] = {}
     for number, row in rows:
-        question = _question(row, source, number)
+        question = _question(row, source, number, extraction)
         if question.id in questions:
             raise RecordInvalid(source, number, f"the id {question.id!r} occurs twice")
         questions[question.id] = question
@@ -62,13 +66,13 @@ def make_mini(count: int, seed: int) -> list[Question]:
     return [Question(f"mini-{seed}-{index}", p.text, str(p.answer)) for index, p in enumerate(problems)]
 
 
-def _question(row: object, source: str, number: int) -> Question:
+def _question(row: object, source: str, number: int, extraction: Extraction) -> Question:
     if not isinstance(row, dict):
         raise RecordInvalid(source, number, "a question is an object with `problem` and `answer`")
     fields = {"problem": row.get("question"), "answer": row.get("gold")}
     fields |= {name: value for name, value in row.items() if value is not None}
     if fields.get("answer") is None:
-        fields["answer"] = answers.extract(str(fields.get("solution", "")))
+        fields["answer"] = extract(str(fields.get("solution", "")), extraction)
     try:
         valid = _Record.model_validate(fields)
     except ValidationError as error:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from training.sample import seed_of
 from training.settings import AdaptiveSettings
-from unprm import answers
 from unprm.equivalence import Equivalence
-from unprm.types import Rollout, Sampler
+from unprm.extraction import extract
+from unprm.types import Extraction, Rollout, Sampler
 from unprm.uncertainty import Estimator, surprisal_mean
 
 SIMULATIONS = 200
@@ -41,9 +41,15 @@ class Roller:
     """Draws rollouts with a sampler and judges them; never draws again what a prefix has."""
 
     def __init__(
-        self, sampler: Sampler, equivalence: Equivalence, estimator: Estimator, adaptive: AdaptiveSettings
+        self,
+        sampler: Sampler,
+        equivalence: Equivalence,
+        estimator: Estimator,
+        adaptive: AdaptiveSettings,
+        extraction: Extraction = "auto",
     ) -> None:
         self.sampler, self.equivalence, self.estimator, self.adaptive = sampler, equivalence, estimator, adaptive
+        self.extraction = extraction
 
     async def draw(self, prefix: Prefix, count: int) -> list[Rollout]:
         """The first `count` rollouts of a prefix. Raises `SamplerFailed` if the sampler does."""
@@ -68,7 +74,7 @@ class Roller:
         completions = await self.sampler.complete(prefix.ids, count, seed, affinity)
         written = prefix.ids[prefix.prompt_length :]
         found = [
-            answers.extract(self.sampler.decode((*written, *completion.ids))) if completion.finished else None
+            extract(self.sampler.decode((*written, *completion.ids)), self.extraction) if completion.finished else None
             for completion in completions
         ]
         right = await asyncio.to_thread(self._right, found, prefix.gold)

@@ -17,8 +17,10 @@ from sklearn.metrics.pairwise import cosine_similarity
 from training import journal
 from training.sample import seed_of
 from training.settings import SelectSettings
-from unprm import answers, steps
+from unprm import steps
 from unprm.equivalence import Equivalence
+from unprm.extraction import extract
+from unprm.types import Split
 from unprm.uncertainty import MEASURES
 
 Decode = Callable[[Sequence[int]], str]
@@ -41,10 +43,10 @@ class Judged:
     uncertainty: float
 
 
-def step_ends(text: str, ids: Sequence[int], decode: Decode) -> list[int]:
+def step_ends(text: str, ids: Sequence[int], decode: Decode, split: Split = "auto") -> list[int]:
     """For each step of the text, the number of tokens up to its end; a token that reaches into the next step
     belongs to that one. `ids` decode to `text`."""
-    starts = [start for start, _ in steps.spans(text)][1:]
+    starts = [start for start, _ in steps.spans(text, split)][1:]
     length = range(len(ids) + 1)
     return [
         *(bisect_right(length, start, key=lambda count: len(decode(ids[:count]))) - 1 for start in starts),
@@ -120,9 +122,10 @@ class Selector:
         """The well-formed solutions of a sampled question."""
         for index, completion in enumerate(record["completions"]):
             text, ids, logprobs = completion["text"], completion["ids"], completion["logprobs"]
-            answer = answers.extract(text)
-            parts = steps.split(text)
-            ends = step_ends(text, ids, self.decode) if ids else []
+            answer = extract(text, self.settings.extraction)
+            split = self.settings.split
+            parts = steps.split(text, split)
+            ends = step_ends(text, ids, self.decode, split) if ids else []
             reason = _malformed(completion, answer, parts, ends)
             if reason or answer is None:
                 self.dropped[reason] += 1

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from training.bayes import BayesSettings
 from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
-from unprm.types import SamplingSettings
+from unprm.types import Extraction, SamplingSettings, Split
 
 LossName = Literal["bce", "mse", "orm", "rank"]
 
@@ -87,11 +87,13 @@ class TrainReport:
 
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
-    """`k` solutions per question, each of at most `max_tokens` tokens."""
+    """`k` solutions per question, each of at most `max_tokens` tokens. `extraction`: where the answer to a question is
+    looked for that has a solution in its place."""
 
     k: int = 32
     temperature: float = 0.8
     max_tokens: int = 2048
+    extraction: Extraction = "auto"
     seed: int = 0
 
     @property
@@ -106,13 +108,16 @@ SelectionName = Literal["uncertainty", "similarity", "random"]
 @dataclass(frozen=True, slots=True)
 class SelectSettings:
     """`m` right and `n` wrong solutions per question and sampling model. `measure`: of a solution's uncertainty.
-    `embedding`: the sentence-embedding model that similarity is measured with, TF-IDF if empty."""
+    `embedding`: the sentence-embedding model that similarity is measured with, TF-IDF if empty. `extraction`: where the
+    answer of a solution is looked for. `split`: where its steps end."""
 
     selection: SelectionName = "uncertainty"
     measure: str = "entropy"
     embedding: str = ""
     m: int = 2
     n: int = 6
+    extraction: Extraction = "auto"
+    split: Split = "auto"
     seed: int = 0
 
 
@@ -138,7 +143,7 @@ class AnnotateSettings:
     `measure`: of a step's uncertainty. `early_stop`: rollouts from a prefix end once its verdict (its value is
     below τ, or not) is this likely to stay, in (0.5, 1]; 1 asks that no outcome of the rest could change it, as
     long as its perplexities stay within what was seen; None never. `share_prefixes`: solutions of a question
-    with the same prefix share its rollouts.
+    with the same prefix share its rollouts. `extraction`: where the answer of a rollout is looked for; as in `select`.
     """
 
     search: SearchName = "uncertainty"
@@ -148,6 +153,7 @@ class AnnotateSettings:
     bayes: BayesSettings = field(default_factory=BayesSettings)
     early_stop: float | None = None
     share_prefixes: bool = False
+    extraction: Extraction = "auto"
     temperature: float = 0.8
     max_tokens: int = 2048
     seed: int = 0
@@ -156,6 +162,18 @@ class AnnotateSettings:
     def drawing(self) -> SamplingSettings:
         """What the sampler is told."""
         return SamplingSettings(self.temperature, max_tokens=self.max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the text of a solution is read: where its answer is looked for, and where its steps end."""
+
+    extraction: Extraction = "auto"
+    split: Split = "auto"
+
+
+AUTO = Reading()
+"""How solutions are read where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)

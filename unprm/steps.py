@@ -2,42 +2,59 @@
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 
+from unprm.blocks import blocks
 from unprm.types import Aggregate, Split
 
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LINE_END = re.compile(r"\n")
 _STEP_LINE = re.compile(r"^(?=[^\S\n]*(?:[#*]{1,4}[^\S\n]*)?Step[^\S\n]*\d)", re.MULTILINE | re.IGNORECASE)
+_CUTS = {"paragraph": _BLANK_LINE, "step": _STEP_LINE, "line": _LINE_END}
+_NO_STEP = re.compile(r"(?:-{3,}|\*{3,}|_{3,}|\\[\[\]])")
 
 
 def split(text: str, mode: Split = "auto") -> list[str]:
     """The steps of a solution's text, stripped, none empty; `[]` for blank text.
 
-    Split at blank lines; if there are none, before each line that begins with `Step k` (what precedes the
-    first is a step of its own); if there is none either, at every line.
+    - ``auto``: split at blank lines; if there are none, before each line that begins with `Step k` (what precedes
+      the first is a step of its own); if there is none either, at every line.
+    - ``paragraph``, ``step``, ``line``: by the first, the second, or the third of these rules alone.
+
+    No step ends inside a code fence, display mathematics or an environment; a rule (``---``) or a bare delimiter of
+    display mathematics is no step. Linear in the length.
     """
     return [text[start:end].replace("\r\n", "\n") for start, end in spans(text, mode)]
 
 
 def spans(text: str, mode: Split = "auto") -> list[tuple[int, int]]:
     """Where the steps of `split` stand in the text: `(start, end)` in characters, without the space around."""
+    whole = blocks(text)
+    if mode != "auto":
+        return _between(_CUTS[mode], text, whole)
     for cut in (_BLANK_LINE, _STEP_LINE):
-        found = _between(cut, text)
+        found = _between(cut, text, whole)
         if len(found) > 1:
             return found
-    return _between(_STEP_LINE if _STEP_LINE.match(text.lstrip()) else _LINE_END, text)
+    return _between(_STEP_LINE if _STEP_LINE.match(text.lstrip()) else _LINE_END, text, whole)
 
 
-def _between(cut: re.Pattern[str], text: str) -> list[tuple[int, int]]:
-    """The stretches between the matches of `cut` that are not blank, without the space around."""
-    edges = [0, *(edge for match in cut.finditer(text) for edge in match.span()), len(text)]
+def _between(cut: re.Pattern[str], text: str, whole: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The stretches between the matches of `cut` outside the blocks `whole`, without the space around."""
+    cuts = (match.span() for match in cut.finditer(text))
+    edges = [0, *(edge for span in cuts if not _is_inside(span[0], whole) for edge in span), len(text)]
     found = []
     for start, end in zip(edges[::2], edges[1::2], strict=True):
         piece = text[start:end]
-        if piece.strip():
+        if (content := piece.strip()) and not _NO_STEP.fullmatch(content):
             found.append((start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())))
     return found
+
+
+def _is_inside(position: int, whole: Sequence[tuple[int, int]]) -> bool:
+    number = bisect_right(whole, position, key=lambda block: block[0]) - 1
+    return number >= 0 and whole[number][0] < position < whole[number][1]
 
 
 def join(steps: Sequence[str]) -> str:

@@ -121,6 +121,10 @@ class Candidates(_Model):
         """
         return [_candidate(solution, self.split, index) for index, solution in enumerate(self.solutions)]
 
+    def texts(self) -> list[str]:
+        """Each solution as one text, in which its answer is looked for: as it was sent, or its steps."""
+        return [_text(solution) for solution in self.solutions]
+
 
 class VoteRequest(Candidates):
     """Candidates that a vote elects from by their answers, scored only where the answers don't settle it."""
@@ -376,6 +380,14 @@ def _characters(solution: str | Sequence[str] | SolutionIn) -> int:
     if isinstance(solution, SolutionIn):
         return len(solution.text or "") + sum(map(len, solution.steps or ()))
     return len(solution) if isinstance(solution, str) else sum(map(len, solution))
+
+
+def _text(solution: str | Sequence[str] | SolutionIn) -> str:
+    if isinstance(solution, str):
+        return solution
+    if isinstance(solution, SolutionIn):
+        return solution.text if solution.text is not None else step_text.join(solution.steps or ())
+    return step_text.join(solution)
 
 
 def _candidate(solution: str | Sequence[str] | SolutionIn, split: Split, index: int) -> Solution:

@@ -12,9 +12,10 @@ from sklearn.metrics import roc_auc_score
 
 from training.metrics import Share, first_error_score, percent
 from training.mini.sample import sample
-from unprm import answers, steps, votes
+from unprm import steps, votes
 from unprm.engines.checkpoint import load_base, read_tokenizer
 from unprm.engines.load import load_engine
+from unprm.extraction import extract
 from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate
@@ -117,7 +118,7 @@ def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: 
         split = [steps.split(text) for text in own]
         scores = engine.score([engine.format.encode(problem.text, parts) for parts in split]).scores
         yield [
-            _Scored(problem, values, first_error(problem, parts), answers.extract(text))
+            _Scored(problem, values, first_error(problem, parts), extract(text))
             for text, parts, values in zip(own, split, scores, strict=True)
         ]
         progress.advance(task)

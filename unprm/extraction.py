@@ -1,0 +1,167 @@
+"""Finds the answer that a solution states."""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from unprm.mathtext.prose import boxes
+from unprm.mathtext.quantity import NUMBER
+from unprm.mathtext.stated import stated_value
+from unprm.types import Extraction
+
+_THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
+_ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_QUOTES = r"[\\\"'`*_]{0,8}"
+_MARKER = re.compile(
+    rf"""
+    (?<!\#)(?P<hashes>\#{{4}})(?!\#)
+    | \b(?:
+        answer {_QUOTES} \s{{0,8}} (?: [:：] | is\b(?!n['’]t) )
+        | answers \s{{1,8}} are\b
+        | final \s{{1,8}} answer {_QUOTES} [^\S\n]{{0,8}} (?: [=–—-] | (?=[$\\0-9]) )
+    )
+    | ^ [^\S\n]{{0,8}} [#*_>]{{0,8}} [^\S\n]{{0,8}}
+        (?:the[^\S\n])? (?:final[^\S\n])? answer [*_]{{0,4}} [^\S\n]{{0,8}} $
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+# A line of words, or one numbered as a section, with more text below it.
+_HEADING = re.compile(r"[^\S\n]{0,8}(?:[0-9]{1,3}[.):][^\S\n]+\S|[^-+$\\€£.0-9*\s])[^\n]{0,120}\n\s{0,20}\S")
+_LABEL = re.compile(
+    r"\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*\([A-J]\)\s*\}|\([A-J]\))(?:\\[ ,;:]|[\s~])*"
+    r"(?=-?(?:[0-9.$]|\\(?:[dt]?frac|sqrt|pi|\$)))"
+)
+_LETTER = re.compile(
+    r"(?:\\(?:text|textbf|mathrm|mathbf)\s*\{|\\[(\[]|option\b|choice\b|[\s({\[$*_\"'`:])*"
+    r"(?P<letter>[A-J]|[a-j](?=\s*\)))(?![\w'’+/^=<>-]|\*[^*])(?!\s+[+*/^=<>-])",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"\s+(?!is\b|because\b|since\b|as\b)[a-z]")  # after A and I: an English word, no option
+_NAMED_OPTION = re.compile(r"\b(?i:option|choice)\s{1,8}(?:is\s{1,8})?\(?([A-J])\b|\(([A-Ja-j])\)")
+
+Read = Callable[[str], str | None]
+
+
+def extract(text: str, mode: Extraction = "auto") -> str | None:
+    """The answer that a solution states, or None.
+
+    - ``auto``: the last balanced ``\\boxed{…}`` or ``\\fbox{…}`` (without braces, the next token); without any,
+      the last ``<answer>…</answer>``; without any, what follows the last marker ("final answer", "answer" with a
+      colon or "is", a heading "Answer", ``####``), cut to the value that it states. An empty box is no answer.
+    - ``boxed``: boxes alone.
+    - ``last_number``: as ``auto``; where nothing is stated, the last number of the text.
+    - ``choice``: the letter, A to J, of the option that is stated last.
+
+    What stands in ``<think>…</think>`` counts where nothing outside states an answer. Linear in the length.
+    """
+    outside, inside = _without_thoughts(text)
+    for read in _READS[mode]:
+        for part in (outside, inside):
+            answer = read(part)
+            if answer is not None:
+                return answer
+    return None
+
+
+def _without_thoughts(text: str) -> tuple[str, str]:
+    """What stands outside ``<think>…</think>``, and what inside. Before a closing tag without an opening one
+    everything is thought, and behind an opening one without a closing one as well."""
+    outside: list[str] = []
+    inside: list[str] = []
+    thinking, start = False, 0
+    for tag in _THINK.finditer(text):
+        (inside if thinking else outside).append(text[start : tag.start()])
+        closes, start = bool(tag[1]), tag.end()
+        if closes and not thinking:
+            inside += outside
+            outside = []
+        thinking = not closes
+    (inside if thinking else outside).append(text[start:])
+    return "\n".join(outside), "\n".join(inside)
+
+
+def _auto(text: str) -> str | None:
+    """The answer by the first of the three kinds of statement that the text has."""
+    box = _last_box(text)
+    if box is not None:
+        return _without_label(box) or None
+    tagged = _last_tagged(text)
+    if tagged is not None:
+        return _after_marker(tagged) or stated_value(tagged)
+    return _after_marker(text)
+
+
+def _boxed(text: str) -> str | None:
+    box = _last_box(text)
+    return _without_label(box) or None if box is not None else None
+
+
+def _last_box(text: str) -> str | None:
+    """What stands in the last box, "" if it is empty; None without any box."""
+    found = boxes(text)
+    return text[found[-1].inner].strip() if found else None
+
+
+def _without_label(box: str) -> str:
+    r"""Without the letter of an option before its value: ``\text{(B) }14`` is 14."""
+    label = _LABEL.match(box)
+    return box[label.end() :] if label else box
+
+
+def _last_tagged(text: str) -> str | None:
+    start, last = None, None
+    for tag in _ANSWER_TAG.finditer(text):
+        if not tag[1]:
+            start = tag.end()
+        elif start is not None:
+            content = text[start : tag.start()].strip()
+            last, start = content or last, None
+    return last
+
+
+def _after_marker(text: str) -> str | None:
+    """The value that follows the last marker that is followed by one."""
+    return next((value for value in map(stated_value, _statements(text)) if value), None)
+
+
+def _statements(text: str) -> Iterator[str]:
+    """What follows each marker, as far as the next, the last first."""
+    end = len(text)
+    for marker in reversed(list(_MARKER.finditer(text))):
+        is_heading = marker["hashes"] and _HEADING.match(text, marker.end())
+        if not is_heading:
+            yield text[marker.end() : end]
+            end = marker.start()
+
+
+def _last_number(text: str) -> str | None:
+    last = deque(NUMBER.finditer(text), maxlen=1)
+    return last[0][0].strip() if last else None
+
+
+def _choice(text: str) -> str | None:
+    """The letter at the head of what is stated; else the last option that the text names."""
+    box = _last_box(text)
+    stated = [own for own in (box, _last_tagged(text)) if own] or _statements(text)
+    letter = next((letter for letter in map(_letter, stated) if letter), None)
+    if letter is None:
+        named = [found[1] or found[2] for found in _NAMED_OPTION.finditer(text)]
+        letter = named[-1].upper() if named else None
+    return letter
+
+
+def _letter(statement: str) -> str | None:
+    found = _LETTER.match(statement)
+    if not found:
+        return None
+    letter = found["letter"].upper()
+    is_word = letter in "AI" and statement[found.start() : found.end()].strip() == letter
+    return None if is_word and _ARTICLE.match(statement, found.end()) else letter
+
+
+_READS: dict[Extraction, tuple[Read, ...]] = {
+    "auto": (_auto,),
+    "boxed": (_boxed,),
+    "last_number": (_auto, _last_number),
+    "choice": (_choice,),
+}
