@@ -15,7 +15,7 @@ from unprm.mathtext.arithmetic import Arithmetic
 from unprm.mathtext.decimals import identified
 from unprm.mathtext.exact import NotExact, TooBig, Undefined
 from unprm.mathtext.keys import Absorbed, exact_key
-from unprm.mathtext.tree import Call, Node, Number, Symbol, substituted, symbols
+from unprm.mathtext.tree import Call, Node, Number, Symbol, Unreadable, has_words, substituted, symbols
 
 _UNDEFINED = "?"
 _LEAST = 3  # points at which an expression must have a value
@@ -53,12 +53,9 @@ class Scalars:
                 return "oo"
             case Call("neg", (Symbol("\\infty"),)):
                 return "-oo"
-            case Number():
-                return self.closed(identified(node))
-            case Call("neg", (Number() as decimal,)):
-                return self.closed(Call("neg", (identified(decimal),)))
-            case Call("%" | "°", (inner,)):
-                return self.key(inner)
+        node = identified(node)
+        if has_words(node):
+            raise Unreadable("words")
         names = symbols(node)
         return self._at_points(node, names) if names else self.closed(node)
 
@@ -68,6 +65,13 @@ class Scalars:
         if "|" in key or key.startswith("#"):
             raise Undecided
         return 0 if key == "0" else -1 if key.startswith(("-", "~-")) else 1
+
+    def rational(self, node: Node) -> Fraction | None:
+        """The value of a closed expression if it is rational and cheap to compute."""
+        try:
+            return self.exact.value(node).rational()
+        except (NotExact, TooBig, Undefined):
+            return None
 
     def proportions(self, node: Node, *, signed: bool) -> str:
         """The key of an expression up to a constant factor, up to a positive one if `signed`."""
