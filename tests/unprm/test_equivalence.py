@@ -182,7 +182,7 @@ APART = [
     [r"5\text{ or more}", "5", r"5\text{ or less}"],
     [r"3\text{ p.m.}", r"3\text{ a.m.}", "3"],
     [r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1&2\end{pmatrix}", "(1,2)"],
-    [r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"],
+    [r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{vmatrix}1&2\\3&4\end{vmatrix}"],
     ["A", "B", "a", "AB"],
     ["yes", "no", "maybe"],
     [r"\text{A, then B}", r"\text{B, then A}"],

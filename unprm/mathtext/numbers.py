@@ -82,11 +82,19 @@ def plain_values(segment: list[str], before: str, after: str) -> list[str]:
     value: list[str] = []
     for token in segment:
         if is_unit_token(token) or token in _UNIT_SIGNS:
-            done += [*plain_number(value), token]
+            done += [*_before_sign(plain_number(value), token), token]
             value = []
         else:
             value.append(token)
     return done + plain_number(value)
+
+
+def _before_sign(value: list[str], sign: str) -> list[str]:
+    """A rational so that a sign after it doesn't go with its denominator alone."""
+    match value:
+        case [*minus, over, "/", under] if sign in _UNIT_SIGNS and len(minus) < 2:
+            return [*minus, "\\frac", "{", over, "}", "{", under, "}"]
+    return value
 
 
 def plain_number(segment: list[str]) -> list[str]:
