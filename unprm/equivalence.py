@@ -44,7 +44,7 @@ from typing import NamedTuple
 
 from unprm.answers import canonical
 from unprm.errors import ShuttingDown
-from unprm.mathtext.meaning import Meaning, meaning_key, text_key
+from unprm.mathtext.meaning import AnswerKey, answer_key, text_key
 from unprm.mathtext.scalars import NeedsNumerics, Scalars
 from unprm.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
 
@@ -67,6 +67,7 @@ class EquivalenceStats:
     refused     of the latter: too large or ill-conditioned to compute, so compared as written
     timeouts    not done by the deadline, or beyond one answer's share of it: compared as text
     crashes     workers that were lost over them; an answer that loses two is compared as text
+    failures    comparing them met an error, so they were compared as text
     """
 
     compared: int = 0
@@ -76,17 +77,18 @@ class EquivalenceStats:
     refused: int = 0
     timeouts: int = 0
     crashes: int = 0
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Answers some of which have their keys. `spelled`: the others, by their canonical spelling; `until`: the moment of
-    `time.monotonic` after which they are compared as text."""
+    """Answers some of which have their keys. `spelled`: the others, by their canonical spelling; `seconds`: what is
+    left of the deadline, after which they are compared as text."""
 
     answers: Sequence[str]
-    keys: dict[str, str]
+    keys: dict[str, AnswerKey]
     spelled: dict[str, list[str]]
-    until: float
+    seconds: float
 
     @property
     def settled(self) -> bool:
@@ -105,7 +107,7 @@ class Comparison(NamedTuple):
 class Equivalence:
     """Groups answers into classes of equal ones; owns killable worker processes (POSIX). Thread-safe.
 
-    `deadline` is in seconds of one call: what isn't known by then is compared as text in that call, and not
+    `deadline` is in seconds of work on one call: what isn't known by then is compared as text in that call, and not
     remembered. One answer may take a quarter of it as CPU time: beyond that it is compared as text for good.
     `memory_mb` bounds each of the `workers`; `cache_size` is in answers. Make it after any fork of the
     server.
@@ -137,37 +139,45 @@ class Equivalence:
         return self.finish(self.begin(answers)).classes
 
     def begin(self, answers: Sequence[str]) -> Begun:
-        """What can be done without a worker, in milliseconds for answers of common size; the deadline begins."""
-        until = time.monotonic() + self.deadline
+        """What can be done without a worker, in milliseconds for answers of common size."""
+        start = time.monotonic()
         wanted = set(answers)
         keys = self._cache.get_all(wanted)
         self._count(compared=len(wanted), cached=len(keys))
         spelled: dict[str, list[str]] = {}
         # In an order that depends on the answers alone, so that a deadline cuts off the same ones.
         for answer in sorted(wanted - keys.keys(), key=_size):
-            if time.monotonic() > until:
+            if time.monotonic() > start + self.deadline:
                 self._count(timeouts=1)
                 keys[answer] = text_key(answer)
                 continue
-            form = canonical(answer)
-            key = self._key_in_process(form)
+            try:
+                form, key = self._in_process(answer)
+            except Exception:  # whatever an answer does to the reader, the others are compared all the same
+                self._count(failures=1)
+                form, key = answer, text_key(answer)
             if key is None:
                 spelled.setdefault(form, []).append(answer)
             else:
                 keys[answer] = self._cache.put(answer, key)
-        return Begun(answers, keys, spelled, until)
+        return Begun(answers, keys, spelled, max(0.0, self.deadline - (time.monotonic() - start)))
 
     def finish(self, begun: Begun) -> Comparison:
-        """The classes of the answers; waits for a worker unless all is settled."""
+        """The classes of the answers; waits for a worker unless all is settled. The rest of the deadline begins."""
+        until = time.monotonic() + begun.seconds
         for form in sorted(begun.spelled, key=_size):
-            key, final = self._key_in_worker(form, begun.until)
+            key, final = self._key_in_worker(form, until)
             for answer in begun.spelled[form]:
                 begun.keys[answer] = self._cache.put(answer, key) if final else key
+        joined = _joined(set(begun.keys.values()))
         numbers: dict[str, int] = {}
-        return Comparison([numbers.setdefault(begun.keys[answer], len(numbers)) for answer in begun.answers])
+        return Comparison(
+            [numbers.setdefault(joined[begun.keys[answer]], len(numbers)) for answer in begun.answers],
+            tuple(index for index, answer in enumerate(begun.answers) if begun.keys[answer].as_text),
+        )
 
     def equal(self, left: str, right: str) -> bool:
-        """Whether two answers are in one class."""
+        """Whether two answers are in one class where there is no other."""
         return self.classes([left, right]) == [0, 0]
 
     @property
@@ -198,15 +208,17 @@ class Equivalence:
         with self._lock:
             self._counts.update(counts)
 
-    def _key_in_process(self, form: str) -> str | None:
+    def _in_process(self, answer: str) -> tuple[str, AnswerKey | None]:
+        """The canonical spelling, and the key unless a worker has to compute it."""
+        form = canonical(answer)
         try:
-            key = meaning_key(form, Meaning(self._scalars))
+            key = answer_key(form, self._scalars)
         except NeedsNumerics:
-            return None
+            return form, None
         self._count(in_process=1)
-        return key
+        return form, key
 
-    def _key_in_worker(self, form: str, until: float) -> tuple[str, bool]:
+    def _key_in_worker(self, form: str, until: float) -> tuple[AnswerKey, bool]:
         """The key, and whether it is the answer's for good, not only what could be done in this call."""
         known = self._cache.get_all([form])
         if known:
@@ -227,12 +239,27 @@ class Equivalence:
                     raise
                 break  # what has begun is finished as well as it can be
             else:
-                self._count(in_worker=1, refused=int(reply.refused))
-                return self._remembered(form, reply.key)
+                failed = reply.as_text and not reply.refused
+                self._count(in_worker=1, refused=int(reply.refused), failures=int(failed))
+                return self._remembered(form, reply)
         return text_key(form), False
 
-    def _remembered(self, form: str, key: str) -> tuple[str, bool]:
+    def _remembered(self, form: str, key: AnswerKey) -> tuple[AnswerKey, bool]:
         return self._cache.put(form, key), True
+
+
+def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
+    """The class of each key, given all of them: a number without a unit is in the one class of values with units of
+    which some are written with that number, if there is just one."""
+    with_units: dict[str, set[str]] = {}
+    for own in keys:
+        if own.unitless:
+            with_units.setdefault(own.unitless, set()).add(own.key)
+    joined: dict[AnswerKey, str] = {}
+    for own in keys:
+        candidates = set() if own.unitless else with_units.get(own.key, set())
+        joined[own] = candidates.pop() if len(candidates) == 1 else own.key
+    return joined
 
 
 def worker_command(cpu_seconds: float, memory_mb: int) -> list[str]:
@@ -254,10 +281,10 @@ class _Cache:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._keys: OrderedDict[bytes, str] = OrderedDict()
+        self._keys: OrderedDict[bytes, AnswerKey] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get_all(self, answers: Collection[str]) -> dict[str, str]:
+    def get_all(self, answers: Collection[str]) -> dict[str, AnswerKey]:
         digests = {answer: _digest(answer) for answer in answers}
         with self._lock:
             found = {answer: self._keys[digest] for answer, digest in digests.items() if digest in self._keys}
@@ -265,7 +292,7 @@ class _Cache:
                 self._keys.move_to_end(digests[answer])
         return found
 
-    def put(self, answer: str, key: str) -> str:
+    def put(self, answer: str, key: AnswerKey) -> AnswerKey:
         digest = _digest(answer)
         with self._lock:
             self._keys[digest] = key

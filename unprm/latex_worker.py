@@ -2,7 +2,8 @@
 
     in   {"id": 7, "answer": "2x+1", "seconds": 2}   an answer in canonical spelling, and the time for it
     out  {"ready": true}                             once, when it is set up
-         {"id": 7, "key": "…", "refused": false}     for each answer; refused: a guard forbade to compute it
+         {"id": 7, "key": "…", "unitless": "", "as_text": false, "refused": false}
+                                                     for each answer: the fields of `AnswerKey`
          {"id": 7, "late": true}                     if time ran out
          {"id": 7, "signal": 27}                     if computing it was killed
 
@@ -23,7 +24,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import IO
 
-from unprm.mathtext.meaning import Meaning, meaning_key, text_key
+from unprm.mathtext.meaning import answer_key, text_key
 from unprm.mathtext.numeric import numeric_key
 from unprm.mathtext.scalars import Scalars
 
@@ -38,7 +39,7 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
     """Answers every line of standard input on standard output. `cpu_seconds` bounds each answer."""
     scalars = Scalars(numeric_key)
     for expression in _WARM_UP:  # so that every module is imported before no file can be opened
-        meaning_key(expression, Meaning(scalars))
+        answer_key(expression, scalars)
     ended, tell_ended = os.pipe()  # has a byte when a fork has ended
     os.set_blocking(tell_ended, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -84,12 +85,13 @@ def _waited(fork: int, ended: int, seconds: float) -> dict[str, object]:
 
 
 def keyed(canonical: str, scalars: Scalars) -> dict[str, object]:
-    """The reply to an answer; one that runs out of memory or stack is compared as text."""
-    meaning = Meaning(scalars)
+    """The reply to an answer; one that runs out of memory or stack, or meets an error, is compared as text."""
     try:
-        return {"key": meaning_key(canonical, meaning), "refused": meaning.refused}
+        return answer_key(canonical, scalars)._asdict()
     except (MemoryError, RecursionError):
-        return {"key": text_key(canonical), "refused": True}
+        return text_key(canonical)._replace(refused=True)._asdict()
+    except Exception:
+        return text_key(canonical)._asdict()
 
 
 def confine(memory_mb: int) -> None:

@@ -11,9 +11,9 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from unprm.errors import ShuttingDown
+from unprm.mathtext.meaning import AnswerKey
 
 START_SECONDS = 60.0  # that a process may take to set itself up on a busy machine
 _GRACE = 1.0  # seconds after which a worker that should have said that time is up is given up
@@ -30,14 +30,6 @@ class WorkerDied(Exception):
 
 class OutOfTime(Exception):
     """The moment until which a reply was waited for has passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a worker says about an answer: its key, and whether a guard kept it from being computed."""
-
-    key: str
-    refused: bool
 
 
 class WorkerProcess:
@@ -63,7 +55,7 @@ class WorkerProcess:
                 raise WorkerDied
             self._ready = True
 
-    def ask(self, answer: str, until: float) -> Reply:
+    def ask(self, answer: str, until: float) -> AnswerKey:
         """The worker's reply. `until` is a moment of `time.monotonic`. Raises `WorkerDied` and `OutOfTime`."""
         self.wait_ready(until)
         self._asked += 1
@@ -73,8 +65,11 @@ class WorkerProcess:
         # The number shows that it isn't the late reply to a question whose asker was interrupted.
         self._sound = reply.get("id") == self._asked
         match reply:
-            case {"id": self._asked, "key": str() as key, "refused": bool() as refused}:
-                return Reply(key, refused)
+            case {
+                "id": self._asked, "key": str() as key, "unitless": str() as unitless,
+                "as_text": bool() as as_text, "refused": bool() as refused,
+            }:  # fmt: skip
+                return AnswerKey(key, unitless, as_text, refused)
             case {"id": self._asked, "late": True}:
                 raise OutOfTime
             case {"id": self._asked, "signal": int() as number}:
@@ -159,7 +154,7 @@ class WorkerPool:
         with self._worker(until) as worker:
             worker.wait_ready(until)
 
-    def ask(self, answer: str, until: float) -> Reply:
+    def ask(self, answer: str, until: float) -> AnswerKey:
         """A worker's reply. Raises `WorkerDied`, `OutOfTime`, `ShuttingDown`; a worker that is of no use any more is
         replaced."""
         with self._worker(until) as worker:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from unprm.answers import extract
 from unprm.equivalence import Equivalence, EquivalenceStats, worker_command
 from unprm.errors import ShuttingDown
-from unprm.worker_process import OutOfTime, Reply, WorkerDied, WorkerPool, WorkerProcess
+from unprm.mathtext.meaning import AnswerKey
+from unprm.worker_process import OutOfTime, WorkerDied, WorkerPool, WorkerProcess
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "equivalence"
@@ -47,7 +48,9 @@ def answers():
 SAME = [
     # numbers in any spelling
     ["1 1/2", "1.5", r"\frac{3}{2}", r"1\frac12", "3/2", r"\frac{1}{2}+1", "150/100"],
-    [r"\$10", "10", "10.0", r"10\text{ dollars}", r"\$10.00", "2*5", "10 cm^2", r"10\%"],
+    [r"\$10", "10", "10.0", r"10\text{ dollars}", r"\$10.00", "2*5"],
+    ["10 cm^2", "10", "0.001 m^2"],
+    [r"10\%", "10", "10 percent"],
     ["3.54e-07", r"3.54 \times 10^{-7}", "0.000000354"],
     ["1,234,567", "1234567", r"1{,}234{,}567", r"1,\!234,\!567"],
     [r"\binom{5}{2}", "10", r"{5 \choose 2}", r"\frac{5!}{2!\,3!}", r"\sum_{k=1}^{4} k", r"\gcd(20,30)"],
@@ -179,7 +182,7 @@ APART = [
     [r"5\text{ or more}", "5", r"5\text{ or less}"],
     [r"3\text{ p.m.}", r"3\text{ a.m.}", "3"],
     [r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1&2\end{pmatrix}", "(1,2)"],
-    [r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"],
+    [r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{vmatrix}1&2\\3&4\end{vmatrix}"],
     ["A", "B", "a", "AB"],
     ["yes", "no", "maybe"],
     [r"\text{A, then B}", r"\text{B, then A}"],
@@ -419,7 +422,8 @@ for line in sys.stdin:
     if "babble" in answer: print("{" * 10**6, flush=True)
     if "list" in answer: print("[1]", flush=True)
     for times in range(2 if "stutter" in answer else 1):
-        print(json.dumps({"id": question["id"], "key": "key of " + answer, "refused": False}), flush=True)
+        key = {"key": "key of " + answer, "unitless": "", "as_text": False, "refused": False}
+        print(json.dumps({"id": question["id"], **key}), flush=True)
 """
 FAKE = [sys.executable, "-I", "-S", "-c", PROGRAM]
 
@@ -436,17 +440,17 @@ def pool():
 
 
 def test_a_pool_outlives_its_workers(pool):
-    assert pool.ask("a", soon()) == Reply("key of a", refused=False)
+    assert pool.ask("a", soon()) == AnswerKey("key of a")
     for trouble in ("die", "babble", "list"):
         with pytest.raises(WorkerDied):
             pool.ask(trouble, soon())
-        assert pool.ask("b", soon()) == Reply("key of b", refused=False)
-    assert pool.ask("stutter", soon()) == Reply("key of stutter", refused=False)
+        assert pool.ask("b", soon()) == AnswerKey("key of b")
+    assert pool.ask("stutter", soon()) == AnswerKey("key of stutter")
     with pytest.raises(WorkerDied):  # and not the reply that is left over
         pool.ask("b", soon())
     with pytest.raises(OutOfTime):
         pool.ask("hang", soon(1))
-    assert pool.ask("c", soon()) == Reply("key of c", refused=False)
+    assert pool.ask("c", soon()) == AnswerKey("key of c")
 
 
 def test_a_slow_start_outlasts_short_requests():
@@ -457,7 +461,7 @@ def test_a_slow_start_outlasts_short_requests():
         with suppress(OutOfTime):
             replies.append(pool.ask("a", soon(0.2)))
     pool.close()
-    assert replies == [Reply("key of a", refused=False)]
+    assert replies == [AnswerKey("key of a")]
 
 
 def test_a_worker_that_is_killed_names_its_killer():

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, factorial, gcd, lcm
 
+from unprm.mathtext.determinants import determinant
 from unprm.mathtext.exact import (
     IMAGINARY_UNIT,
     PI,
-    Basis,
     Exact,
     NotExact,
     TooBig,
     Undefined,
+    added,
     exact,
     inverted,
     multiplied,
@@ -70,16 +71,15 @@ class Arithmetic:
                 return self._sum(self.loop_terms(args))
             case "prod":
                 return self._product(self.loop_terms(args))
+            case "det":
+                cells = [self.value(arg) for arg in args]
+                return determinant(cells, lambda a, b: self._checked(multiplied(a, b)), added, negated)
         if head not in _FUNCTIONS:
             raise NotExact
         return _FUNCTIONS[head](self, [self.value(arg) for arg in args])
 
     def _sum(self, args: tuple[Node, ...]) -> Exact:
-        terms: dict[Basis, Fraction] = {}
-        for arg in args:
-            for basis, coefficient in self.value(arg).terms.items():
-                terms[basis] = terms.get(basis, Fraction(0)) + coefficient
-        return Exact({basis: coefficient for basis, coefficient in terms.items() if coefficient})
+        return added(map(self.value, args))
 
     def _product(self, args: tuple[Node, ...]) -> Exact:
         product = exact(Fraction(1))

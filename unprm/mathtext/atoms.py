@@ -16,16 +16,11 @@ from unprm.mathtext.tree import (
     Unreadable,
     structure,
 )
-from unprm.mathtext.words import is_word, words_in
+from unprm.mathtext.words import FUNCTION_NAMES, is_word
 
 MAX_DEPTH = 40
 
-FUNCTIONS = words_in(
-    """
-    sin cos tan sec csc cot sinh cosh tanh arcsin arccos arctan asin acos atan acot ln log lg exp gcd lcm
-    max min
-    """
-)
+
 BRACKETS = {"(": ")", "[": "]", "\\{": "\\}", "\\langle": "\\rangle"}
 _CLOSING = frozenset(BRACKETS.values())
 
@@ -136,7 +131,7 @@ class Atoms(ABC):
 
     def _letters(self, run: str) -> Node:
         """A function, a word, or a product of variables, of which this takes the first."""
-        if run in FUNCTIONS or run == "sqrt":
+        if run in FUNCTION_NAMES or run == "sqrt":
             return self.command("\\" + run)
         if run in ("pi", "infty", "infinity", "inf"):
             return Symbol("\\pi" if run == "pi" else "\\infty")

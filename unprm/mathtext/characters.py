@@ -27,7 +27,8 @@ _SIGNS = {
     "”": "", '"': "", "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℕ": "\\mathbb{N}", "ℚ": "\\mathbb{Q}",
     "ℂ": "\\mathbb{C}", "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ",
     "⟨": "\\langle ", "⟩": "\\rangle ", "∠": "\\angle ", "△": "\\triangle ", "、": ",", "。": ".",
-    "∨": "\\lor ", "∧": "\\land ", "€": "", "£": "", "¥": "", "₹": "", "¢": "",
+    "∨": "\\lor ", "∧": "\\land ", "€": "\\unit{euro}", "£": "\\unit{gbp}",
+    "¥": "\\unit{yen}", "₹": "\\unit{inr}", "¢": "\\unit{cent}",
 }  # fmt: skip
 _INVISIBLE = {chr(code): "" for code in (0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F)}
 _TABLE = str.maketrans(

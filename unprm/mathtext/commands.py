@@ -2,7 +2,8 @@
 
 from fractions import Fraction
 
-from unprm.mathtext.atoms import FUNCTIONS, Atoms, unreadable
+from unprm.mathtext.atoms import Atoms, unreadable
+from unprm.mathtext.determinants import MAX_ROWS
 from unprm.mathtext.tokens import is_number
 from unprm.mathtext.tree import (
     Call,
@@ -16,7 +17,7 @@ from unprm.mathtext.tree import (
     structure,
     symbols,
 )
-from unprm.mathtext.words import words_in
+from unprm.mathtext.words import FUNCTION_NAMES, words_in
 
 _ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "acot": "arccot", "lg": "log"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
@@ -31,6 +32,7 @@ _ACCENTS = frozenset([
     "\\overline", "\\vec", "\\hat", "\\bar", "\\tilde", "\\mathcal", "\\mathbf", "\\mathfrak", "\\angle",
     "\\triangle", "\\overrightarrow", "\\widehat", "\\underline",
 ])  # fmt: skip
+_OF_SEVERAL = frozenset(["gcd", "lcm", "max", "min"])
 _MATRICES = {
     "matrix": "matrix", "pmatrix": "matrix", "bmatrix": "matrix", "smallmatrix": "matrix", "array": "matrix",
     "vmatrix": "determinant",
@@ -43,7 +45,7 @@ class Commands(Atoms):
     def command(self, command: str) -> Node:
         """The arguments of a command that was taken."""
         name = command[1:]
-        if name in FUNCTIONS:
+        if name in FUNCTION_NAMES:
             return self._function(_ALIASES.get(name, name))
         match name:
             case "frac":
@@ -111,6 +113,8 @@ class Commands(Atoms):
         if exponent == Call("neg", (Number(Fraction(1)),)):
             name, exponent = _INVERSES.get(name) or unreadable("an inverse"), None
         args = self._function_arguments()
+        if (len(args) > 1) != (name in _OF_SEVERAL):
+            raise Unreadable("a function of as many arguments")
         if base is not None:
             if name != "log":
                 raise Unreadable("a subscript of a function")
@@ -148,6 +152,9 @@ class Commands(Atoms):
                 break
         if not self.take().startswith("\\end{"):
             raise Unreadable("an open matrix")
+        size = len(rows)
+        if environment == "vmatrix" and size <= MAX_ROWS and all(len(row) == size for row in rows):
+            return Call("det", tuple(cell for row in rows for cell in row))
         return Matrix(_MATRICES[environment], tuple(rows))
 
     def _matrix_row(self) -> tuple[Node, ...]:

@@ -8,20 +8,32 @@ decimal has about one chance in 10**5 to be taken for one.
 
 from collections.abc import Iterator
 from fractions import Fraction
-from math import isqrt
+from math import isqrt, ulp
 
 from unprm.mathtext.keys import pi
 from unprm.mathtext.tokens import LONG_DECIMAL
 from unprm.mathtext.tree import Call, Node, Number, Symbol
 
 _SPARE = 5
+_SHORT, _NOISE = 10, 4  # digits of what a sum of short decimals is, and units in the last place that it may be off
 _MAX_DIGITS = 40
 _PI = Fraction(pi(60), 10**60)
 
 
-def identified(decimal: Number) -> Node:
-    """The simple rational, multiple of pi or square root that a long decimal rounds, or the decimal
-    itself."""
+def identified(node: Node) -> Node:
+    """The simple rational, multiple of pi or square root that a long decimal rounds, also behind a sign; any other
+    node itself."""
+    match node:
+        case Number():
+            return _identified(node)
+        case Call("neg", (Number() as decimal,)):
+            return Call("neg", (_identified(decimal),))
+    return node
+
+
+def _identified(decimal: Number) -> Node:
+    if short := _without_noise(decimal):
+        return short
     if not LONG_DECIMAL <= decimal.digits <= _MAX_DIGITS or decimal.value <= 0:
         return decimal
     height = 10 ** (decimal.digits - _SPARE)
@@ -30,6 +42,17 @@ def identified(decimal: Number) -> Node:
         if value.numerator * value.denominator <= height:
             return node
     return decimal
+
+
+def _without_noise(decimal: Number) -> Number | None:
+    """The short decimal that a double of 16 or 17 digits is but for a few units of its last place: 0.3 for
+    0.30000000000000004."""
+    if decimal.digits not in (16, 17):
+        return None
+    double = float(decimal.value)
+    short = Fraction(f"{double:.{_SHORT}g}")
+    near = abs(decimal.value - short) <= _NOISE * Fraction(ulp(double))
+    return Number(short) if near and Fraction(repr(double)) == decimal.value else None
 
 
 def _window(decimal: Number) -> tuple[Fraction, Fraction]:

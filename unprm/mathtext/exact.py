@@ -3,6 +3,7 @@
 Most numeric answers are of this form; their sums, products and keys are exact and take microseconds.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, isqrt
@@ -63,6 +64,15 @@ IMAGINARY_UNIT = Exact({(1, 0, 1): Fraction(1)})
 def negated(value: Exact) -> Exact:
     """Minus the value."""
     return Exact({basis: -coefficient for basis, coefficient in value.terms.items()})
+
+
+def added(values: Iterable[Exact]) -> Exact:
+    """The sum of values."""
+    terms: dict[Basis, Fraction] = {}
+    for value in values:
+        for basis, coefficient in value.terms.items():
+            terms[basis] = terms.get(basis, Fraction(0)) + coefficient
+    return Exact({basis: coefficient for basis, coefficient in terms.items() if coefficient})
 
 
 def multiplied(left: Exact, right: Exact) -> Exact:

@@ -4,10 +4,11 @@ Where a spelling has two readings (``\\ln 2/3``, ``x2``, ``a/bc``, ``2^{n}!``), 
 compared as text: a wrong reading could call different answers equal.
 """
 
-from unprm.mathtext.atoms import BRACKETS, FUNCTIONS, unreadable
+from unprm.mathtext.atoms import BRACKETS, unreadable
 from unprm.mathtext.commands import Commands
-from unprm.mathtext.tokens import is_number, tokenise
-from unprm.mathtext.tree import Call, Group, Node, Number, Relation, Unreadable
+from unprm.mathtext.tokens import is_number, is_unit_token, tokenise
+from unprm.mathtext.tree import Call, Group, Node, Number, Relation, Text, Unreadable
+from unprm.mathtext.words import FUNCTION_NAMES
 
 MAX_TOKENS = 2000
 
@@ -72,10 +73,19 @@ class _Parser(Commands):
         return left
 
     def ratio(self) -> Node:
-        terms = [self.sum()]
+        terms = [self.quantity()]
         while self.accept(":"):
-            terms.append(self.sum())
+            terms.append(self.quantity())
         return Call(":", tuple(terms)) if len(terms) > 1 else terms[0]
+
+    def quantity(self) -> Node:
+        """A sum with its unit, if it has one; ``1 hour 30 minutes`` has several."""
+        parts = [self.sum()]
+        while is_unit_token(self.peek()):
+            parts[-1] = Call("unit", (parts[-1], Text(self.take()[6:-1])))
+            if is_number(self.peek()):
+                parts.append(self.sum())
+        return Call("compound", tuple(parts)) if len(parts) > 1 else parts[0]
 
     def sum(self) -> Node:
         """Terms with + and - between them."""
@@ -118,7 +128,7 @@ class _Parser(Commands):
     def ends_argument(self) -> bool:
         """Whether the argument of a function without brackets ends here: \\sin x\\cos x is a product."""
         token = self.peek()
-        return token.removeprefix("\\") in FUNCTIONS or token in ("(", "[", "|")
+        return token.removeprefix("\\") in FUNCTION_NAMES or token in ("(", "[", "|")
 
     def append_adjacent(self, factors: list[Node], token: str) -> None:
         """A factor without a sign before it. A number there is read only where nothing else can be meant
@@ -152,7 +162,7 @@ class _Parser(Commands):
     def starts_factor(self, token: str) -> bool:
         if token == "|":
             return self.bars == 0
-        return token not in _STOP and not token.startswith("\\end{")
+        return token not in _STOP and not token.startswith(("\\end{", "\\unit{"))
 
     def power(self) -> Node:
         base = self.postfixed(self.primary())

@@ -5,6 +5,7 @@ from fractions import Fraction
 from unprm.mathtext.tree import Call, Node, Number, Symbol, symbols
 
 _ZERO, _ONE = Number(Fraction(0)), Number(Fraction(1))
+MAX_DEGREE = 2
 Parts = tuple[Node, Node]
 
 
@@ -40,6 +41,25 @@ def _product(args: tuple[Node, ...], name: str) -> Parts | None:
         return None
     factors = tuple(arg for arg in args if arg is not holders[0])
     return Call("*", (inner[0], *factors)), Call("*", (inner[1], *factors))
+
+
+def degree(node: Node, name: str) -> int | None:
+    """The degree in an unknown of a polynomial as it is written; None where it isn't written as one."""
+    if name not in symbols(node):
+        return 0
+    match node:
+        case Symbol():
+            return 1
+        case Call("neg" | "+", args):
+            degrees = [degree(arg, name) for arg in args]
+            return None if None in degrees else max(own for own in degrees if own is not None)
+        case Call("*", args):
+            degrees = [degree(arg, name) for arg in args]
+            return None if None in degrees else sum(own for own in degrees if own is not None)
+        case Call("^", (base, Number(power, _))) if power.denominator == 1 and 0 < power <= MAX_DEGREE:
+            inner = degree(base, name)
+            return None if inner is None else inner * power.numerator
+    return None
 
 
 def difference(left: Node, right: Node) -> Node:

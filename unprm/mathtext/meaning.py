@@ -3,17 +3,20 @@
 Two answers are equal if their keys are. The conventions are listed in `unprm.equivalence`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from unprm.mathtext.grammar import parse
 from unprm.mathtext.keys import digest
-from unprm.mathtext.relations import Relations, interval, is_name, union_of
+from unprm.mathtext.quantities import converted, quantity, total, unitless
+from unprm.mathtext.relations import Relations, interval, is_name, list_of, union_of
 from unprm.mathtext.scalars import Scalars, Undecided
 from unprm.mathtext.tree import (
     Call,
     Group,
     Matrix,
     Node,
+    Number,
     Relation,
     Symbol,
     Text,
@@ -27,22 +30,46 @@ MAX_READABLE = 2000  # characters; a longer answer is compared as text
 _MAX_KEY = 64
 
 
-def meaning_key(canonical: str, meaning: "Meaning") -> str:
-    """The key of an answer in canonical spelling. Raises `NeedsNumerics` where `meaning` can't compute it."""
+class AnswerKey(NamedTuple):
+    """What two answers are compared by.
+
+    key        the same for equal answers
+    unitless   of an answer with units that keep its number as it is written: its key without them, else empty
+    as_text    whether it could not be compared as mathematics, because of an error or for lack of time
+    refused    whether a part was too large or ill-conditioned to compute, so that it is compared as written
+    """
+
+    key: str
+    unitless: str = ""
+    as_text: bool = False
+    refused: bool = False
+
+
+def answer_key(canonical: str, scalars: Scalars) -> AnswerKey:
+    """The key of an answer in canonical spelling. Raises `NeedsNumerics` where `scalars` can't compute it."""
     plain = _plain_key(canonical)
     if plain:
-        return plain
+        return AnswerKey(plain)
     try:
         tree = parse(canonical) if len(canonical) <= MAX_READABLE else None
     except Unreadable:
         tree = None
-    key = meaning.key(tree) if tree is not None else "text " + canonical
-    return key if len(key) <= _MAX_KEY else digest(key)
+    if tree is None:
+        return AnswerKey(_short("text " + canonical))
+    meaning = Meaning(scalars)
+    key = _short(meaning.key(tree))
+    bare = unitless(tree)
+    unitless_key = "" if bare is None or bare == tree else _short(meaning.key(bare))
+    return AnswerKey(key, unitless_key, refused=meaning.refused)
 
 
-def text_key(canonical: str) -> str:
+def text_key(canonical: str) -> AnswerKey:
     """The key of an answer that is compared as text only: nothing but the same text has it."""
-    return "only " + (canonical if len(canonical) <= _MAX_KEY else digest(canonical))
+    return AnswerKey(_short("only " + canonical), as_text=True)
+
+
+def _short(key: str) -> str:
+    return key if len(key) <= _MAX_KEY else digest(key)
 
 
 def _plain_key(canonical: str) -> str:
@@ -74,13 +101,26 @@ class Meaning:
         variants = alternatives(node)
         if len(variants) > 1:
             return list_of(self.key(variant) for variant in variants)
+        if isinstance(node, Call) and (sum_of_all := _run_together(node)):
+            return self.key(sum_of_all)
         try:
+            if (found := quantity(node)) is not None:
+                return self._quantity_key(*found)
             return self._key(node)
         except (Unreadable, Undecided) as problem:
             self.refused |= isinstance(problem, Undecided)
             return "as written " + structure(node)
 
+    def _quantity_key(self, value: Node, spelled: str) -> str:
+        """That of the value in the base unit of its kind, with that kind."""
+        if isinstance(value, Group | Relation | Matrix) or _range_parts(value):
+            return f"{self.key(value)} in {spelled}"
+        number, kind = converted(value, spelled)
+        return f"{self.scalars.key(number)} {kind}"
+
     def _key(self, node: Node) -> str:
+        if parts := _range_parts(node):
+            return f"{structure(node)[0]} parts {' '.join(map(structure, parts))}"
         match node:
             case Group("[", items, "]") if all(isinstance(item, Group) and item.opening == "[" for item in items):
                 return self.key(Matrix("matrix", tuple(children(row) for row in items)))
@@ -106,6 +146,8 @@ class Meaning:
         assigned = self._assigned(items)
         if assigned:
             return assigned
+        if not distinct and (sum_of_all := total(items)) is not None:
+            return self.key(sum_of_all)
         keys = [self.key(variant) for item in items for variant in alternatives(item)]
         if len(items) > 1 and all(_is_label(item) for item in items) and not distinct:
             return f"sequence({','.join(keys)})"
@@ -131,6 +173,9 @@ class Meaning:
     def _union(self, args: Sequence[Node]) -> str:
         if all(isinstance(arg, Group) and arg.opening == "\\{" for arg in args):
             return self._list_key([item for arg in args for item in children(arg)], distinct=True)
+        spans = [self.relations.spans(arg) for arg in args]
+        if all(spans):
+            return self.relations.set_key([span for own in spans for span in own or ()])
         pieces: set[str] = set()
         for arg in args:
             if isinstance(arg, Group) and arg.opening == "\\{":
@@ -138,6 +183,23 @@ class Meaning:
             else:
                 pieces.add(self.key(arg))
         return union_of(pieces)
+
+
+def _run_together(node: Call) -> Node | None:
+    """``1 hour 30 minutes`` as one value. Raises nothing: what is no such sum is left as it is."""
+    return total(node.args) if node.head == "compound" else None
+
+
+def _range_parts(node: Node) -> Sequence[Node]:
+    """The numbers of ``10-12``, ``2020-03-04`` or ``3/4/2020``: ranges, scores, dates and telephone numbers, which
+    are compared as written though they read as subtractions and quotients."""
+    if not isinstance(node, Call) or node.head not in ("+", "*"):
+        return ()
+    sign, least = ("neg", 2) if node.head == "+" else ("inv", 3)
+    first, *others = node.args
+    parts = [first, *(other.args[0] for other in others if isinstance(other, Call) and other.head == sign)]
+    whole = least <= len(parts) == len(node.args)
+    return parts if whole and all(isinstance(part, Number) for part in parts) else ()
 
 
 def _by_name(named: tuple[str, tuple[Node, Node]]) -> tuple[int, str]:
@@ -161,12 +223,6 @@ def _scaled_matrix(node: Call) -> Node:
     if len(matrices) != 1 or matrices[0].kind != "matrix":
         raise Unreadable("a product of matrices")
     return mapped(matrices[0], lambda cell: Call(node.head, (cell, *others)))
-
-
-def list_of(keys: Iterable[str]) -> str:
-    """The key of things in any order; of one thing, its own."""
-    ordered = sorted(keys)
-    return ordered[0] if len(ordered) == 1 else f"list({' '.join(ordered)})"
 
 
 def alternatives(node: Node) -> list[Node]:

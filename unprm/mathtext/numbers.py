@@ -12,10 +12,13 @@ from unprm.mathtext.tokens import (
     OPENING,
     is_number,
     is_text,
+    is_unit_token,
     number,
     significant_digits,
 )
 from unprm.mathtext.words import MULTIPLIERS, changes_meaning, words_of
+
+_UNIT_SIGNS = frozenset(["%", "°"])
 
 
 def join_thousands(tokens: list[str]) -> list[str]:
@@ -70,16 +73,35 @@ def _trimmed(token: str) -> str:
     return (whole.lstrip("0") or "0") + ("." + decimals if decimals else "")
 
 
-def plain_number(segment: list[str], before: str, after: str) -> list[str]:
-    """The tokens of a number as a rational in lowest terms; a long decimal stays one, in one spelling. What a
-    bracket follows or ends is part of something larger, and stays."""
+def plain_values(segment: list[str], before: str, after: str) -> list[str]:
+    """The tokens of numbers, each with its unit if it has one, in one spelling. What a bracket follows or ends is
+    part of something larger, and stays."""
     if before in CLOSING or after in OPENING:
         return segment
+    done: list[str] = []
+    value: list[str] = []
+    for token in segment:
+        if is_unit_token(token) or token in _UNIT_SIGNS:
+            done += [*_before_sign(plain_number(value), token), token]
+            value = []
+        else:
+            value.append(token)
+    return done + plain_number(value)
+
+
+def _before_sign(value: list[str], sign: str) -> list[str]:
+    """A rational so that a sign after it doesn't go with its denominator alone."""
+    match value:
+        case [*minus, over, "/", under] if sign in _UNIT_SIGNS and len(minus) < 2:
+            return [*minus, "\\frac", "{", over, "}", "{", under, "}"]
+    return value
+
+
+def plain_number(segment: list[str]) -> list[str]:
+    """The tokens of a number as a rational in lowest terms; a long decimal stays one, in one spelling."""
     sign, body = _signed(segment)
     if not body or not (is_number(body[0]) or body[0] == "\\frac"):
         return segment
-    if len(body) > 1 and body[-1] in ("%", "°") and before not in OPENING:  # not in \\sin(60°)
-        body = body[:-1]
     if significant_digits(body[0]) >= LONG_DECIMAL:
         return _long_decimal(sign, body) or segment
     value = _value(body)

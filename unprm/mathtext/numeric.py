@@ -1,6 +1,6 @@
 """Closed expressions by mpmath, at a given number of decimal digits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import mpmath
 
 from unprm.mathtext.arithmetic import Arithmetic
+from unprm.mathtext.determinants import determinant
 from unprm.mathtext.exact import NotExact, TooBig, Undefined
 from unprm.mathtext.keys import ABSORBED, Absorbed, approximate_key, complex_key
 from unprm.mathtext.tree import Call, Node, Number, Symbol, Unreadable, mapped
@@ -79,6 +80,9 @@ class Numeric:
                 if not degree:
                     raise Unreadable("a root without a degree")
                 return self._power(self.value(args[0]), self._rational(1 / degree), 1 / degree)
+            case "det":
+                cells = [self.value(arg) for arg in args]
+                return determinant(cells, lambda a, b: a * b, self._total, lambda a: -a)
         if head in _TRIGONOMETRIC:
             return self._trigonometric(head, self.value(_in_radians(args[0])))
         if head not in _FUNCTIONS:
@@ -98,7 +102,7 @@ class Numeric:
         except NotExact:
             return None
 
-    def _total(self, values: list[Value]) -> Value:
+    def _total(self, values: Sequence[Value]) -> Value:
         parts = [
             self._real_total([self.ctx.mpf(getattr(value, part)) for value in values]) for part in ("real", "imag")
         ]

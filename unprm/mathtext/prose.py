@@ -12,8 +12,13 @@ _LOOSE = re.compile(
     r"[+-]?\s?(?:\\?\$)?(?:[0-9][0-9,]*(?:\.[0-9]+)?(?:/[0-9]+)?|\.[0-9]+|\\[A-Za-z]+[0-9]*|[A-Za-z](?![A-Za-z]))"
 )
 _DELIMITER = re.compile(r"(?<!\\)(?:\$\$?|\\[()\[\]])")
+# Dollar signs that all stand before an amount, with no other to close a formula: $5, $25,000/year.
+_CURRENCY = re.compile(r"(?:[^$\\]|\\[^$()\[\]]|(?<!\\)\$\s?(?=\.?[0-9])(?![0-9.,/^\s]*\$))*", re.DOTALL)
+_PRICE = re.compile(r"\$")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _LEAD = re.compile(rf"(?:(?:{'|'.join(sorted(INTRODUCTIONS))})\b[\s:,=]*)+", re.IGNORECASE)
+_TRAILING = re.compile(r"[\s\\]*\\$")
+_OPTION = re.compile(r"\s*(?:(?i:answer|option|choice)\s+)?(?i:option|choice)\s*:?\s*(\(?[A-Z]\)?)[\s.]*")
 _LEFT, _RIGHT = " =:,;", " .,;:"
 
 
@@ -66,9 +71,15 @@ def unwrap(text: str) -> str:
     text = _without_sentence(_without_boxes(text))
     if text.startswith("**") and text.endswith("**") and text.count("**") == 2:
         text = text[2:-2]
-    text = text.removesuffix("\\\\")
+    text = option_letter(_TRAILING.sub("", text))
     stripped = text[lead.end() :] if (lead := _LEAD.match(text)) else text
     return stripped.lstrip(_LEFT).rstrip(_RIGHT) or text.strip()
+
+
+def option_letter(text: str) -> str:
+    """The letter of "Option A", or the text if it is no such thing."""
+    found = _OPTION.fullmatch(text)
+    return found[1] if found else text
 
 
 def _without_boxes(text: str) -> str:
@@ -100,6 +111,8 @@ def _says_something(pieces: Sequence[str]) -> bool:
 
 
 def _without_sentence(text: str) -> str:
+    if "$" in text and _CURRENCY.fullmatch(text):
+        return _PRICE.sub(r"\\$", text)
     pieces = _DELIMITER.split(text)
     if len(pieces) == 1:
         return text

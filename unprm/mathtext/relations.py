@@ -1,12 +1,28 @@
 """Equations and inequalities to keys."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from fractions import Fraction
 from functools import cmp_to_key
-from itertools import pairwise
 
-from unprm.mathtext.linear import difference, linear, quotient
+from unprm.mathtext.linear import degree, difference, linear, negative, quotient
+from unprm.mathtext.quantities import quantity
 from unprm.mathtext.scalars import Scalars, Undecided
-from unprm.mathtext.tree import Call, Group, Node, Relation, Symbol, Text, Unreadable, symbols
+from unprm.mathtext.spans import Span, around, merged, ray, spans_of
+from unprm.mathtext.tree import (
+    Call,
+    Group,
+    Matrix,
+    Node,
+    Number,
+    Relation,
+    Symbol,
+    Text,
+    Unreadable,
+    has_words,
+    substituted,
+    symbols,
+)
 
 _MIRRORED = {">": "<", "\\geq": "\\leq", "<": ">", "\\leq": "\\geq"}
 _COORDINATES = frozenset("xyz")
@@ -31,11 +47,8 @@ class Relations:
         operators = set(relation.operators)
         if operators == {"="}:
             return self._equation(list(relation.sides))
-        if operators <= {"<", "\\leq"}:
-            return self._inequality(relation.operators, relation.sides)
-        if operators <= {">", "\\geq"}:
-            mirrored = tuple(_MIRRORED[operator] for operator in reversed(relation.operators))
-            return self._inequality(mirrored, relation.sides[::-1])
+        if operators <= {"<", "\\leq"} or operators <= {">", "\\geq"}:
+            return self._inequality(relation)
         if len(relation.sides) > 2:
             raise Unreadable("a chain of different relations")
         return self._other(relation.operators[0], *relation.sides)
@@ -55,16 +68,41 @@ class Relations:
     def reals_without(self, holes: Sequence[Node]) -> str:
         """The key of all real numbers but some, as a union of intervals. Raises `Undecided` if they have no
         order."""
-        ordered = sorted(holes, key=cmp_to_key(self._compared))
-        ends = ["-oo", *map(self.node_key, ordered), "oo"]
-        return union_of(interval("(", low, high, ")") for low, high in pairwise(ends))
+        return self.set_key(around(sorted(holes, key=cmp_to_key(self._compared))))
 
     def _compared(self, left: Node, right: Node) -> int:
         return self.scalars.sign(difference(left, right))
 
+    def set_key(self, spans: Sequence[Span]) -> str:
+        """The key of a set of real numbers; spans whose ends have no order are left as they are."""
+        with suppress(Undecided, Unreadable):
+            spans = merged(spans, self._compared)
+        if spans and all(span.low == span.high for span in spans):
+            return list_of({self.node_key(span.low) for span in spans})
+        return union_of(map(self._span_key, spans))
+
+    def _span_key(self, span: Span) -> str:
+        low, high = self.node_key(span.low), self.node_key(span.high)
+        if low == high and span.from_low and span.to_high:
+            return f"{{{low}}}"
+        return interval("[" if span.from_low else "(", low, high, "]" if span.to_high else ")")
+
+    def spans(self, node: Node) -> list[Span] | None:
+        """The set of real numbers that a node writes down, or that solves it; None where that can't be told."""
+        if not isinstance(node, Relation):
+            return spans_of(node)
+        operators = set(node.operators)
+        if operators <= {"<", "\\leq"}:
+            return self._solution(node.operators, node.sides)
+        if operators <= {">", "\\geq"}:
+            return self._solution(tuple(_MIRRORED[own] for own in reversed(node.operators)), node.sides[::-1])
+        return None
+
     def _equation(self, sides: list[Node]) -> str:
         """A name = a value is the value; an equation that is linear in its last coordinate, or its only
         unknown, is solved for it; any other is known up to a constant factor."""
+        if not any(map(symbols, sides)) and (calculated := self._calculation(sides)):
+            return calculated
         named = False
         while len(sides) > 1 and is_name(sides[0]) and _is_assigned(sides[0], sides[1:]):
             named = True
@@ -78,9 +116,40 @@ class Relations:
             return keys[-1]
         raise Unreadable("a chain of equations")
 
+    def _calculation(self, sides: Sequence[Node]) -> str:
+        """The key of the result of ``2+3 = 5``; nothing where the sides aren't all equal."""
+        result = quantity(sides[-1])
+        values = [*sides[:-1], result[0] if result else sides[-1]]
+        if any(isinstance(value, Group | Matrix | Relation) or has_words(value) for value in values):
+            return ""
+        return self.node_key(sides[-1]) if len({self.scalars.key(value) for value in values}) == 1 else ""
+
     def _implicit(self, zero: Node) -> str:
         solved = self._solved(zero)
-        return self.node_key(solved) if solved else f"equation {self.scalars.proportions(zero, signed=False)}"
+        if solved is not None:
+            return self.node_key(solved)
+        roots = self._roots(zero)
+        return list_of(map(self.node_key, roots)) if roots else f"equation {self._up_to_a_factor(zero)}"
+
+    def _up_to_a_factor(self, zero: Node) -> str:
+        return self.scalars.proportions(zero, signed=False)
+
+    def _roots(self, zero: Node) -> list[Node]:
+        """The real roots of a quadratic equation in one unknown with rational coefficients."""
+        names = symbols(zero)
+        if len(names) != 1 or degree(zero, name := max(names)) != 2:
+            return []
+        at = [self.scalars.rational(substituted(zero, {name: Number(Fraction(x))})) for x in (-1, 0, 1)]
+        if None in at:
+            return []
+        below, c, above = (own or Fraction(0) for own in at)
+        a, b = (above + below) / 2 - c, (above - below) / 2
+        discriminant = b * b - 4 * a * c
+        if not a or discriminant < 0:
+            return []
+        root = Call("root", (Number(discriminant / (4 * a * a)), Number(Fraction(2))))
+        middle = Number(-b / (2 * a))
+        return [Call("+", (middle, root)), Call("+", (middle, negative(root)))] if discriminant else [middle]
 
     def _solved(self, zero: Node) -> Node | None:
         """The value of the unknown for which a linear expression in it is 0."""
@@ -92,41 +161,58 @@ class Relations:
             return None
         return Call("neg", (quotient(parts[1], parts[0]),))
 
-    def _inequality(self, operators: tuple[str, ...], sides: tuple[Node, ...]) -> str:
-        """The interval of the unknown where there is one and the relation is linear in it."""
+    def _inequality(self, relation: Relation) -> str:
+        """The set of the numbers that solve it where that can be told."""
+        spans = self.spans(relation)
+        if spans is not None:
+            return self.set_key(spans)
+        operators, sides = relation.operators, relation.sides
+        if operators[0] in (">", "\\geq"):
+            operators, sides = tuple(_MIRRORED[own] for own in reversed(operators)), sides[::-1]
         if len(sides) == 2:
-            return self._half_line(operators[0], difference(sides[1], sides[0]))
-        if len(sides) == 3:
-            low, middle, high = sides
-            if is_name(middle) and not symbols(low) | symbols(high):
-                return _between(operators, self.node_key(low), self.node_key(high))
-            bounds = self._bounds(low, middle, high)
-            if bounds:
-                return _between(operators[:: bounds[0]], *(self.node_key(b) for b in bounds[1:][:: bounds[0]]))
+            return f"positive {operators[0]} {self.scalars.proportions(difference(sides[1], sides[0]), signed=True)}"
         return f"chain {' '.join(operators)} {' '.join(self.node_key(side) for side in sides)}"
 
-    def _half_line(self, operator: str, positive: Node) -> str:
+    def _solution(self, operators: tuple[str, ...], sides: tuple[Node, ...]) -> list[Span] | None:
+        """The numbers that solve a chain of ``<`` and ``\\leq`` which is linear in its only unknown."""
+        closed = tuple(operator == "\\leq" for operator in operators)
+        match sides:
+            case (Call("abs", (inner,)), bound) if not symbols(bound) and self.scalars.sign(bound) > 0:
+                return self._between(closed * 2, negative(bound), inner, bound)
+            case (bound, Call("abs", (inner,))) if not symbols(bound) and self.scalars.sign(bound) > 0:
+                sides_of = [self._half_line(closed[0], difference(own, bound)) for own in (inner, negative(inner))]
+                return [span for span in sides_of if span] if all(sides_of) else None
+            case (left, right):
+                span = self._half_line(closed[0], difference(right, left))
+                return [span] if span else None
+            case (low, middle, high):
+                return self._between(closed, low, middle, high)
+        return None
+
+    def _half_line(self, closed: bool, positive: Node) -> Span | None:
+        """Where an expression that is linear in its only unknown is positive, or 0 if `closed`."""
         names = symbols(positive)
         parts = linear(positive, max(names)) if len(names) == 1 else None
         if parts is None or symbols(parts[0]):
-            return f"positive {operator} {self.scalars.proportions(positive, signed=True)}"
-        bound = self.node_key(Call("neg", (quotient(parts[1], parts[0]),)))
-        match self.scalars.sign(parts[0]):
-            case 1:
-                return f"{'(' if operator == '<' else '['}{bound},oo)"
-            case -1:
-                return f"(-oo,{bound}{')' if operator == '<' else ']'}"
-        raise Undecided
-
-    def _bounds(self, low: Node, middle: Node, high: Node) -> tuple[int, Node, Node] | None:
-        """The sign of the slope, and what the unknown is where the middle reaches the two ends."""
-        names = symbols(middle)
-        parts = linear(middle, max(names)) if len(names) == 1 else None
-        if parts is None or symbols(parts[0]) or symbols(low) | symbols(high):
             return None
         sign = self.scalars.sign(parts[0])
-        ends = [quotient(difference(end, parts[1]), parts[0]) for end in (low, high)]
-        return (sign, ends[0], ends[1]) if sign else None
+        if not sign:
+            raise Undecided
+        return ray(Call("neg", (quotient(parts[1], parts[0]),)), upwards=sign > 0, closed=closed)
+
+    def _between(self, closed: tuple[bool, ...], low: Node, middle: Node, high: Node) -> list[Span] | None:
+        """The numbers for which a name, or what is linear in it, is between two bounds."""
+        if symbols(low) | symbols(high):
+            return None
+        if is_name(middle):
+            return [Span(low, high, *closed)]
+        names = symbols(middle)
+        parts = linear(middle, max(names)) if len(names) == 1 else None
+        sign = self.scalars.sign(parts[0]) if parts and not symbols(parts[0]) else 0
+        if parts is None or not sign:
+            return None
+        bottom, top = (quotient(difference(end, parts[1]), parts[0]) for end in (low, high))
+        return [Span(bottom, top, *closed) if sign > 0 else Span(top, bottom, *closed[::-1])]
 
 
 def _is_assigned(name: Node, others: list[Node]) -> bool:
@@ -141,14 +227,16 @@ def _is_assigned(name: Node, others: list[Node]) -> bool:
     return name.name not in used
 
 
-def _between(operators: tuple[str, ...], low: str, high: str) -> str:
-    return f"{'(' if operators[0] == '<' else '['}{low},{high}{')' if operators[1] == '<' else ']'}"
-
-
 def interval(opening: str, *parts: str) -> str:
     """The key of a tuple or an interval: its brackets and the keys between them."""
     *keys, closing = parts
     return f"{opening}{','.join(keys)}{closing}"
+
+
+def list_of(keys: Iterable[str]) -> str:
+    """The key of things in any order; of one thing, its own."""
+    ordered = sorted(keys)
+    return ordered[0] if len(ordered) == 1 else f"list({' '.join(ordered)})"
 
 
 def union_of(pieces: Iterable[str]) -> str:

@@ -10,20 +10,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from math import isqrt
 
 from unprm.mathtext.arithmetic import Arithmetic
 from unprm.mathtext.decimals import identified
 from unprm.mathtext.exact import NotExact, TooBig, Undefined
 from unprm.mathtext.keys import Absorbed, exact_key
-from unprm.mathtext.tree import Call, Node, Number, Symbol, substituted, symbols
+from unprm.mathtext.piecewise import Piecewise, is_limited
+from unprm.mathtext.tree import Call, Node, Number, Symbol, Unreadable, children, has_words, substituted, symbols
 
 _UNDEFINED = "?"
 _LEAST = 3  # points at which an expression must have a value
-# (lowest, highest numerator, denominator, with either sign): above 1, below 1, of either sign, and integers.
+_SMALL = 200  # nodes of an expression that is computed at points in the calling process
+# (lowest, highest numerator, denominator, with either sign): above 1, below 1, of either sign, integers, and two far
+# away, which only tell more of what isn't defined everywhere.
 _RANGES = (
     (28, 89, 23, False), (62, 311, 17, False), (2, 30, 31, False), (3, 36, 37, False), (2, 40, 41, True),
-    (5, 95, 29, True), (2, 23, 1, False), (3, 30, 1, False),
+    (5, 95, 29, True), (2, 23, 1, False), (3, 30, 1, False), (1000, 4000, 7, False), (1000, 4000, -11, False),
 )  # fmt: skip
+_NEAR = 8
 
 
 class NeedsNumerics(Exception):
@@ -45,6 +50,7 @@ class Scalars:
         self.numeric = numeric
         self.exact = Arithmetic(bits=200_000, terms=24, loop=2000) if numeric else Arithmetic()
         self.real = replace(self.exact, real=True)
+        self._piecewise = Piecewise(self.key, self._proportional, self._is_square)
 
     def key(self, node: Node) -> str:
         """The key. Raises `NeedsNumerics`, `Undecided`, `Unreadable`."""
@@ -53,14 +59,10 @@ class Scalars:
                 return "oo"
             case Call("neg", (Symbol("\\infty"),)):
                 return "-oo"
-            case Number():
-                return self.closed(identified(node))
-            case Call("neg", (Number() as decimal,)):
-                return self.closed(Call("neg", (identified(decimal),)))
-            case Call("%" | "°", (inner,)):
-                return self.key(inner)
-        names = symbols(node)
-        return self._at_points(node, names) if names else self.closed(node)
+        node = identified(node)
+        if has_words(node):
+            raise Unreadable("words")
+        return self._at_points(node) if symbols(node) else self.closed(node)
 
     def sign(self, node: Node) -> int:
         """The sign of a closed real expression. Raises `Undecided` if it isn't one."""
@@ -69,22 +71,55 @@ class Scalars:
             raise Undecided
         return 0 if key == "0" else -1 if key.startswith(("-", "~-")) else 1
 
+    def rational(self, node: Node) -> Fraction | None:
+        """The value of a closed expression if it is rational and can be computed exactly. Raises `NeedsNumerics`."""
+        try:
+            return self.exact.value(node).rational()
+        except (NotExact, TooBig, Undefined):
+            self._check_numerics()
+            return None
+
+    def _check_numerics(self) -> None:
+        if self.numeric is None:  # the bounds are smaller here, so what fails is no verdict yet
+            raise NeedsNumerics
+
     def proportions(self, node: Node, *, signed: bool) -> str:
         """The key of an expression up to a constant factor, up to a positive one if `signed`."""
-        names = symbols(node)
-        if not self.numeric:
-            raise NeedsNumerics
-        values = [substituted(node, point) for point in _points(names)]
+        return self._up_to_a_factor(self._smooth(node), signed=signed)[1]
+
+    def _up_to_a_factor(self, node: Node, *, signed: bool) -> tuple[Node, str]:
+        """The first value that isn't 0, positive if `signed`, and the key of all values over that one."""
+        values = [substituted(node, point) for point in _points(node)]
         keys = [self._real(value) for value in values]
         pivot = next((value for value, key in zip(values, keys, strict=True) if key not in ("0", _UNDEFINED)), None)
         if pivot is None or keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
         if signed and self.sign(pivot) < 0:
             pivot = Call("neg", (pivot,))
-        return ";".join(
+        quotients = (
             key if key == _UNDEFINED else self._real(Call("*", (value, Call("inv", (pivot,)))))
             for value, key in zip(values, keys, strict=True)
         )
+        return pivot, ";".join(quotients)
+
+    def _proportional(self, node: Node) -> tuple[Node, str]:
+        return self._up_to_a_factor(node, signed=True)
+
+    def _is_square(self, node: Node) -> bool:
+        """Whether an expression is the square of a rational one, to judge by its values."""
+        found = [self._real_rational(substituted(node, point)) for point in _points(node)]
+        return all(value is not None and value >= 0 and _is_square(value) for value in found)
+
+    def _real_rational(self, node: Node) -> Fraction | None:
+        try:
+            return self.rational(node)
+        except NeedsNumerics:  # irrational, or too large for this process, which will show once it is computed
+            return None
+
+    def _smooth(self, node: Node) -> Node:
+        if self.numeric is None and not is_small(node):
+            raise NeedsNumerics
+        return self._piecewise.smooth(node)
 
     def closed(self, node: Node) -> str:
         """The key of an expression without unknowns."""
@@ -93,10 +128,9 @@ class Scalars:
         except Undefined:
             raise Undecided from None
 
-    def _at_points(self, node: Node, names: frozenset[str]) -> str:
-        if not self.numeric:
-            raise NeedsNumerics
-        keys = [self._real(substituted(node, point)) for point in _points(names)]
+    def _at_points(self, node: Node) -> str:
+        node = self._smooth(node)
+        keys = [self._real(substituted(node, point)) for point in _points(node)]
         if keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
         return keys[0] if len(set(keys)) == 1 else ";".join(keys)
@@ -114,9 +148,8 @@ class Scalars:
             exact = False
         except (TooBig, Absorbed):
             exact = True
-        if self.numeric is None:  # the bounds are smaller here, so this is no verdict yet
-            raise NeedsNumerics
-        if exact:
+        self._check_numerics()
+        if exact or self.numeric is None:
             raise Undecided
         try:
             return self.numeric(node, real)
@@ -124,8 +157,24 @@ class Scalars:
             raise Undecided from None
 
 
-def _points(names: frozenset[str]) -> Iterator[Mapping[str, Node]]:
-    for index in range(len(_RANGES)):
+def is_small(node: Node) -> bool:
+    """Whether a node is of a size that may be computed while others wait."""
+    left = _SMALL
+    waiting = [node]
+    while waiting and left:
+        waiting += children(waiting.pop())
+        left -= 1
+    return not waiting
+
+
+def _is_square(value: Fraction) -> bool:
+    return isqrt(value.numerator) ** 2 == value.numerator and isqrt(value.denominator) ** 2 == value.denominator
+
+
+def _points(node: Node) -> Iterator[Mapping[str, Node]]:
+    """What the unknowns of a node stand for, point by point."""
+    names = symbols(node)
+    for index in range(len(_RANGES) if is_limited(node) else _NEAR):
         yield {name: _sample(name, index) for name in names}
 
 

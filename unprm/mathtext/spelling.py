@@ -2,9 +2,13 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
+from unprm.mathtext.figures import with_figures
+from unprm.mathtext.measures import Segment, read_measures
 from unprm.mathtext.names import strip_name
-from unprm.mathtext.numbers import join_thousands, plain_number
+from unprm.mathtext.numbers import join_thousands, plain_values
+from unprm.mathtext.prose import option_letter
 from unprm.mathtext.tokens import (
     CLOSING,
     OPENING,
@@ -12,10 +16,12 @@ from unprm.mathtext.tokens import (
     is_letters,
     is_number,
     is_text,
+    is_unit_token,
     render,
     tokenise,
+    unit_token,
 )
-from unprm.mathtext.units import drop_unit
+from unprm.mathtext.units import unit
 from unprm.mathtext.words import is_word, words_of
 
 _LAYOUT = re.compile(
@@ -29,6 +35,8 @@ _BLANKS = frozenset(
 _DEGREE = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*°\s*\})|\\degree(?![A-Za-z])|\\textdegree")
 _GROUPED = re.compile(r"(?<=[0-9])(?:\{,\}|,\s?(?:\\!\s*)+)(?=[0-9]{3}(?![0-9]))")
 _CLOCK = re.compile(r"(?:(?<=:[0-9]{2})\s*([ap])\.?\s?m\.?|(?<=[0-9])\s*([ap])\.\s?m\.)(?![A-Za-z])", re.IGNORECASE)
+_TIMES_TEN = re.compile(r"(?<=[0-9])\s*[xX]\s*(?=10\s*\^)")
+_NOT_EQUAL = re.compile(r"\\not\s*=")
 _ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z({\[])")
 _TEXT_NAME = re.compile(rf"\\(?:{'|'.join(TEXT_COMMANDS)})(?![A-Za-z])\*?\s*(?=\{{)")
 _TEXT = re.compile(r"(\\text\{[^{}]*\})")
@@ -57,7 +65,9 @@ _SYNONYMS = {
     "\\dbinom": "\\binom", "\\tbinom": "\\binom", "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
     "\\vartheta": "\\theta", "\\prime": "'", "\\simeq": "\\approx", "\\sim": "\\approx",
 }  # fmt: skip
-_DROPPED = frozenset(["$", "\\$", "\\(", "\\)", "\\textdollar", "\\pounds", "\\euro", "\\null"])
+_ALL_REALS = re.compile(r"(?:the )?(?:set of )?(?:all|any|every) (?:of )?(?:the )?real(?: number)?s?")
+_DROPPED = frozenset(["$", "\\(", "\\)", "\\null"])
+_CURRENCIES = {"\\$": "dollar", "\\textdollar": "dollar", "\\pounds": "gbp", "\\euro": "euro"}
 _BOUNDARY = OPENING | CLOSING | frozenset(
     [",", ";", "=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\cup", "\\lor", "\\approx", "&", "\\\\"]
 )  # fmt: skip
@@ -65,9 +75,9 @@ _BOUNDARY = OPENING | CLOSING | frozenset(
 
 def respell(text: str) -> str:
     """One round of rewrites over a text that `characters` and `prose` have cleaned. Linear in its length."""
-    tokens = join_thousands(_spelled(tokenise(_respell_commands(text))))
+    tokens = join_thousands(_spelled(tokenise(_respell_commands(with_figures(text)))))
     tokens = strip_name(_drop_blanks(tokens))
-    tokens = _by_segment(_by_segment(tokens, drop_unit), plain_number)
+    tokens = _by_segment(_by_segment(tokens, read_measures), _plain_values)
     return _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
 
 
@@ -77,11 +87,12 @@ def _respell_commands(text: str) -> str:
             text = _ESCAPED_TWICE.sub(r"\\", text)
         text = _GROUPED.sub("", text)
         text = _LAYOUT.sub(" ", text)
+        text = _NOT_EQUAL.sub(r"\\neq ", text)
         text = _FRACTION.sub(r"\\frac ", text)
         for short, full in _SHORT_FRACTIONS:
             text = short.sub(full, text)
         text = _TEXT_NAME.sub(_text_name, text)
-    text = _CLOCK.sub(_clock, text)
+    text = _TIMES_TEN.sub("*", _CLOCK.sub(_clock, text))
     return "".join(
         piece if piece.startswith("\\text{") else _BARE_ARGUMENT.sub(r"\1{\2}", piece)
         for piece in _TEXT.split(_DEGREE.sub("°", text.replace("{,}", ",")))
@@ -100,7 +111,11 @@ def _spelled(tokens: Sequence[str]) -> list[str]:
     spelled: list[str] = []
     for token in tokens:
         token = _SYNONYMS.get(token, token)
-        if token.startswith("\\text") and token.endswith("}"):
+        if token in _CURRENCIES:
+            spelled.append(unit_token(_CURRENCIES[token]))
+        elif is_unit_token(token):
+            spelled += [token] if unit(token[6:-1]) else _spelled_text(token[6:-1])
+        elif token.startswith("\\text") and token.endswith("}"):
             content = token[token.index("{") + 1 : -1]
             spelled += _upright_unit(content, spelled) or _spelled_text(content)
         elif token.startswith("\\mathbf") and token.endswith("}"):
@@ -129,7 +144,7 @@ def _upright_unit(content: str, before: Sequence[str]) -> list[str]:
     last = next((token for token in reversed(before) if token != " "), "")
     follows = is_number(last) or last == "}" or (last == "/" and any(map(is_text, before)))
     if (follows and _UPRIGHT_UNIT.fullmatch(content)) or (last == "°" and content.strip() in ("C", "F")):
-        return ["\\text{" + re.sub("[^A-Za-z/]", "", content) + "}"]
+        return ["\\text{" + re.sub("[^A-Za-z0-9/^*-]", "", content) + "}"]
     return []
 
 
@@ -139,7 +154,7 @@ def _spelled_text(content: str) -> list[str]:
         return ["\\text{" + "".join(words) + "}"]
     if words in (["and"], ["or"]):
         return [",", " "] if words == ["and"] else ["\\lor"]
-    plain = " ".join(content.split())
+    plain = option_letter(" ".join(content.split()))
     if not any(is_word(word) or (len(word) > 1 and not word.isupper()) for word in re.findall("[A-Za-z]+", plain)):
         return _spelled(tokenise(plain))  # (C), 13, CBAD, A,B: mathematics
     if any(char.isdigit() for char in plain):
@@ -182,22 +197,21 @@ def _blank_matters(last: str, following: str) -> bool:
     return is_number(following) and is_number(last)
 
 
-def _by_segment(tokens: Sequence[str], rewrite: Callable[[list[str], str, str], list[str]]) -> list[str]:
-    """The tokens with `rewrite` applied to each stretch between brackets, commas and relations; it is told
-    the tokens before and after the stretch."""
+def _by_segment(tokens: Sequence[str], rewrite: Callable[[Sequence[Segment]], list[list[str]]]) -> list[str]:
+    """The tokens with all stretches between brackets, commas and relations rewritten."""
+    bounds = [at for at, token in enumerate(tokens) if token in _BOUNDARY]
+    around = ["", *(tokens[at] for at in bounds), ""]
+    stretches = [list(tokens[start + 1 : end]) for start, end in pairwise([-1, *bounds, len(tokens)])]
+    rewritten = iter(rewrite([(own, *sides) for own, sides in zip(stretches, pairwise(around), strict=True) if own]))
     done: list[str] = []
-    segment: list[str] = []
-    before = ""
-    for token in (*tokens, ""):
-        if token and token not in _BOUNDARY:
-            segment.append(token)
-            continue
-        if segment:
-            done += rewrite(segment, before, token)
-        segment, before = [], token
-        if token:
-            done.append(token)
+    for own, after in zip(stretches, around[1:], strict=True):
+        done += next(rewritten) if own else own
+        done += [after] if after else []
     return done
+
+
+def _plain_values(segments: Sequence[Segment]) -> list[list[str]]:
+    return [plain_values(*segment) for segment in segments]
 
 
 def _plain_words(tokens: Sequence[str]) -> str:
@@ -208,4 +222,6 @@ def _plain_words(tokens: Sequence[str]) -> str:
         return ""
     plain = "".join(token[6:-1] if is_text(token) else token for token in tokens)
     words = " ".join(plain.lower().split())
+    if _ALL_REALS.fullmatch(words):
+        return "\\mathbb{R}"
     return words if all(is_word(word) or len(word) < 3 for word in words.split()) else "\\text{" + words + "}"

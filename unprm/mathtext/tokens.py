@@ -16,6 +16,7 @@ _DECIMAL = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
 _TOKEN = re.compile(
     rf"""
     \\(?:{"|".join(TEXT_COMMANDS)})\*?\s*\{{[^{{}}]*\}}   # a text
+  | \\unit\s*\{{[^{{}}]*\}}
   | \\(?:begin|end)\s*\{{\s*[A-Za-z]+\*?\s*\}}
   | \\mathbb\s*(?:\{{\s*[A-Z]\s*\}}|[A-Z](?![A-Za-z]))
   | \\[A-Za-z]+ | \\.                                    # a command
@@ -52,6 +53,16 @@ def is_letters(token: str) -> bool:
 def is_text(token: str) -> bool:
     """Whether a token is a text in the canonical spelling, ``\\text{…}``."""
     return token.startswith("\\text{")
+
+
+def is_unit_token(token: str) -> bool:
+    """Whether a token is a unit of measure, ``\\unit{…}``."""
+    return token.startswith("\\unit{")
+
+
+def unit_token(spelled: str) -> str:
+    """The token of a unit that is spelled as `units.unit` reads it."""
+    return f"\\unit{{{spelled}}}"
 
 
 def number(token: str) -> Fraction | None:

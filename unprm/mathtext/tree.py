@@ -110,6 +110,11 @@ def symbols(node: Node) -> frozenset[str]:
     return frozenset[str]().union(*map(symbols, children(node)))
 
 
+def has_words(node: Node) -> bool:
+    """Whether there are words in a node."""
+    return isinstance(node, Text) or any(map(has_words, children(node)))
+
+
 def substituted(node: Node, values: Mapping[str, Node]) -> Node:
     """The node with each named unknown replaced by its value."""
     match node:

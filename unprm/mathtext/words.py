@@ -27,6 +27,16 @@ _MEANING = words_in(
     infinitely false true even odd prime composite hold holds real imaginary complex
     """
 )
+# These too, but only after the number: a sentence before it may speak of "the total".
+_QUALIFIERS = words_in(
+    """
+    older younger taller shorter heavier lighter longer wider deeper thicker thinner faster slower higher lower
+    closer farther further nearer cheaper warmer hotter colder cooler richer poorer extra additional
+    win wins won losses lose loses losing pair pairs couple couples twin twins triplet triplets
+    millionth millionths billionth billionths trillionth trillionths eleventh elevenths twelfth twelfths
+    twentieth twentieths factorial basis each apiece total totals altogether combined st nd rd th
+    """
+)
 # Words that say that an answer follows, and nothing about it.
 INTRODUCTIONS = words_in(
     """
@@ -35,21 +45,18 @@ INTRODUCTIONS = words_in(
     """
 )
 MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-# Spelled-out units may touch the number (10weeks); abbreviations need a blank, for 10cm reads as 10·c·m.
-_LONG_UNITS = words_in(
+# Names of functions, which no answer counts.
+FUNCTION_NAMES = words_in(
     """
-    degree percent dollar cent euro pound rupee yuan peso unit square cubic inch inches foot feet yard
-    mile meter metre centimeter centimetre millimeter millimetre kilometer kilometre gram kilogram ounce
-    ton tonne liter litre milliliter gallon quart pint cup second minute hour day week month year decade
-    century centuries acre hectare radian person people child children men women student teacher box
-    boxes way piece point number integer digit value solution triangle side edge vertex vertices face
-    coin ball card mph kph knot volt watt joule newton pascal ampere calorie byte bit
+    sin cos tan sec csc cot sinh cosh tanh arcsin arccos arctan asin acos atan acot ln log lg exp gcd lcm
+    max min
     """
 )
-_SHORT_UNITS = words_in(
+# What may touch the number (10ways); other words need a blank, for 10abc reads as 10·a·b·c.
+_COUNTED = words_in(
     """
-    cm mm km ft in yd kg mg lb lbs oz hr hrs min mins sec secs ml kl mph kph kmh gal sq cu deg rad usd eur gbp
-    inr pct pts wk wks yr yrs gm hz khz mhz kw kwh kj kcal kpa ohm mol amu
+    unit square cubic person people child children men women student teacher box boxes way piece point number
+    integer digit value solution triangle side edge vertex vertices face coin ball card
     """
 )
 _VARIABLES = frozenset("abcdkmnpqrxyz")
@@ -67,6 +74,11 @@ def changes_meaning(words: Iterable[str]) -> bool:
     return any(word.lower() in _MEANING for word in words)
 
 
+def qualifies(words: Iterable[str]) -> bool:
+    """Whether a word after a number says more than what it counts."""
+    return any(word.lower() in _QUALIFIERS for word in words)
+
+
 def is_word(run: str) -> bool:
     """Whether a run of letters is an English word, not a product of variables (``odd`` and not ``xyz``)."""
     if len(run) < 3:
@@ -77,11 +89,9 @@ def is_word(run: str) -> bool:
     return not (distinct <= _VARIABLES and len(distinct) == len(run))
 
 
-def is_unit(run: str, *, spaced: bool) -> bool:
-    """Whether a run of letters after a number is its unit; `spaced` says that a blank stands between them."""
+def is_noun(run: str, *, spaced: bool) -> bool:
+    """Whether a run of letters after a number is what it counts; `spaced` says that a blank stands between them."""
     run = run.lower()
-    if run in _LONG_UNITS or run.removesuffix("s") in _LONG_UNITS:
+    if run in _COUNTED or run.removesuffix("s") in _COUNTED:
         return True
-    if not spaced or run in _MEANING:
-        return False
-    return run in _SHORT_UNITS or (len(run) >= 4 and is_word(run))
+    return spaced and run not in FUNCTION_NAMES and (run in ("pts", "amu") or (len(run) >= 4 and is_word(run)))
