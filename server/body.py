@@ -17,7 +17,8 @@ _MOST_FIELDS = 64
 
 
 class WorkRoute(APIRoute):
-    """A route that takes JSON and may take long: bounded in size and time, ended when its caller is gone."""
+    """A route that may take long: bounded in size and time, ended when its caller is gone. If it has a body, that is
+    JSON."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -31,6 +32,8 @@ class WorkRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """FastAPI's handler, given JSON that was parsed and bounded here."""
         handler = super().get_route_handler()
+        if self.body_field is None:
+            return handler
 
         async def handle(request: Request) -> Response:
             settings = request.app.state.service.settings

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from server.settings import Settings
+from server.sharing import Budget, FairPool, Turns
 from unprm.engines.batching import BatchFigures, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
@@ -23,6 +24,8 @@ _DENSITY = 0.25
 """Tokens that a character comes to, until the model's own requests have told."""
 _NEWEST = 0.1
 """Weight of the newest request in what is known of that."""
+_BODIES = 2
+"""As many characters as bodies of the greatest size have at the most are encoded at a time."""
 
 
 Source = Engine | Callable[[], Engine]
@@ -39,9 +42,12 @@ class Watch(NamedTuple):
 class Model:
     """An engine and its queue, once there are any. Owns the engine: `stop` closes it."""
 
-    def __init__(self, source: Source, settings: Settings, watch: Watch, name: str = "") -> None:
+    def __init__(self, source: Source, settings: Settings, watch: Watch, encoders: FairPool, name: str = "") -> None:
         self._source = source
         self._watch = watch
+        self._encoders = encoders
+        self._most_encoded = _BODIES * settings.max_body_bytes
+        self._encoded = Budget(self._most_encoded, "characters")
         self._given_name = name
         self._users = 0
         self._unused = asyncio.Event()
@@ -119,6 +125,15 @@ class Model:
             yield tokens
         finally:
             self._expected -= tokens
+
+    @contextmanager
+    def encoding(self, caller: str, characters: int) -> Iterator[Turns]:
+        """Has room for the work of encoding so many characters, and turns to do it in; raises `Overloaded` where too
+        much is being encoded for this caller."""
+        with self._encoded.holding(caller) as hold:
+            # what a single request asks for is always taken, by a caller for whom nothing else is encoded
+            hold(min(characters, self._most_encoded // 4))
+            yield self._encoders.request(caller)
 
     def encoded(self, characters: int, tokens: int) -> None:
         """Learns how many tokens the characters of a request came to."""

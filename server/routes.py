@@ -67,9 +67,9 @@ async def compare(request: WrfRequest, service: TheService, context: TheContext)
 
 
 @work.post("/preview", **describe("preview"))
-async def preview(request: PreviewRequest, service: TheService) -> PreviewResponse:
+async def preview(request: PreviewRequest, service: TheService, context: TheContext) -> PreviewResponse:
     """Shows the exact text, token ids and scored positions of one solution, without running the model."""
-    return await voting.preview(service, request)
+    return await voting.preview(service, request, context)
 
 
 @about.get("/healthz", **describe("healthz"))

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from server.ballot import Ballot, StepScores, averaged, score_response
 from server.context import Context
+from server.encoding import encode
 from server.model import Model
 from server.service import Service
 from server.tracing import span, tell
@@ -14,7 +16,7 @@ from unprm import answers, votes
 from unprm import steps as step_text
 from unprm.engines.turns import Scored
 from unprm.errors import DeadlineExceeded, NoAnswer, SolutionTooLong, TooManySteps
-from unprm.types import Encoded, Engine, Solution, Strategy, Usage
+from unprm.types import Encoded, Solution, Strategy, Usage
 from unprm.wire import (
     CompareResponse,
     PreviewRequest,
@@ -62,10 +64,18 @@ async def compare(service: Service, request: WrfRequest, context: Context) -> Co
     return response
 
 
-async def preview(service: Service, request: PreviewRequest) -> PreviewResponse:
+async def preview(service: Service, request: PreviewRequest, context: Context) -> PreviewResponse:
     """What the model would read, without running it."""
+    turns = service.readers.request(context.share)
     with service.models.chosen(request.model) as (model,):
-        return await asyncio.to_thread(_preview, model, request, service.settings.max_steps)
+        solution = await turns.run(len(context.body), request.candidate)
+        try:
+            _check_steps(0, solution, service.settings.max_steps)
+            encoded = _fitting((await encode(model, request.problem, {0: solution}, context))[0])
+        except (SolutionTooLong, TooManySteps) as error:
+            error.pointer = "/solution"
+            raise
+        return await asyncio.to_thread(_shown, model, solution, encoded)
 
 
 async def ballot(
@@ -91,7 +101,8 @@ async def _solutions(service: Service, request: ScoreRequest, context: Context) 
     context.solutions = len(request.solutions)
     if len(context.body) <= _SMALL:
         return _answered(request, service.settings.max_steps)
-    return await asyncio.to_thread(_answered, request, service.settings.max_steps)
+    turns = service.readers.request(context.share)
+    return await turns.run(len(context.body), partial(_answered, request, service.settings.max_steps))
 
 
 async def _step_scores(
@@ -112,12 +123,12 @@ async def _step_scores(
 async def _scored(model: Model, problem: str, solutions: dict[int, Solution], context: Context) -> Scored:
     characters = sum(len(problem) + sum(map(len, own.steps)) for own in solutions.values())
     with span("encode"), model.expecting(characters) as promised:
-        encoded = await asyncio.to_thread(_encode, model.engine, problem, solutions)
+        encoded = [_fitting(own) for own in (await encode(model, problem, solutions, context)).values()]
         model.encoded(characters, sum(len(own.ids) for own in encoded))
     with span("score") as own:
         try:
             scored = await model.scorer.score(
-                encoded, deadline=context.deadline, caller=context.caller, promised=promised
+                encoded, deadline=context.deadline, caller=context.share, promised=promised
             )
         except DeadlineExceeded:  # it knows only of the time that was left
             raise DeadlineExceeded(context.seconds) from None
@@ -159,25 +170,14 @@ def _answer(solution: Solution) -> str | None:
     return given if given is not None and given.strip() else None
 
 
-def _encode(engine: Engine, problem: str, solutions: dict[int, Solution]) -> list[Encoded]:
-    """Raises `SolutionTooLong` at the first that is, before the others cost time."""
-    limit = engine.description.max_tokens
-    encoded = []
-    for index, solution in solutions.items():
-        encoded.append(engine.format.encode(problem, solution.steps))
-        if (tokens := len(encoded[-1].ids)) > limit:
-            raise SolutionTooLong(index, tokens, limit)
-    return encoded
+def _fitting(outcome: Encoded | SolutionTooLong) -> Encoded:
+    if isinstance(outcome, SolutionTooLong):
+        raise outcome
+    return outcome
 
 
-def _preview(model: Model, request: PreviewRequest, max_steps: int) -> PreviewResponse:
-    engine, solution = model.engine, request.candidate()
-    try:
-        _check_steps(0, solution, max_steps)
-        (encoded,) = _encode(engine, request.problem, {0: solution})
-    except (SolutionTooLong, TooManySteps) as error:
-        error.pointer = "/solution"
-        raise
+def _shown(model: Model, solution: Solution, encoded: Encoded) -> PreviewResponse:
+    engine = model.engine
     return PreviewResponse(
         model=model.name,
         family=engine.format.family,

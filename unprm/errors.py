@@ -59,12 +59,14 @@ class TooManySteps(InvalidRequest):
 
 
 class SolutionTooLong(InvalidRequest):
-    """A candidate that does not fit the model's window; nothing is ever truncated."""
+    """A candidate that does not fit the model's window; nothing is ever truncated. Not `exact`: it takes at least so
+    many tokens, and was not encoded to count them."""
 
     code = "solution_too_long"
 
-    def __init__(self, index: int, tokens: int, limit: int) -> None:
-        detail = f"solution {index} with its problem takes {tokens} tokens, the limit is {limit}"
+    def __init__(self, index: int, tokens: int, limit: int, exact: bool = True) -> None:
+        takes = f"takes {tokens} tokens" if exact else f"takes at least {tokens} tokens"
+        detail = f"solution {index} with its problem {takes}, the limit is {limit}"
         super().__init__(detail, f"/solutions/{index}")
         self.index, self.tokens, self.limit = index, tokens, limit
 
