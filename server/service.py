@@ -5,10 +5,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
+from server.context import Context
 from server.journal import Journal
 from server.metrics import Metrics
 from server.model import Source, Watch
@@ -19,10 +20,14 @@ from unprm import answers as answer_text
 from unprm.equivalence import Comparison, Equivalence
 from unprm.errors import ShuttingDown
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 BODIES = 32
 """Bodies of the greatest size that there is room for at a time."""
+_SMALL = 32_768
+"""Bytes of a body that is read sooner than a thread could be asked to."""
 _THREADS = 2
 """For texts that are split or encoded: so that one of them is there for others while a long text has the other."""
 _COMPARERS = 8
@@ -41,7 +46,7 @@ class Service:
         self.journal = None
         if settings.journal is not None:
             self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
-        self.readers = FairPool("readers", _THREADS)
+        self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
         self.models = Models(sources, settings, Watch(self.metrics.ran, lost), self._encoders)
         self._equivalence = Equivalence(
@@ -73,7 +78,7 @@ class Service:
         self._draining = True
         await self.models.stop(0)
         self._comparers.shutdown(wait=False, cancel_futures=True)
-        self.readers.close()
+        self._readers.close()
         self._encoders.close()
         await asyncio.to_thread(self._equivalence.close)
         if self.journal is not None:
@@ -103,6 +108,12 @@ class Service:
         """What counts the bytes of a body while its request lasts; it raises `Overloaded` where those of all requests,
         or of this caller's, would be too much."""
         return self._bodies.holding(caller)
+
+    async def read(self, context: Context, function: Callable[[], T]) -> T:
+        """What a function makes of the texts of a request: at once if they are short, else by turns in threads."""
+        if len(context.body) <= _SMALL:
+            return function()
+        return await self._readers.request(context.share).run(len(context.body), function)
 
     async def classes(self, answers: Sequence[str | None], caller: str) -> tuple[list[int | None], list[int]]:
         """The class of equal answers that each belongs to, None for those that are None; and the indices of the

@@ -28,9 +28,6 @@ from unprm.wire import (
     WrfRequest,
 )
 
-_SMALL = 32_768
-"""Bytes of a body whose answers are found sooner than a thread could be asked to."""
-
 
 async def score(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
     """Step scores of every solution."""
@@ -66,9 +63,8 @@ async def compare(service: Service, request: WrfRequest, context: Context) -> Co
 
 async def preview(service: Service, request: PreviewRequest, context: Context) -> PreviewResponse:
     """What the model would read, without running it."""
-    turns = service.readers.request(context.share)
     with service.models.chosen(request.model) as (model,):
-        solution = await turns.run(len(context.body), request.candidate)
+        solution = await service.read(context, request.candidate)
         try:
             _check_steps(0, solution, service.settings.max_steps)
             encoded = _fitting((await encode(model, request.problem, {0: solution}, context))[0])
@@ -99,10 +95,7 @@ async def ballot(
 
 async def _solutions(service: Service, request: ScoreRequest, context: Context) -> list[Solution]:
     context.solutions = len(request.solutions)
-    if len(context.body) <= _SMALL:
-        return _answered(request, service.settings.max_steps)
-    turns = service.readers.request(context.share)
-    return await turns.run(len(context.body), partial(_answered, request, service.settings.max_steps))
+    return await service.read(context, partial(_answered, request, service.settings.max_steps))
 
 
 async def _step_scores(

@@ -18,6 +18,7 @@ from unprm.engines.checkpoint import (
     load_network,
     load_tokenizer,
     locate,
+    public_name,
     read_config,
 )
 from unprm.engines.heads import VerdictHead, read_head
@@ -90,8 +91,8 @@ def load_engine(
     description = ModelDescription(
         name=files.name,
         family=kind.name,
-        base=files.base_name,
-        adapter=files.adapter_name,
+        base=public_name(files.base_name),
+        adapter=files.adapter_name and public_name(files.adapter_name),
         revision=adapter_revision if adapter else revision,
         engine=chosen,
         device=url if chosen == "remote" and url else str(place),
