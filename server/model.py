@@ -13,6 +13,7 @@ from server.sharing import Budget, FairPool, Turns
 from unprm.engines.batching import BatchFigures, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
+from unprm.model_names import public_name
 from unprm.types import Engine
 from unprm.wire import ModelState
 
@@ -79,7 +80,7 @@ class Model:
         """The name that it was given; or its own, or what it was asked for by."""
         if self._given_name:
             return self._given_name
-        return self._settings.model[0] if self._engine is None else self._engine.description.name
+        return public_name(self._settings.model[0]) if self._engine is None else self._engine.description.name
 
     @property
     def state(self) -> ModelState:

@@ -279,8 +279,8 @@ class ModelResponse(_Model):
     name: str
     models: list[str]
     family: str
-    base: str
-    adapter: str | None
+    base: str = Field(description="Hub name, or the name of its directory.")
+    adapter: str | None = Field(description="Hub name, or the name of its directory.")
     revision: str | None
     engine: str
     device: str

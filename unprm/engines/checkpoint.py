@@ -61,11 +61,6 @@ def locate(model: str, adapter: str | None, revision: str | None, adapter_revisi
     return PrmFiles(fetch(model, revision), model, revision, place, adapter, PrmConfig.read(place).name)
 
 
-def public_name(name: str) -> str:
-    """What callers are told a model is called: a hub name as it is, of a directory the last part of its path."""
-    return Path(name).resolve().name if Path(name).is_dir() or name.startswith((".", "/", "~")) else name
-
-
 def fetch(name: str, revision: str | None) -> Path:
     """The local directory of a model: a path as it is, a hub name after its download into the cache.
 

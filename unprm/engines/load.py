@@ -18,7 +18,6 @@ from unprm.engines.checkpoint import (
     load_network,
     load_tokenizer,
     locate,
-    public_name,
     read_config,
 )
 from unprm.engines.heads import VerdictHead, read_head
@@ -31,6 +30,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats import unprm
 from unprm.formats.family import Family, Head, LikelihoodRatio, Readout, Verdicts
 from unprm.formats.registry import family_named, of_architecture, recognise
+from unprm.model_names import public_name
 from unprm.types import Engine, ModelDescription
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -89,7 +89,7 @@ def load_engine(
     readout = _adjusted(format.readout, reference, beta)
     chosen = _pick_engine(engine, place, url, readout, dtype)
     description = ModelDescription(
-        name=files.name,
+        name=public_name(files.name),
         family=kind.name,
         base=public_name(files.base_name),
         adapter=files.adapter_name and public_name(files.adapter_name),
