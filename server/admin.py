@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
+from server.body import WorkRoute
 from server.service import Service, TheService
 from unprm.types import Engine
 from unprm.wire import LoadModelRequest, ModelName, ModelsResponse
@@ -15,7 +16,7 @@ Open = Callable[[LoadModelRequest], Engine]
 
 def router(open_model: Open) -> APIRouter:
     """The routes."""
-    admin = APIRouter(prefix="/admin/models", tags=["admin"])
+    admin = APIRouter(prefix="/admin/models", tags=["admin"], route_class=WorkRoute)
 
     @admin.get("")
     async def list_models(service: TheService) -> ModelsResponse:

@@ -1,14 +1,18 @@
 """The body of a request: JSON, checked for what would make its validation expensive."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
+from server.context import context_of
 from server.errors import MalformedJson, UnsupportedMediaType
 from server.lifetime import Lifetime
+from server.service import Service
 from server.settings import Settings
 from unprm import steps as step_text
 from unprm.errors import InvalidRequest, TooManySolutions
@@ -18,7 +22,8 @@ _MOST_FIELDS = 64
 
 
 class WorkRoute(APIRoute):
-    """A route that takes JSON and may take long: bounded in size and time, ended when its caller is gone."""
+    """A route that may take long: bounded in size and time, ended when its caller is gone. If it has a body, that is
+    JSON."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -32,17 +37,21 @@ class WorkRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """FastAPI's handler, given JSON that was parsed and bounded here."""
         handler = super().get_route_handler()
+        field = self.body_field
+        if field is None:
+            return handler
 
         async def handle(request: Request) -> Response:
-            settings = request.app.state.service.settings
-            value = parse(await _json_body(request), settings.max_solutions, settings.max_steps)
+            service: Service = request.app.state.service
+            validated = partial(_validated, field.validate, await _json_body(request), service.settings)
+            value = await service.read(context_of(request.scope), validated)
             return await handler(_JsonRequest(request.scope, value))
 
         return handle
 
 
 class _JsonRequest(Request):
-    """A request whose JSON is known already."""
+    """A request whose JSON is known already, or what it was validated as, which FastAPI takes as it is."""
 
     def __init__(self, scope: Any, value: object) -> None:
         super().__init__(scope)
@@ -61,6 +70,18 @@ async def _json_body(request: Request) -> bytes:
     if media_type != "application/json":
         raise UnsupportedMediaType
     return await request.body()
+
+
+def _validated(validate: Callable[..., tuple[object, Sequence[Any]]], body: bytes, settings: Settings) -> object:
+    """What the body says, validated; None for null, of which FastAPI tells what it thinks. Raises as `parse`, and
+    `RequestValidationError`."""
+    sent = parse(body, settings.max_solutions, settings.max_steps)
+    if sent is None:
+        return None
+    value, errors = validate(sent, loc=("body",))
+    if errors:
+        raise RequestValidationError(errors)
+    return value
 
 
 def parse(body: bytes, max_solutions: int, max_steps: int) -> object:

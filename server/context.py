@@ -13,13 +13,14 @@ _KEY = "unprm.context"
 @dataclass(slots=True)
 class Context:
     """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
-    that goes with the key that was sent."""
+    that goes with the key that was sent; `share`: whose share of the server's room and threads it counts for."""
 
     request_id: str
     arrived: float
     deadline: float | None = None
     seconds: float = 0.0
     caller: str = ""
+    share: str = ""
     body: bytes = b""
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)

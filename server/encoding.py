@@ -1,26 +1,81 @@
-"""From solutions to what a model reads."""
+"""From texts to what a model reads: by turns, and without the work on what can't fit."""
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from server.context import Context
 from server.model import Model
+from server.sharing import Turns
 from unprm.errors import SolutionTooLong
-from unprm.types import Encoded, Solution
+from unprm.types import Encoded, Engine, Solution
+
+_PIECE = 65_536
+"""Characters that are encoded in a turn; a longer solution has one of its own."""
+
+Outcomes = dict[int, Encoded | SolutionTooLong]
+"""By the index of a solution: what the model reads, or why it can't."""
 
 
-async def encode(
-    model: Model, problem: str, solutions: Mapping[int, Solution], context: Context
-) -> dict[int, Encoded | SolutionTooLong]:
-    """The model's input for each solution, by its index in the request; an error for those beyond its limit."""
-    return await asyncio.to_thread(_encode, model, problem, solutions)
+async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:
+    """What the model reads of each solution, by its index in the request; for one beyond the model's window the error.
+
+    One of more characters than the window's tokens can stand for is not encoded at all. The others are, in turns with
+    other requests; a request that is cancelled has no further turn. Raises `Overloaded` where too much of this caller
+    is being encoded, and `ModelUnavailable`.
+    """
+    engine = model.engine
+    outcomes: Outcomes = {
+        index: error for index in solutions if (error := _too_many(engine, problem, index, solutions[index]))
+    }
+    left = {index: solution for index, solution in solutions.items() if index not in outcomes}
+    with model.encoding(context.share, _characters(problem, left)) as turns:
+        fewest = await _fewest(engine, problem, turns) if len(left) > 1 else 0
+        if fewest > engine.description.max_tokens:
+            outcomes |= {index: _too_long(engine, index, fewest) for index in left}
+        else:
+            for piece in _pieces(problem, left):
+                outcomes |= await turns.run(_characters(problem, piece), partial(_encoded, engine, problem, piece))
+    return {index: outcomes[index] for index in solutions}
 
 
-def _encode(model: Model, problem: str, solutions: Mapping[int, Solution]) -> dict[int, Encoded | SolutionTooLong]:
-    limit = model.engine.description.max_tokens
-    found: dict[int, Encoded | SolutionTooLong] = {}
+async def _fewest(engine: Engine, problem: str, turns: Turns) -> int:
+    """Tokens that any solution takes with this problem, at least; 0 if that is not worth to be found out: where the
+    problem alone may be too long, it would be encoded for every solution in vain."""
+    if len(problem) <= engine.description.max_tokens:
+        return 0
+    return len((await turns.run(len(problem), partial(engine.format.encode, problem, ("1",)))).ids)
+
+
+def _characters(problem: str, solutions: Mapping[int, Solution]) -> int:
+    return sum(len(problem) + sum(map(len, solution.steps)) for solution in solutions.values())
+
+
+def _too_many(engine: Engine, problem: str, index: int, solution: Solution) -> SolutionTooLong | None:
+    """The error for a solution that has too many characters for the window, by whatever tokens."""
+    fewest = -(-_characters(problem, {index: solution}) // engine.format.longest_token)
+    return _too_long(engine, index, fewest) if fewest > engine.description.max_tokens else None
+
+
+def _too_long(engine: Engine, index: int, fewest: int) -> SolutionTooLong:
+    return SolutionTooLong(index, fewest, engine.description.max_tokens, exact=False)
+
+
+def _pieces(problem: str, solutions: Mapping[int, Solution]) -> Iterator[dict[int, Solution]]:
+    """The solutions in as many parts as there are turns for."""
+    piece: dict[int, Solution] = {}
     for index, solution in solutions.items():
-        encoded = model.engine.format.encode(problem, solution.steps)
-        fits = len(encoded.ids) <= limit
-        found[index] = encoded if fits else SolutionTooLong(index, len(encoded.ids), limit)
-    return found
+        piece[index] = solution
+        if _characters(problem, piece) >= _PIECE:
+            yield piece
+            piece = {}
+    if piece:
+        yield piece
+
+
+def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution]) -> Outcomes:
+    limit = engine.description.max_tokens
+    encoded = {index: engine.format.encode(problem, solution.steps) for index, solution in solutions.items()}
+    return {
+        index: item if (tokens := len(item.ids)) <= limit else SolutionTooLong(index, tokens, limit)
+        for index, item in encoded.items()
+    }

@@ -77,6 +77,15 @@ class BodyTooLarge(UnprmError):
         super().__init__(f"{'more' if sent is None else sent} bytes were sent, the limit is {limit}")
 
 
+class BodyTooSlow(UnprmError):
+    """The body does not come as fast as the server waits for it."""
+
+    code = "deadline_exceeded"
+
+    def __init__(self, count: int, seconds: float) -> None:
+        super().__init__(f"the body comes too slowly: {count} bytes of it, or its rest, are waited for {seconds:g} s")
+
+
 class UnsupportedMediaType(UnprmError):
     """The body is declared as something else than JSON."""
 

@@ -4,13 +4,15 @@ import hmac
 import logging
 import os
 import re
+import string
 from pathlib import Path
 
 from pydantic import SecretStr
 
 logger = logging.getLogger(__name__)
 
-_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})")
+# in ASCII alone: a key may have any other character, of those that Unicode counts as space too
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})", re.ASCII)
 Signature = tuple[int, int, int]
 
 
@@ -72,11 +74,11 @@ def _signature(file: Path) -> Signature:
 
 def _read(file: Path) -> dict[bytes, str]:
     try:
-        lines = file.read_text("utf-8").splitlines()
+        lines = file.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise KeysInvalid(f"the file of keys {file} can't be read ({type(error).__name__})") from None
     keys: dict[bytes, str] = {}
-    for number, line in enumerate(map(str.strip, lines), 1):
+    for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
         if not line or line.startswith("#"):
             continue
         told = _LINE.fullmatch(line)

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
 from starlette.datastructures import Headers
@@ -10,12 +10,14 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.context import context_of
-from server.errors import BodyTooLarge
+from server.errors import BodyTooLarge, BodyTooSlow
 from server.service import Service
 from server.settings import Settings
 from unprm.errors import DeadlineExceeded, InvalidRequest
 
 TIMEOUT_HEADER = "X-Request-Timeout"
+PART_BYTES, PART_SECONDS = 65_536, 5.0
+"""Of a body so many bytes have to come in so many seconds, again and again, or what is left of it."""
 
 
 class Lifetime:
@@ -29,7 +31,7 @@ class Lifetime:
         self._most_seconds = most_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises `ShuttingDown`, `BodyTooLarge`, `Overloaded`, `DeadlineExceeded` or `ClientDisconnect`."""
+        """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and what reading the body does."""
         service: Service = scope["app"].state.service
         context = context_of(scope)
         seconds = seconds_of(Headers(scope=scope), self._most_seconds(service.settings))
@@ -38,8 +40,8 @@ class Lifetime:
         try:
             with service.admitted():
                 async with asyncio.timeout_at(context.deadline) as lifetime:
-                    with service.holding() as hold:
-                        body = await _read(scope, receive, service.settings.max_body_bytes, hold)
+                    with service.holding(context.share) as hold:
+                        body = await read_body(Headers(scope=scope), receive, service.settings.max_body_bytes, hold)
                         context.body = body
                         await self._run(scope, body, receive, send, lifetime, gone)
         except TimeoutError:
@@ -85,23 +87,44 @@ async def _watch(receive: Receive, lifetime: asyncio.Timeout, gone: asyncio.Even
         lifetime.reschedule(asyncio.get_running_loop().time())
 
 
-async def _read(scope: Scope, receive: Receive, limit: int, hold: Callable[[int], None]) -> bytes:
-    """The body; what is declared as too large is refused unread, what turns out to be, where it does. `hold` is told
-    of every part."""
-    declared = Headers(scope=scope).get("content-length", "")
+async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callable[[int], None]) -> bytes:
+    """The body; what is declared as too large is refused unread, what turns out to be, where it does. `hold` is called
+    with the bytes of every part, and may raise.
+
+    Raises `BodyTooLarge`, `BodyTooSlow` or `ClientDisconnect`.
+    """
+    declared = headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(limit, int(declared))
-    body, more = bytearray(), True
+    body = bytearray()
+    try:
+        async with asyncio.timeout(PART_SECONDS) as pace:
+            async for part in _parts(receive, pace):
+                hold(len(part))
+                body += part
+                if len(body) > limit:
+                    raise BodyTooLarge(limit)
+    except TimeoutError:
+        if not pace.expired():  # it came from elsewhere
+            raise
+        raise BodyTooSlow(PART_BYTES, PART_SECONDS) from None
+    return bytes(body)
+
+
+async def _parts(receive: Receive, pace: asyncio.Timeout) -> AsyncIterator[bytes]:
+    """The parts of a body; puts the time-out off whenever enough of it has come."""
+    more, due = True, PART_BYTES
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        body += message.get("body", b"")
-        hold(len(message.get("body", b"")))
+        part: bytes = message.get("body", b"")
+        due -= len(part)
+        if due <= 0:
+            due = PART_BYTES
+            pace.reschedule(asyncio.get_running_loop().time() + PART_SECONDS)
+        yield part
         more = message.get("more_body", False)
-        if len(body) > limit:
-            raise BodyTooLarge(limit)
-    return bytes(body)
 
 
 def replay(body: bytes) -> Receive:

@@ -16,6 +16,7 @@ from server.journal import Entry, Journal
 from server.keys import Keys
 from server.logs import fields, log_request
 from server.metrics import Metrics
+from server.sharing import share_of
 from server.tracing import span, tell
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -97,7 +98,9 @@ class Authorization:
         """Raises `Unauthorized` before anything of the body is read."""
         if scope["type"] == "http" and not is_open(scope["path"], self._open_metrics):
             keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
-            context_of(scope).caller = caller_of(Headers(scope=scope), keys)
+            context = context_of(scope)
+            context.caller = caller_of(Headers(scope=scope), keys)
+            context.share = share_of(context.caller, scope.get("client"))
         await self.app(scope, receive, send)
 
 
@@ -111,7 +114,7 @@ def caller_of(headers: Headers, keys: Keys) -> str:
     if not keys.needed:
         return ""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    caller = keys.caller(token.strip().encode("latin-1") if scheme.lower() == "bearer" else b"")
+    caller = keys.caller(token.strip(" \t").encode("latin-1") if scheme.lower() == "bearer" else b"")
     if caller is None:
         raise Unauthorized
     return caller

@@ -3,15 +3,17 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
 from server.settings import Settings
+from server.sharing import Budget, FairPool, Turns
 from unprm.engines.batching import BatchFigures, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
+from unprm.model_names import public_name
 from unprm.types import Engine
 from unprm.wire import ModelState
 
@@ -23,6 +25,8 @@ _DENSITY = 0.25
 """Tokens that a character comes to, until the model's own requests have told."""
 _NEWEST = 0.1
 """Weight of the newest request in what is known of that."""
+_BODIES = 2
+"""As many characters as bodies of the greatest size have at the most are encoded at a time."""
 
 
 Source = Engine | Callable[[], Engine]
@@ -39,9 +43,12 @@ class Watch(NamedTuple):
 class Model:
     """An engine and its queue, once there are any. Owns the engine: `stop` closes it."""
 
-    def __init__(self, source: Source, settings: Settings, watch: Watch, name: str = "") -> None:
+    def __init__(self, source: Source, settings: Settings, watch: Watch, encoders: FairPool, name: str = "") -> None:
         self._source = source
         self._watch = watch
+        self._encoders = encoders
+        self._most_encoded = _BODIES * settings.max_body_bytes
+        self._encoded = Budget(self._most_encoded, "characters")
         self._given_name = name
         self._users = 0
         self._unused = asyncio.Event()
@@ -73,7 +80,7 @@ class Model:
         """The name that it was given; or its own, or what it was asked for by."""
         if self._given_name:
             return self._given_name
-        return self._settings.model[0] if self._engine is None else self._engine.description.name
+        return public_name(self._settings.model[0]) if self._engine is None else self._engine.description.name
 
     @property
     def state(self) -> ModelState:
@@ -101,28 +108,36 @@ class Model:
         except Overloaded as error:
             raise ModelUnavailable(f"the queue is full: {error}") from None
 
-    def check_room(self, characters: int) -> None:
-        """Raises `Overloaded` if a request of this size would be refused now, by an estimate of its tokens.
-
-        Who asks before it encodes spares itself the most of the work that a refusal takes.
-        """
-        self.scorer.check_room(self._expected + self._tokens(characters))
+    def check_room(self, lengths: Iterable[int]) -> None:
+        """Raises `Overloaded` if solutions of these lengths (characters, with the problem) would be refused now, by an
+        estimate of their tokens. To ask before encoding saves most of the work that a refusal takes."""
+        self.scorer.check_room(self._expected + self._tokens(lengths))
 
     @contextmanager
-    def expecting(self, characters: int) -> Iterator[int]:
-        """Has room in the queue for a request of this size while it is encoded: for so many tokens. Raises as
+    def expecting(self, lengths: Collection[int]) -> Iterator[int]:
+        """Keeps room in the queue for solutions of these lengths while they are encoded: for so many tokens. Raises as
         `check_room`."""
-        self.check_room(characters)
-        tokens = self._tokens(characters)
+        self.check_room(lengths)
+        tokens = self._tokens(lengths)
         self._expected += tokens
         try:
             yield tokens
         finally:
             self._expected -= tokens
 
+    @contextmanager
+    def encoding(self, caller: str, characters: int) -> Iterator[Turns]:
+        """Has room for the work of encoding so many characters, and turns to do it in; raises `Overloaded` where too
+        much is being encoded for this caller."""
+        with self._encoded.holding(caller) as hold:
+            # what a single request asks for is always taken, by a caller for whom nothing else is encoded
+            hold(min(characters, self._most_encoded // 4))
+            yield self._encoders.request(caller)
+
     def encoded(self, characters: int, tokens: int) -> None:
         """Learns how many tokens the characters of a request came to."""
-        self._density += _NEWEST * (tokens / characters - self._density)
+        if characters:
+            self._density += _NEWEST * (tokens / characters - self._density)
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -150,8 +165,10 @@ class Model:
         self._engine = self._scorer = None
         await asyncio.to_thread(_settle)
 
-    def _tokens(self, characters: int) -> int:
-        return max(1, round(self._density * characters))
+    def _tokens(self, lengths: Iterable[int]) -> int:
+        # what is longer than the model's window is never run
+        most = self.engine.description.max_tokens
+        return sum(min(most, max(1, round(self._density * length))) for length in lengths)
 
     def start(self) -> None:
         """Begins to load; an engine that is given loaded is ready at once."""

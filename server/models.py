@@ -7,6 +7,7 @@ from typing import Any
 
 from server.model import Model, Source, Watch
 from server.settings import Settings
+from server.sharing import FairPool
 from unprm.errors import InvalidRequest
 from unprm.wire import ModelState
 
@@ -23,13 +24,16 @@ class UnknownModel(InvalidRequest):
 class Models:
     """The models of a server by name, the default first, and those that are being loaded beside them."""
 
-    def __init__(self, sources: Source | Mapping[str, Source], settings: Settings, watch: Watch) -> None:
+    def __init__(
+        self, sources: Source | Mapping[str, Source], settings: Settings, watch: Watch, encoders: FairPool
+    ) -> None:
         self._settings = settings
         self._watch = watch
+        self._encoders = encoders
         if isinstance(sources, Mapping):
-            self._served = [Model(source, settings, watch, name) for name, source in sources.items()]
+            self._served = [Model(source, settings, watch, encoders, name) for name, source in sources.items()]
         else:
-            self._served = [Model(sources, settings, watch)]
+            self._served = [Model(sources, settings, watch, encoders)]
         self._coming: dict[str, Model] = {}
         self._leaving: set[Model] = set()
         self._changes: set[asyncio.Task[None]] = set()
@@ -91,7 +95,7 @@ class Models:
         """Loads a model beside the others, then serves it, in the place of one of the same name if there is one."""
         if (earlier := self._coming.get(name)) is not None:
             self._leave(earlier)
-        self._coming[name] = Model(source, self._settings, self._watch, name)
+        self._coming[name] = Model(source, self._settings, self._watch, self._encoders, name)
         self._coming[name].start()
         self._change(self._take_over(name, self._coming[name]))
 

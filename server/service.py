@@ -4,24 +4,32 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Annotated
+from contextlib import AbstractContextManager, contextmanager
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
+from server.context import Context
 from server.journal import Journal
 from server.metrics import Metrics
 from server.model import Source, Watch
 from server.models import Models
 from server.settings import Settings
+from server.sharing import Budget, FairPool
 from unprm import answers as answer_text
 from unprm.equivalence import Comparison, Equivalence
-from unprm.errors import Overloaded, ShuttingDown
+from unprm.errors import ShuttingDown
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_BODIES = 32
+BODIES = 32
 """Bodies of the greatest size that there is room for at a time."""
+_SMALL = 32_768
+"""Bytes of a body that is read sooner than a thread could be asked to."""
+_THREADS = 2
+"""For texts that are split or encoded: so that one of them is there for others while a long text has the other."""
 _COMPARERS = 8
 """Requests that have answers compared by processes at a time, each by its own."""
 
@@ -38,13 +46,15 @@ class Service:
         self.journal = None
         if settings.journal is not None:
             self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
-        self.models = Models(sources, settings, Watch(self.metrics.ran, lost))
+        self._readers = FairPool("readers", _THREADS)
+        self._encoders = FairPool("encoders", _THREADS)
+        self.models = Models(sources, settings, Watch(self.metrics.ran, lost), self._encoders)
         self._equivalence = Equivalence(
             deadline=settings.equivalence_deadline, workers=_COMPARERS, memory_mb=_COMPARER_MB
         )
         self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
         self._running = 0
-        self._held_bytes = 0
+        self._bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
         self._draining = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -68,6 +78,8 @@ class Service:
         self._draining = True
         await self.models.stop(0)
         self._comparers.shutdown(wait=False, cancel_futures=True)
+        self._readers.close()
+        self._encoders.close()
         await asyncio.to_thread(self._equivalence.close)
         if self.journal is not None:
             await asyncio.to_thread(self.journal.close)
@@ -92,23 +104,16 @@ class Service:
             if self._running == 0:
                 self._idle.set()
 
-    @contextmanager
-    def holding(self) -> Iterator[Callable[[int], None]]:
-        """What counts the bytes of a request's body while the request lasts; it raises `Overloaded` where the bodies
-        of all requests together would be too much."""
-        own, limit = 0, _BODIES * self.settings.max_body_bytes
+    def holding(self, caller: str) -> AbstractContextManager[Callable[[int], None]]:
+        """What counts the bytes of a body while its request lasts; it raises `Overloaded` where those of all requests,
+        or of this caller's, would be too much."""
+        return self._bodies.holding(caller)
 
-        def hold(count: int) -> None:
-            nonlocal own
-            if self._held_bytes + count > limit:
-                raise Overloaded(f"the requests that are worked on have {self._held_bytes} bytes, of {limit}", 1.0)
-            self._held_bytes += count
-            own += count
-
-        try:
-            yield hold
-        finally:
-            self._held_bytes -= own
+    async def read(self, context: Context, function: Callable[[], T]) -> T:
+        """What a function makes of the texts of a request: at once if they are short, else by turns in threads."""
+        if len(context.body) <= _SMALL:
+            return function()
+        return await self._readers.request(context.share).run(len(context.body), function)
 
     async def classes(self, answers: Sequence[str | None], caller: str) -> tuple[list[int | None], list[int]]:
         """The class of equal answers that each belongs to, None for those that are None; and the indices of the

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from server.ballot import Ballot, Scores, WrfTerms, averaged, score_response
@@ -40,8 +41,6 @@ _NO_PROBLEM = (
     "no answer has half of all candidates for itself, so rewards decide: send the problem, or step_scores with "
     "every solution"
 )
-_SMALL = 32_768
-"""Bytes of a body whose answers are found sooner than a thread could be asked to."""
 
 
 async def score(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
@@ -49,7 +48,7 @@ async def score(service: Service, request: ScoreRequest, context: Context) -> Sc
     with service.models.chosen(request.model) as models:
         if not request.scored:  # what would be refused costs as little as can be
             for model in models:
-                model.check_room(request.characters)
+                model.check_room(request.lengths)
         candidates = await _read(service, request, context)
         scores = await _scores(models, request, candidates, context)
         return score_response(request, candidates.solutions, scores, name(models), context.usage)
@@ -78,7 +77,13 @@ async def compare(service: Service, request: WrfRequest, context: Context) -> Co
 async def preview(service: Service, request: PreviewRequest, context: Context) -> PreviewResponse:
     """What the model would read, without running it."""
     with service.models.chosen(request.model) as (model,):
-        return await _preview(model, request, service.settings.max_steps, context)
+        solution = await service.read(context, request.candidate)
+        error = _unscorable(0, solution, service.settings.max_steps)
+        encoded = error or (await encode(model, request.problem, {0: solution}, context))[0]
+        if isinstance(encoded, Unscorable):
+            encoded.pointer = "/solution"
+            raise encoded
+        return await asyncio.to_thread(_shown, model, solution, encoded)
 
 
 async def ballot(
@@ -92,7 +97,7 @@ async def ballot(
     candidates = await _read(service, request, context)
     with span("answers"):
         answers = [solution.answer for solution in candidates.solutions]
-        classes, compared_as_text = await service.classes(answers, context.caller)
+        classes, compared_as_text = await service.classes(answers, context.share)
     if all(number is None for number in classes):
         raise NoAnswer(len(classes))
     needed = any(votes.needs_rewards(strategy, classes) for strategy in strategies)
@@ -128,10 +133,7 @@ class _Read(NamedTuple):
 async def _read(service: Service, request: Candidates, context: Context) -> _Read:
     """Splits the texts and finds their answers. Raises `Unscorable` if the request wants that."""
     context.solutions = len(request.solutions)
-    if len(context.body) <= _SMALL:
-        candidates = _answered(request, service.settings.max_steps)
-    else:
-        candidates = await asyncio.to_thread(_answered, request, service.settings.max_steps)
+    candidates = await service.read(context, partial(_answered, request, service.settings.max_steps))
     _check_valid(request, candidates.unscorable)
     return candidates
 
@@ -172,10 +174,11 @@ async def _encoded(
     model: Model, problem: str, solutions: Mapping[int, Solution], context: Context
 ) -> tuple[dict[int, Encoded | SolutionTooLong], int]:
     """What the model reads of each solution, by its index, and the tokens that it was expected to be."""
-    characters = sum(len(problem) + sum(map(len, solution.steps)) for solution in solutions.values())
-    with span("encode"), model.expecting(characters) as promised:
+    lengths = {index: len(problem) + sum(map(len, solution.steps)) for index, solution in solutions.items()}
+    with span("encode"), model.expecting(lengths.values()) as promised:
         encoded = await encode(model, problem, solutions, context)
-        model.encoded(characters, sum(len(item.ids) for item in encoded.values() if isinstance(item, Encoded)))
+        tokens = {index: len(item.ids) for index, item in encoded.items() if isinstance(item, Encoded)}
+        model.encoded(sum(lengths[index] for index in tokens), sum(tokens.values()))
     return encoded, promised
 
 
@@ -186,9 +189,7 @@ def _batch(encoded: Mapping[int, Encoded | SolutionTooLong], indices: Iterable[i
 async def _ask(model: Model, batch: Sequence[Encoded], promised: int, context: Context) -> Scored:
     with span("score") as current:
         try:
-            result = await model.scorer.score(
-                batch, deadline=context.deadline, caller=context.caller, promised=promised
-            )
+            result = await model.scorer.score(batch, deadline=context.deadline, caller=context.share, promised=promised)
         except DeadlineExceeded:  # it knows only of the time that was left
             raise DeadlineExceeded(context.seconds) from None
         tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
@@ -230,13 +231,8 @@ def _unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | 
     return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
 
 
-async def _preview(model: Model, request: PreviewRequest, max_steps: int, context: Context) -> PreviewResponse:
-    engine, solution = model.engine, request.candidate()
-    error = _unscorable(0, solution, max_steps)
-    encoded = error or (await encode(model, request.problem, {0: solution}, context))[0]
-    if isinstance(encoded, Unscorable):
-        encoded.pointer = "/solution"
-        raise encoded
+def _shown(model: Model, solution: Solution, encoded: Encoded) -> PreviewResponse:
+    engine = model.engine
     return PreviewResponse(
         model=model.name,
         family=engine.format.family,

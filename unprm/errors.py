@@ -77,12 +77,14 @@ class TooManySteps(Unscorable):
 
 
 class SolutionTooLong(Unscorable):
-    """A candidate that does not fit the model's window; nothing is ever truncated."""
+    """A candidate that does not fit the model's window; nothing is ever truncated. Not `exact`: it takes at least so
+    many tokens, and was not encoded to count them."""
 
     code = "solution_too_long"
 
-    def __init__(self, index: int, tokens: int, limit: int) -> None:
-        super().__init__(index, f"with its problem takes {tokens} tokens, the limit is {limit}")
+    def __init__(self, index: int, tokens: int, limit: int, exact: bool = True) -> None:
+        takes = f"takes {tokens} tokens" if exact else f"takes at least {tokens} tokens"
+        super().__init__(index, f"with its problem {takes}, the limit is {limit}")
         self.tokens, self.limit = tokens, limit
 
 

@@ -167,6 +167,8 @@ class Format(Protocol):
     """Turns a problem and a solution's steps into what a PRM family reads."""
 
     family: str
+    longest_token: int
+    """Characters of a text that one token stands for at the most."""
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""

@@ -109,10 +109,10 @@ class Candidates(_Model):
         return all(_has_scores(solution) for solution in self.solutions)
 
     @property
-    def characters(self) -> int:
-        """Of the problem and each solution that a model has to read: those that bring no scores."""
+    def lengths(self) -> list[int]:
+        """In characters, of each solution that a model has to read, with the problem: those that bring no scores."""
         unscored = (solution for solution in self.solutions if not _has_scores(solution))
-        return sum(len(self.problem or "") + _characters(solution) for solution in unscored)
+        return [len(self.problem or "") + _characters(solution) for solution in unscored]
 
     def candidates(self) -> list[Solution]:
         """The solutions as values, steps split; `answer` is what the caller gave, not extracted yet.
@@ -336,8 +336,8 @@ class ModelResponse(_Model):
     name: str
     models: list[str]
     family: str
-    base: str
-    adapter: str | None
+    base: str = Field(description="Hub name, or the name of its directory.")
+    adapter: str | None = Field(description="Hub name, or the name of its directory.")
     revision: str | None
     engine: str
     device: str

@@ -22,7 +22,17 @@ from server.service import TheService
 from server.settings import Settings
 from unprm.errors import TooManySolutions
 
-_PROTECTED = ("unauthorized", "internal", "upstream_failed", "upstream_refused", "overloaded")
+_LISTING = (
+    "invalid_request",
+    "unauthorized",
+    "body_too_large",
+    "internal",
+    "upstream_failed",
+    "upstream_refused",
+    "overloaded",
+    "shutting_down",
+    "deadline_exceeded",
+)
 _CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed", "no_answer"))
 
 
@@ -38,7 +48,7 @@ class GatewayRoute(WorkRoute):
 def router(upstream: Upstream) -> APIRouter:
     """The routes for this upstream."""
     routes = APIRouter(prefix="/v1", route_class=GatewayRoute)
-    about = APIRouter()
+    about = APIRouter(route_class=WorkRoute)
 
     async def chat(request: Request, asked: ChatRequest, service: TheService) -> Response:
         """Answers as OpenAI's API does, with the completion that a vote elects among candidates of the upstream.
@@ -71,7 +81,7 @@ def router(upstream: Upstream) -> APIRouter:
         openapi_extra=secured,
         response_model=None,
     )
-    about.add_api_route("/models", models, operation_id="models", responses=problems(_PROTECTED), openapi_extra=secured)
+    about.add_api_route("/models", models, operation_id="models", responses=problems(_LISTING), openapi_extra=secured)
     routes.include_router(about)
     return routes
 

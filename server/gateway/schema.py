@@ -65,7 +65,7 @@ class ChatRequest(BaseModel):
     stream_options: Json | None = None
     n: int | None = None
     temperature: float | None = Field(default=None, allow_inf_nan=False)
-    seed: int | None = None
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MOST)
     tools: list[Json] | None = None
     tool_choice: str | Json | None = None
     unprm: Election = Election()

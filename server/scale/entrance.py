@@ -20,15 +20,17 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from server.errors import GATEWAY, BodyTooLarge, problem
+from server.errors import GATEWAY, problem
 from server.gateway.stream import event
 from server.keys import Keys
-from server.lifetime import TIMEOUT_HEADER, seconds_of
+from server.lifetime import TIMEOUT_HEADER, read_body, seconds_of
 from server.logs import configure
 from server.middleware import caller_of, is_open, request_id_of
 from server.scale.metrics import joined
 from server.scale.replica import Asked
 from server.scale.settings import ScaleSettings
+from server.service import BODIES
+from server.sharing import Budget, share_of
 from unprm.affinity import HEADER, bounded, question_hash, ranked
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, UnprmError
 
@@ -108,6 +110,7 @@ class Entrance:
         self._replicas = replicas
         self._settings = settings
         self._keys = Keys(settings.api_key, settings.api_keys_file)
+        self._bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
 
     @app.get("/metrics")
     async def metrics(self, request: Request) -> Response:
@@ -127,13 +130,13 @@ class Entrance:
         request_id, gateway = request_id_of(request.headers), request.url.path.startswith(GATEWAY)
         most_seconds = self._settings.gateway_seconds if gateway else self._settings.max_request_seconds
         try:
-            self._admit(request)
-            place = {name: request.scope[name] for name in _PLACE}
-            asked = Asked(request.method, place, _headers(request, request_id), await self._body(request))
+            caller = self._admit(request)
             seconds = seconds_of(request.headers, most_seconds)
-            if gateway:
-                return await self._streamed(asked, seconds, request_id)
-            status, headers, body = await self._answered(self._replicas.answer.remote, asked, seconds)
+            with self._bodies.holding(share_of(caller, request.scope.get("client"))) as hold:
+                asked, left = await self._asked(request, request_id, seconds, hold)
+                if gateway:
+                    return await self._streamed(asked, left, request_id)
+                status, headers, body = await self._answered(self._replicas.answer.remote, asked, left)
         except ClientDisconnect:
             return Response(status_code=499)
         except UnprmError as error:
@@ -155,10 +158,10 @@ class Entrance:
         response.raw_headers = _end_to_end(start["headers"])
         return response
 
-    def _admit(self, request: Request) -> None:
-        """Raises `Unauthorized` before anything of the body is read. The replica looks again, for the caller's name."""
-        if not is_open(request.url.path, self._settings.open_metrics):
-            caller_of(request.headers, self._keys)
+    def _admit(self, request: Request) -> str:
+        """The caller's name; raises `Unauthorized` before anything of the body is read. The replica looks again."""
+        is_public = is_open(request.url.path, self._settings.open_metrics)
+        return "" if is_public else caller_of(request.headers, self._keys)
 
     async def _told(self) -> list[tuple[str, list[Metric]]]:
         try:
@@ -170,17 +173,19 @@ class Entrance:
             raise ModelUnavailable("no replica told its metrics") from None
         return [own for own in told if not isinstance(own, BaseException)]  # one that dies over it has nothing to tell
 
-    async def _body(self, request: Request) -> bytes:
-        limit = self._settings.max_body_bytes
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > limit:
-            raise BodyTooLarge(limit, int(declared))
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > limit:
-                raise BodyTooLarge(limit)
-        return bytes(body)
+    async def _asked(
+        self, request: Request, request_id: str, seconds: float, hold: Callable[[int], None]
+    ) -> tuple[Asked, float]:
+        """The request with its body, and the time that is left for it. Raises as `read_body` and `DeadlineExceeded`."""
+        until = time.monotonic() + seconds
+        try:
+            async with asyncio.timeout(seconds):
+                body = await read_body(request.headers, request.receive, self._settings.max_body_bytes, hold)
+        except TimeoutError:
+            raise DeadlineExceeded(seconds) from None
+        place = {name: request.scope[name] for name in _PLACE}
+        asked = Asked(request.method, place, _headers(request, request_id), body)
+        return asked, max(until - time.monotonic(), 0.001)
 
     async def _answered(self, ask: Callable[[str, Asked], Awaitable[_Said]], asked: Asked, seconds: float) -> _Said:
         """What a replica says, or the next one if it dies over it."""

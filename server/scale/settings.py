@@ -14,6 +14,8 @@ RAY = {
     "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "1",
     # a replica that hangs does not end its requests if it is asked to, and those who wait are to be told of its end
     "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
+    # heads and trailers of requests are bounded
+    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "server.scale.proxy:bound",
 }
 """Ray's own settings, where the environment has none; a cluster that is there already has its own."""
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,10 +17,11 @@ import psutil
 import pytest
 from starlette.types import Message
 
-from server import protocol, service
+from server import encoding, lifetime, protocol, service
 from server.app import create_app
 from server.settings import Settings
 from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
+from unprm import wire
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.types import Encoded
 
@@ -117,19 +119,163 @@ def test_a_request_that_takes_long_outlasts_the_time_for_a_head(monkeypatch: pyt
             assert server.post("/score_steps", ask("a")).status_code == 200
 
 
-def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_BODIES", 2)
-    with serving(max_body_bytes=1000) as server:
-        held = [server.connect(raw(None, length=1000) + b" " * 900) for _ in range(2)]
+def test_trailers_without_end_are_hung_up_on_before_they_fill_the_memory() -> None:
+    head = raw(None, "/score_steps", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    sent = 0
+    with serving() as server, server.connect(head + b"2\r\n{}\r\n0\r\n") as connection, suppress(OSError):
+        for number in range(10_000):
+            sent += connection.send(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+            time.sleep(0.0005)
+    assert protocol.HEAD_BYTES <= sent < 5_000_000
+
+
+def test_a_trailer_is_no_header() -> None:
+    head = b"POST /score_steps HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with serving() as server, server.connect(head + b"2\r\n{}\r\n0\r\n") as connection:
+        connection.sendall(b"Content-Type: application/json\r\n\r\n")
+        assert b" 415 " in connection.recv(1000).splitlines()[0]
+
+
+def test_many_small_chunks_are_no_trailers() -> None:
+    body = json.dumps(ask("a" * 20_000)).encode()
+    head = raw(None, "/score_steps", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    with serving(FakeEngine(max_tokens=30_000)) as server, server.connect(head) as connection:
+        connection.sendall(b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n")
+        assert b" 200 " in connection.recv(1000).splitlines()[0]
+
+
+@pytest.fixture
+def callers(tmp_path: Path) -> Path:
+    """A file with the keys of two callers, `many` and `one`."""
+    file = tmp_path / "keys"
+    file.write_text("many 11111111\none 22222222\n")
+    return file
+
+
+MANY, ONE = {"Authorization": "Bearer 11111111"}, {"Authorization": "Bearer 22222222"}
+
+
+def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
+    monkeypatch.setattr(service, "BODIES", 4)
+    with serving(max_body_bytes=1000, api_keys_file=callers) as server:
+        server.http.headers.update(ONE)
+        head = raw(None, "/score_steps", "Authorization: Bearer 11111111", length=1000)
+        held = [server.connect(head + b" " * 900) for _ in range(2)]
         until(lambda: server.metric("unprm_running_requests") == 2)
-        refused = server.post("/score_steps", ask("x" * 500))
+        refused = server.post("/score_steps", ask("x" * 500), headers=MANY)
         assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
         assert refused.headers["retry-after"] == "1"
-        assert "1800 bytes, of 2000" in refused.json()["detail"]
+        assert "1800 bytes of this caller" in refused.json()["detail"]
+        assert "2200 of 4000" in refused.json()["detail"]
+        assert server.post("/score_steps", ask("x" * 500)).status_code == 200  # of another caller
         for connection in held:
             connection.close()
         until(lambda: server.metric("unprm_running_requests") == 0)
-        assert server.post("/score_steps", ask("x" * 500)).status_code == 200
+        assert server.post("/score_steps", ask("x" * 500), headers=MANY).status_code == 200
+
+
+@pytest.mark.parametrize("more", [b"", b" "])
+def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, more: bytes) -> None:
+    monkeypatch.setattr(lifetime, "PART_SECONDS", 0.3)
+    with serving() as server, server.connect(raw(None, length=100_000) + b" " * 90_000) as connection:
+        connection.settimeout(0.02)
+        answer = b""
+        while not answer:
+            connection.send(more)
+            with suppress(TimeoutError):
+                answer = connection.recv(10_000)
+        assert b" 504 " in answer.splitlines()[0]
+        assert b"the body comes too slowly" in answer
+
+
+class Recorded(FakeFormat):
+    """Notes what it encodes, once `gate` is set."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.begun: list[tuple[str, str]] = []
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        self.begun.append((problem, steps[0]))
+        self.gate.wait(PATIENCE)
+        return super().encode(problem, steps)
+
+
+def recording() -> tuple[Recorded, FakeEngine]:
+    """An engine and its format."""
+    engine = FakeEngine()
+    engine.format = Recorded()
+    return engine.format, engine
+
+
+def test_what_cannot_fit_is_not_encoded() -> None:
+    format, engine = recording()
+    format.gate.set()
+    long = "x" * 8200
+    with serving(engine) as server:
+        for path in ("/score_steps", "/vote/prm"):
+            assert server.post(path, ask(boxed(1, long), boxed(2, long))).json()["code"] == "solution_too_long"
+        assert server.post("/preview", {"problem": "p", "solution": long}).json()["code"] == "solution_too_long"
+        assert format.begun == []
+
+
+def test_a_problem_that_cannot_fit_is_encoded_once() -> None:
+    format, engine = recording()
+    format.gate.set()
+    format.longest_token = 8
+    with serving(engine) as server:
+        refused = server.post("/score_steps", {"problem": "x" * 9000, "solutions": ["a", "b", "c"]})
+    assert "solution 0 with its problem takes at least 9003 tokens, the limit is 8192" in refused.json()["detail"]
+    assert format.begun == [("x" * 9000, "1")]
+
+
+def test_who_goes_away_is_not_encoded_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_PIECE", 1)
+    format, engine = recording()
+    with serving(engine) as server:
+        with server.connect(raw(ask("first", "second", "third"))):
+            until(lambda: len(format.begun) == 1)
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        format.gate.set()
+        assert server.post("/score_steps", ask("after")).status_code == 200
+    assert [step for _, step in format.begun] == ["first", "after"]
+
+
+def test_what_is_encoded_for_a_caller_is_bounded(callers: Path) -> None:
+    format, engine = recording()
+    with serving(engine, max_body_bytes=1000, api_keys_file=callers) as server:
+        server.http.headers.update(ONE)
+        running = [
+            Background(lambda text=text: server.post("/score_steps", ask(text * 600), headers=MANY))  # type: ignore[misc]
+            for text in "ab"
+        ]
+        until(lambda: len(format.begun) == 2)
+        refused = server.post("/score_steps", ask("c" * 600), headers=MANY)
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+        assert "1000 characters of this caller" in refused.json()["detail"]
+        running.append(Background(lambda: server.post("/score_steps", ask("d" * 600))))
+        until(lambda: server.metric("unprm_running_requests") == 3)
+        format.gate.set()
+        assert [own.result().status_code for own in running] == [200, 200, 200]
+
+
+def test_a_long_body_is_checked_while_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, checking = threading.Event(), threading.Event()
+
+    def split(text: str, mode: str) -> list[str]:
+        if len(text) > 100_000:
+            checking.set()
+            gate.wait(PATIENCE)
+        return [text]
+
+    monkeypatch.setattr(wire.step_text, "split", split)
+    with serving() as server:
+        given = {"text": "x" * 200_000, "step_scores": [0.5]}
+        long = Background(lambda: server.post("/score_steps", ask(given)))
+        assert checking.wait(PATIENCE)
+        assert server.post("/score_steps", ask("a")).status_code == 200
+        gate.set()
+        assert long.result().status_code == 200
 
 
 def test_a_second_request_on_the_same_connection_is_answered_in_turn() -> None:

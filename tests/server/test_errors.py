@@ -233,7 +233,7 @@ def test_a_million_errors_are_not_made_out(server: Running, body: Any, detail: s
 
 
 def test_solution_too_long_names_it(server: Running) -> None:
-    long = "x" * 2100
+    long = "é" * 1100
     tokens = len(read(long).ids)
     solutions = [{"steps": ["a"], "step_scores": [0.5]}, "b", long, long]
     for path in ("/score_steps", "/vote/prm"):
@@ -243,6 +243,8 @@ def test_solution_too_long_names_it(server: Running) -> None:
         details = check(server.post(path, ask(*answered, **STRICT)), "solution_too_long", "/solutions/2")
         assert f"solution 2 with its problem takes {tokens} tokens, the limit is 2048" in details.detail
     check(server.post("/preview", {"problem": "p", "solution": long}), "solution_too_long", "/solution")
+    details = check(server.post("/score_steps", ask("x" * 2100)), "solution_too_long", "/solutions/0")
+    assert "solution 0 with its problem takes at least 2109 tokens, the limit is 2048" in details.detail
 
 
 def test_nothing_of_a_request_with_a_too_long_solution_runs(server: Running, engine: FakeEngine) -> None:
@@ -441,11 +443,11 @@ def test_model_unavailable_while_it_is_loaded() -> None:
         gate.wait()
         return FakeEngine()
 
-    with serving(load) as server:
+    with serving(load, model=["/secret/place"]) as server:
         assert server.get("/healthz").status_code == 200
         for response in (server.get("/readyz"), server.get("/model"), server.post("/score_steps", ask("a"))):
             assert "being loaded" in check(response, "model_unavailable").detail
-        assert server.post("/vote/majority", ask(boxed(1), boxed(2))).json()["model"] == "unprm-mini"
+        assert server.post("/vote/majority", ask(boxed(1), boxed(2))).json()["model"] == "place"
         gate.set()
         until(lambda: server.get("/readyz").status_code == 200)
         assert server.post("/score_steps", ask("a")).status_code == 200

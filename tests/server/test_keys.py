@@ -43,6 +43,18 @@ def test_keys_of_a_file_are_read_again(tmp_path: Path, caplog: pytest.LogCapture
     assert "CANARY" not in caplog.text
 
 
+@pytest.mark.parametrize("key", ["CANARY-à", "CANARY-\u00a0", "CANARY-\x85", "CANARY-\u2028x"])
+def test_a_key_may_have_any_character_but_ascii_space(tmp_path: Path, key: str) -> None:
+    """Those whose last byte counts as space in Latin-1 too, as which headers are read."""
+    file = tmp_path / "keys"
+    file.write_text(f"search {key}\n", "utf-8")
+    for options in ({"api_keys_file": file}, {"api_key": key}):
+        with serving(**options) as server:
+            sent = {b"Authorization": b"Bearer " + key.encode()}
+            assert server.http.get("/metrics", headers=sent).status_code == 200
+            assert server.http.get("/metrics", headers={b"Authorization": b"Bearer CANARY-"}).status_code == 401
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -18,6 +18,7 @@ class FakeFormat:
     """Ids are the bytes of `problem + "\\n"` and of each step, a tag after each step; scored at the tags."""
 
     family = "fake"
+    longest_token = 1
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """One id per byte and one per step; `len(positions) == len(steps)`."""

@@ -30,6 +30,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats import unprm
 from unprm.formats.family import Family, Head, LikelihoodRatio, Readout, Verdicts
 from unprm.formats.registry import family_named, of_architecture, recognise
+from unprm.model_names import public_name
 from unprm.types import Engine, ModelDescription
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -88,10 +89,10 @@ def load_engine(
     readout = _adjusted(format.readout, reference, beta)
     chosen = _pick_engine(engine, place, url, readout, dtype)
     description = ModelDescription(
-        name=files.name,
+        name=public_name(files.name),
         family=kind.name,
-        base=files.base_name,
-        adapter=files.adapter_name,
+        base=public_name(files.base_name),
+        adapter=files.adapter_name and public_name(files.adapter_name),
         revision=adapter_revision if adapter else revision,
         engine=chosen,
         device=url if chosen == "remote" and url else str(place),

@@ -57,6 +57,8 @@ class PieceFormat:
 
     def __init__(self, pieces: Pieces) -> None:
         self.pieces = pieces
+        # entries are of bytes or characters, and bytes are no fewer than the characters that they are of
+        self.longest_token = max(map(len, pieces.tokenizer.get_vocab()))
 
     def text(self, encoded: Encoded) -> str:
         """The text that the ids stand for."""

@@ -1,0 +1,73 @@
+"""What callers share: room by budgets, threads by turns."""
+
+import asyncio
+import threading
+from functools import partial
+
+import pytest
+
+from server.sharing import Budget, FairPool, share_of
+from unprm.errors import Overloaded
+
+
+@pytest.mark.parametrize(
+    ("caller", "client", "share"),
+    [
+        ("agents", ("10.0.0.1", 1), "agents"),
+        ("", ("10.0.0.1", 1), "10.0.0.1/32"),
+        ("", ("::ffff:10.0.0.1", 1), "10.0.0.1/32"),
+        ("", ("2001:db8::1", 1), "2001:0db8:0000:0000::/64"),
+        ("", ("2001:db8::2:3:4:5", 1), "2001:0db8:0000:0000::/64"),
+        ("", ("a socket", 0), ""),
+        ("", None, ""),
+    ],
+)
+def test_a_share_is_a_name_s_or_an_address_s(caller: str, client: tuple[str, int] | None, share: str) -> None:
+    assert share_of(caller, client) == share
+
+
+def test_a_caller_has_half_of_a_budget_and_others_the_same_of_the_rest() -> None:
+    budget = Budget(100, "bytes")
+    with budget.holding("a") as first, budget.holding("a") as second, budget.holding("b") as other:
+        first(30)
+        second(20)
+        with pytest.raises(Overloaded, match="50 bytes of this caller are worked on, for 1 more 50 of 100"):
+            second(1)
+        other(25)
+        with pytest.raises(Overloaded):
+            other(1)
+    with budget.holding("a") as again:
+        again(50)
+
+
+def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None:
+    ran: list[str] = []
+
+    async def test() -> None:
+        pool, gate = FairPool("test", 1), threading.Event()
+        blocking = asyncio.create_task(pool.request("much").run(100, gate.wait))
+        long, short, other = pool.request("much"), pool.request("much"), pool.request("one")
+        calls = [blocking]
+        for name, turns, cost in (("long", long, 50), ("longer", long, 50), ("short", short, 1), ("other", other, 60)):
+            calls.append(asyncio.create_task(turns.run(cost, partial(ran.append, name))))
+        gone = asyncio.create_task(other.run(1, partial(ran.append, "gone")))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*calls)
+        pool.close()
+
+    asyncio.run(test())
+    assert ran == ["other", "long", "short", "longer"]
+
+
+def test_a_call_raises_where_it_is_waited_for_and_its_thread_goes_on() -> None:
+    async def test() -> None:
+        pool = FairPool("test", 1)
+        with pytest.raises(ZeroDivisionError):
+            await pool.request("").run(1, lambda: 1 // 0)
+        assert await pool.request("").run(1, lambda: 7) == 7
+        pool.close()
+
+    asyncio.run(test())
