@@ -1,6 +1,7 @@
 """OpenAI's API with votes behind it, asked by OpenAI's own client over HTTP."""
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -304,6 +305,32 @@ def test_models_are_the_upstream_s() -> None:
 def test_without_an_upstream_there_is_no_gateway(server: Running) -> None:
     assert server.post("/v1/chat/completions", {}).status_code == 404
     assert server.get("/v1/models").status_code == 404
+
+
+@pytest.mark.parametrize("digits", [19, 400, 4300, 4301])
+@pytest.mark.parametrize("tools", [False, True])
+def test_numbers_of_many_digits_are_no_error_of_the_server_s(digits: int, tools: bool) -> None:
+    named: dict[str, Any] = {"tools": [{"type": "function"}]} if tools else {}
+    with upstream(boxed(1), boxed(2)) as own, gateway(own) as running:
+        for place in ("seed", "n", "temperature", "max_tokens", "top_k", "unprm", "messages"):
+            body = {"model": "m", "messages": [{"role": "user", "content": "x", "y": "NUMBER"}], **named}
+            if place == "unprm":
+                body["unprm"] = {"budget": "NUMBER"}
+            elif place != "messages":
+                body[place] = "NUMBER"
+            sent = json.dumps(body).replace('"NUMBER"', "9" * digits)
+            told = running.http.post("/v1/chat/completions", content=sent, headers={"Content-Type": "application/json"})
+            assert told.status_code in (200, 400, 422), (place, told.text)
+            if place == "seed":
+                assert told.status_code == (400 if digits > 4300 else 422)
+
+
+def test_the_upstream_s_models_are_waited_for_no_longer_than_a_request_has() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        own = Upstream([], url=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with gateway(own, max_request_seconds=60, gateway_seconds=60) as running:
+            told = running.get("/v1/models", headers={"X-Request-Timeout": "0.2"})
+    assert (told.status_code, told.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 
 def test_requests_with_tools_are_passed_on() -> None:

@@ -111,6 +111,14 @@ def test_administration_is_not_there_without_a_key_of_its_own() -> None:
         assert running.get("/model", headers=ADMIN).status_code == 401
 
 
+def test_administration_takes_no_longer_a_body_than_work_does() -> None:
+    options: dict[str, Any] = {"admin_key": "admin", "max_body_bytes": 1000}
+    with serving(open_model=lambda asked: fixed(0.5), **options) as running:
+        refused = running.post("/admin/models", {"name": "b", "model": "x" * 1001}, headers=ADMIN)
+        assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
+        assert running.get("/admin/models", headers=ADMIN).status_code == 200
+
+
 def load(running: Running, name: str, **more: Any) -> None:
     assert running.post("/admin/models", {"name": name, "model": "x", **more}, headers=ADMIN).status_code == 202
 

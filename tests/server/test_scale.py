@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +22,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.metrics import Metrics
+from server.protocol import HEAD_BYTES
 from server.scale.metrics import LABEL, joined
 from server.scale.settings import RAY, ScaleSettings
+from server.service import BODIES
 from tests.server.harness import Background, ask, boxed, raw, serving, until
 from tests.server.test_gateway import refusal
 from tests.server.test_keys import bearer
@@ -38,7 +41,7 @@ from server.scale.entrance import QuestionRouter  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 SLOW, SECONDS = "takes long " * 100, 2.0
-KEY = "CANARY-first"
+KEY, OTHER = "CANARY-first", "CANARY-of-others"
 QUESTIONS = [f"How many are {number}?" for number in range(20)]
 
 
@@ -63,7 +66,7 @@ class Placed(FakeEngine):
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with the key of the client."""
     file = tmp_path_factory.mktemp("keys") / "keys"
-    file.write_text(f"tests {KEY}\n")
+    file.write_text(f"tests {KEY}\nothers {OTHER}\n")
     return file
 
 
@@ -164,6 +167,48 @@ def test_who_has_no_key_is_told_before_the_body_is_read(http: httpx.Client, sett
         assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"POST /score_steps HTTP/1.1\r\nTransfer-Encoding: chunked\r\nAuthorization: Bearer %b\r\n\r\n2\r\n{}\r\n0\r\n"
+        % KEY.encode(),
+    ],
+)
+def test_heads_and_trailers_without_end_are_hung_up_on(
+    http: httpx.Client, settings: ScaleSettings, request_line: bytes
+) -> None:
+    sent = 0
+    with socket.create_connection(("127.0.0.1", settings.port), timeout=5) as connection, suppress(OSError):
+        connection.sendall(request_line)
+        for number in range(10_000):
+            sent += connection.send(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+            time.sleep(0.0005)
+    assert HEAD_BYTES <= sent < 5_000_000
+
+
+def test_bodies_of_one_caller_leave_room_for_others(http: httpx.Client, settings: ScaleSettings) -> None:
+    own = raw(None, "/score_steps", f"Authorization: Bearer {KEY}", length=settings.max_body_bytes)
+    with ExitStack() as stack:
+        held = []
+        for _ in range(settings.entrances * BODIES):  # of which each entrance takes half
+            held.append(stack.enter_context(socket.create_connection(("127.0.0.1", settings.port), timeout=5)))
+            held[-1].sendall(own + b" " * (settings.max_body_bytes - 1))
+        refused = next(own for own in iter(lambda: select.select(held, [], [], 5)[0], []))
+        assert refused[0].recv(100).startswith(b"HTTP/1.1 429")
+        for _ in range(2 * settings.entrances):
+            told = http.post("/score_steps", json=ask("a"), headers=bearer(OTHER))
+            assert told.status_code == 200
+
+
+def test_a_body_that_stalls_is_not_waited_for(http: httpx.Client, settings: ScaleSettings) -> None:
+    with socket.create_connection(("127.0.0.1", settings.port), timeout=30) as connection:
+        connection.sendall(raw(None, "/score_steps", f"Authorization: Bearer {KEY}", length=100))
+        answer = connection.recv(10_000)
+    assert answer.startswith(b"HTTP/1.1 504")
+    assert b"the body comes too slowly" in answer
+
+
 def test_keys_are_changed_while_it_runs(http: httpx.Client, keys: Path) -> None:
     def status(key: str) -> int:
         return http.post("/vote/majority", json=ask(boxed(1)), headers=bearer(key)).status_code
@@ -171,7 +216,7 @@ def test_keys_are_changed_while_it_runs(http: httpx.Client, keys: Path) -> None:
     (keys.parent / "next").write_text("tests CANARY-second\n")
     os.replace(keys.parent / "next", keys)
     assert [status(key) for key in (KEY, "CANARY-second") for _ in range(4)] == [401] * 4 + [200] * 4
-    (keys.parent / "next").write_text(f"tests {KEY}\n")
+    (keys.parent / "next").write_text(f"tests {KEY}\nothers {OTHER}\n")
     os.replace(keys.parent / "next", keys)
     assert [status(key) for key in (KEY, "CANARY-second") for _ in range(4)] == [200] * 4 + [401] * 4
 
