@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import ssl
 from types import FrameType
 
@@ -20,10 +21,15 @@ class CertificateInvalid(Exception):
     """A certificate or key that HTTPS can't be served with."""
 
 
+class AddressUnusable(Exception):
+    """An address that the server can't listen at, such as a port that is in use."""
+
+
 class DrainingServer(uvicorn.Server):
     """On SIGTERM or SIGINT it drains, then stops. Meanwhile it listens, so that callers and probes are told.
 
-    A second SIGINT ends it at once. Raises `CertificateInvalid`.
+    A second SIGINT ends it at once. `status` is the process's exit status, and `reason` says in a sentence why it is
+    not 0. Raises `CertificateInvalid`, and `AddressUnusable` when it is run.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -49,12 +55,20 @@ class DrainingServer(uvicorn.Server):
         except (OSError, ssl.SSLError) as error:
             raise CertificateInvalid(f"the certificate or its key can't be used ({error})") from None
         super().__init__(config)
-        self.status = 0
+        self.status, self.reason = 0, ""
         self._service: Service = app.state.service
 
-    def give_up(self, status: int) -> None:
+    def give_up(self, status: int, reason: str) -> None:
         """Ends the server because it can't serve, the process with this status; may be called from any thread."""
-        self.status, self.should_exit = status, True
+        self.status, self.reason, self.should_exit = status, reason, True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, which ends the process if it can't listen."""
+        try:
+            await super().startup(sockets)
+        except SystemExit as ended:
+            host, port = self.config.host, self.config.port
+            raise AddressUnusable(f"the server can't listen at {host}, port {port}: {ended.__context__}") from None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """As uvicorn's, but the process ends with its own status and not by the signal."""

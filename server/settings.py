@@ -11,7 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import DirectoryPath, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AnyHttpUrl,
+    DirectoryPath,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -27,12 +37,24 @@ from unprm.wire import MAX_SOLUTIONS, LoadModelRequest
 PREFIX = "UNPRM_"
 _OF_THE_CLIENT = "UNPRM_CLIENT_"
 """Begins the variables of `python -m unprm_client`, which may run in the same environment."""
+
+
+def _checked_address(value: str) -> str:
+    """The address as it is. Raises `ValueError` if it is not one of HTTP."""
+    try:
+        TypeAdapter(AnyHttpUrl).validate_python(value)
+    except ValidationError:
+        raise ValueError("expected the address of a server, such as http://127.0.0.1:8001") from None
+    return value
+
+
 _OF_KUBERNETES = re.compile(
     r"UNPRM_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?=.*)",
     re.IGNORECASE,
 )
 """NAME=VALUE of the variables that tell a container of a Service: UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80,
 UNPRM_PORT_80_TCP_ADDR and the like."""
+Address = Annotated[str, AfterValidator(_checked_address)]
 _OF_ONE_MODEL = ("adapter", "revision", "adapter_revision", "family", "reference", "beta")
 
 
@@ -74,7 +96,7 @@ class Settings(BaseSettings):
         default="auto",
         description="auto: vllm on CUDA where installed, else torch; remote: vLLM's server at --url.",
     )
-    url: str | None = Field(default=None, description="Address of vLLM's server, for --engine remote.")
+    url: Address | None = Field(default=None, description="Address of vLLM's server, for --engine remote.")
     url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of vLLM's server.")
     memory: float = Field(default=0.9, gt=0, le=1, description="Share of the GPU's memory that vLLM takes.")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: CUDA if there is one.")
@@ -124,7 +146,7 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(
         default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests after SIGTERM."
     )
-    upstream_url: str | None = Field(
+    upstream_url: Address | None = Field(
         default=None,
         description="Server of OpenAI's chat API that /v1/chat/completions samples from; without one it is not there.",
     )
@@ -149,7 +171,7 @@ class Settings(BaseSettings):
     )
     ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
     ssl_keyfile: Path | None = Field(default=None, description="Key of the certificate (PEM), if not in its file.")
-    otlp_endpoint: str | None = Field(
+    otlp_endpoint: Address | None = Field(
         default=None, description="Address of an OpenTelemetry collector (OTLP over HTTP) that traces are sent to."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
@@ -214,7 +236,9 @@ class Settings(BaseSettings):
         except ValidationError as error:
             # without the values: a rejected one may be the key
             told = error.errors(include_input=False)
-            problems = [f"{e['loc'][0] if e['loc'] else 'settings'}: {e['msg']}" for e in told]
+            problems = [
+                f"{e['loc'][0] if e['loc'] else 'settings'}: {e['msg'].removeprefix('Value error, ')}" for e in told
+            ]
             raise SettingsInvalid("\n".join(problems)) from None
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from training import construct, evaluation, stage
 from training.settings import LossName
@@ -25,7 +26,9 @@ console = Console(stderr=True)
 def train(
     base: Annotated[str, typer.Option(help="Base model: hub name or directory.")],
     data: Annotated[list[Path], typer.Option(help="Step-labelled JSON lines; repeat for more.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for the adapter, its configuration and its card.")],
+    output: Annotated[
+        Path, typer.Option(help="Directory for the adapter, its configuration and its card.", callback=stage.directory)
+    ],
     preset: Annotated[
         Literal["paper", "default"], typer.Option(help="The authors' settings, or all linear layers and a lower rate.")
     ] = "paper",
@@ -108,7 +111,7 @@ def train(
 @app.command()
 def merge_adapter(
     model: Annotated[str, typer.Argument(help="The PRM: a directory that `train` made, a hub name, or a base.")],
-    output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.")],
+    output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.", callback=stage.directory)],
     adapter: Annotated[str | None, typer.Option(help="The adapter, if the model is a base.")] = None,
     dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Of the merged weights.")] = "bfloat16",
 ) -> None:
@@ -137,7 +140,9 @@ def report(
 
 @app.command()
 def lab(
-    output: Annotated[Path, typer.Option("--out", help="Directory for everything that is made.")],
+    output: Annotated[
+        Path, typer.Option("--out", help="Directory for everything that is made.", callback=stage.directory)
+    ],
     preset: Annotated[
         Literal["quick", "full"], typer.Option(help="quick: some minutes on two cores; full: an hour or two.")
     ] = "quick",
@@ -165,7 +170,9 @@ def push(
 
 @app.command()
 def mini(
-    output: Annotated[Path, typer.Option(help="Directory for everything that is made.")] = Path("runs/mini"),
+    output: Annotated[
+        Path, typer.Option(help="Directory for everything that is made.", callback=stage.directory)
+    ] = Path("runs/mini"),
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Make the embedded model anew: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
@@ -221,11 +228,11 @@ def measure_mini(
 
 
 def main() -> None:
-    """Runs the command line; an error of ours is one red sentence and exit code 1."""
+    """Runs the command line; an error of ours, or of a file, is one red line and exit code 1."""
     try:
         app()
-    except UnprmError as error:
-        console.print(f"[red]{error}[/red]", highlight=False)
+    except (UnprmError, OSError) as error:
+        console.print(f"[red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True)
         raise SystemExit(1) from None
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from training.settings import PRESETS, EstimatorName, SampleSettings, SearchName, SelectionName
+from training.stage import directory, tell
 from unprm.types import Extraction, Split
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ def select(
     decode = Prompter.load(fetch(tokenizer, None)).decode
     with Equivalence() as equivalence:
         selector = stage.Selector(equivalence, decode, settings)
-        right, wrong = stage.select(samples, output, selector)
+        right, wrong = stage.select(samples, output, selector, console)
     console.print(f"{right} right and {wrong} wrong solutions")
     for reason, count in selector.dropped.most_common():
         console.print(f"left out, {reason}: {count}")
@@ -187,7 +189,7 @@ def annotate(
 @app.command()
 def merge(
     annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for the data set.")],
+    output: Annotated[Path, typer.Option(help="Directory for the data set.", callback=directory)],
     push: Annotated[str | None, typer.Option(help="Also upload it to the hub, under this name.")] = None,
 ) -> None:
     """Join annotated solutions into a data set in the published layout, with its card."""
@@ -212,7 +214,7 @@ def stats(
 
 @app.command()
 def build(
-    output: Annotated[Path, typer.Option("--out", help="Directory for everything that is made.")],
+    output: Annotated[Path, typer.Option("--out", help="Directory for everything that is made.", callback=directory)],
     preset: PresetOption = "mini",
     questions: Questions = "mini",
     sampler: SamplerOption = "transformers",
@@ -247,7 +249,7 @@ def build(
 @app.command()
 def study(
     selected: Annotated[Path, typer.Argument(help="File of `select`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.")],
+    output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.", callback=directory)],
     model: Model = "unprm-mini",
     sampler: SamplerOption = "transformers",
     url: Urls = None,
@@ -313,12 +315,11 @@ def _run(
 
 def _finish(work: Callable[[], dict[str, str]]) -> None:
     """Tells what failed; the exit status says whether anything did."""
-    from training.stage import tell
-
     try:
         failures = work()
     except OSError as error:
-        console.print(f"[red]stopped:[/red] {error}; what was written stays, the same command goes on", highlight=False)
+        told = f"{escape(str(error))}; what was written stays, the same command goes on"
+        console.print(f"[red]stopped:[/red] {told}", highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
     if tell(console, failures):
         raise typer.Exit(1)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from training.settings import Reading
+from training.stage import directory
 from unprm.types import Extraction, Split
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ Family = Annotated[str | None, typer.Option(help="How it is read, if it does not
 EngineName = Literal["auto", "torch", "vllm"]
 Engine = Annotated[EngineName, typer.Option(help="auto: vLLM on CUDA where it is installed, else torch.")]
 Server = Annotated[str | None, typer.Option(help="Ask the server at this URL in place of a model here.")]
-Output = Annotated[Path, typer.Option(help="Directory for scores and results; the same command goes on there.")]
+Output = Annotated[
+    Path,
+    typer.Option(help="Directory for scores and results; the same command goes on there.", callback=directory),
+]
 
 
 @app.command()

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rich.console import Console
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from training import journal
+from training import journal, stage
 from training.sample import seed_of
 from training.settings import SelectSettings
 from unprm import steps
@@ -164,11 +165,15 @@ class Selector:
             }
 
 
-def select(samples: Path, output: Path, selector: Selector) -> tuple[int, int]:
-    """Writes the selected solutions of a file of samples; returns how many right and wrong ones."""
+def select(samples: Path, output: Path, selector: Selector, console: Console) -> tuple[int, int]:
+    """Writes the selected solutions of a file of samples; returns how many right and wrong ones. `console`: where
+    progress is shown."""
     made_with = json.loads(journal.config_path(samples).read_text("utf-8"))
     config = {**asdict(selector.settings), "stage": "select", "samples": made_with}
-    chosen = [solution for record in journal.read(samples) for solution in selector.select(record)]
+    records = list(journal.read(samples))
+    with stage.progress(console) as progress:
+        each = progress.track(records, description="selecting")
+        chosen = [solution for record in each for solution in selector.select(record)]
     journal.write(output, config, chosen)
     right = sum(solution["correct"] for solution in chosen)
     return right, len(chosen) - right

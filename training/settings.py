@@ -198,13 +198,14 @@ PAPER = Preset(
     select=SelectSettings(),
     annotate=AnnotateSettings(),
 )
+RECOMMENDED = replace(PAPER, annotate=AnnotateSettings(search="bayes", measure="surprisal_max"))
+"""What the comparison of all searches in docs/data.md speaks for; everything else as in the paper."""
 MINI = Preset(
     questions=40,
     models=("unprm-mini",),
     sample=SampleSettings(k=16, max_tokens=192),
     select=SelectSettings(),
-    annotate=AnnotateSettings(max_tokens=192),
+    annotate=replace(RECOMMENDED.annotate, max_tokens=192),
 )
-RECOMMENDED = replace(PAPER, annotate=AnnotateSettings(search="bayes", measure="surprisal_max"))
-"""What the comparison of all searches in docs/data.md speaks for; everything else as in the paper."""
+"""The recommended search with the embedded model, which solves questions of its own domain."""
 PRESETS = {"paper": PAPER, "mini": MINI, "recommended": RECOMMENDED}

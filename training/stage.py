@@ -4,36 +4,108 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from unprm.errors import UnprmError
+from unprm.errors import OutputMismatch, UnprmError
 
 Item = TypeVar("Item")
-PLAIN_LINE_EVERY = 10.0
+LINE_EVERY = 30.0
 """Seconds between two lines of progress where there is no terminal."""
 
 
-def progress(console: Console, shown: bool = True) -> Progress:
-    """Bars for work that knows how many steps it takes."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    return Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not shown)
+def progress(console: Console, *columns: ProgressColumn, shown: bool = True) -> Progress:
+    """Progress of work that knows how many steps it takes: bars, with more columns if there are any; lines where there
+    is no terminal."""
+    if not console.is_terminal:
+        return Lines(console, shown=shown)
+    bar = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*bar, TextColumn("left"), TimeRemainingColumn(), *columns, console=console, disable=not shown)
+
+
+class Lines(Progress):
+    """Progress for a log file: a line when a task begins, one every `LINE_EVERY` seconds, and one at its end.
+
+    A line tells the steps done, the time they took, steps a second, the time that is left, and the task's field
+    `counts`. `get_time` is a clock, in seconds.
+    """
+
+    def __init__(self, console: Console, *, shown: bool = True, get_time: Callable[[], float] | None = None) -> None:
+        # slow steps have a rate too: it is that of the last ten minutes
+        super().__init__(console=console, disable=True, speed_estimate_period=600, get_time=get_time)
+        self._shown = shown
+        self._lines: dict[TaskID, tuple[float, float]] = {}  # when each task had its last line, and its steps then
+
+    def add_task(self, *arguments: Any, **options: Any) -> TaskID:
+        """As rich's."""
+        task = super().add_task(*arguments, **options)
+        self._write(task)
+        return task
+
+    def update(self, task_id: TaskID, *arguments: Any, **options: Any) -> None:
+        """As rich's."""
+        super().update(task_id, *arguments, **options)
+        self._write_if_due(task_id)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """As rich's."""
+        super().advance(task_id, advance)
+        self._write_if_due(task_id)
+
+    def stop(self) -> None:
+        """Ends; a task that did not come to its end has its last line now."""
+        super().stop()
+        for task, (_, completed) in list(self._lines.items()):
+            if self._tasks[task].completed != completed:
+                self._write(task)
+
+    def _write_if_due(self, task_id: TaskID) -> None:
+        task, (when, completed) = self._tasks[task_id], self._lines[task_id]
+        if task.completed != completed and (task.finished or self.get_time() - when >= LINE_EVERY):
+            self._write(task_id)
+
+    def _write(self, task_id: TaskID) -> None:
+        task = self._tasks[task_id]
+        self._lines[task_id] = self.get_time(), task.completed
+        parts = [f"{task.description}: {task.completed:g} of {task.total:g}"]
+        if task.elapsed and task.speed:
+            parts += [f"in {_time(task.elapsed)}", f"{task.speed:.3g} a second"]
+        if task.speed and task.time_remaining:
+            parts.append(f"{_time(task.time_remaining)} left")
+        if self._shown:
+            line = ", ".join(parts) + str(task.fields.get("counts", ""))
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 class Board:
-    """Live progress on a terminal, a line now and then elsewhere. `counts` are shown as totals and per second."""
+    """Progress of many items, live on a terminal, a line now and then elsewhere. `counts` are shown as totals and per
+    second."""
 
     def __init__(self, console: Console, title: str, total: int, done: int = 0) -> None:
-        self.console, self.title, self.total, self.done = console, title, total, done
+        self.done = done
         self.counts: Counter[str] = Counter()
-        self._start = self._told = time.monotonic()
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        left = TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[counts]}")
-        self._live = Progress(*columns, *left, console=console, disable=not console.is_terminal)
-        self._task = self._live.add_task(title, total=total, completed=done, counts="")
+        self._start = time.monotonic()
+        self._progress = progress(console, TextColumn("{task.fields[counts]}"))
+        self._task = self._progress.add_task(title, total=total, completed=done, counts="")
 
     def advance(self, **counts: int) -> None:
         """One more item is done, and brought these counts."""
@@ -43,24 +115,16 @@ class Board:
     def count(self, **counts: int) -> None:
         """Adds to the counts."""
         self.counts.update(counts)
-        self._live.update(self._task, completed=self.done, counts=self._summary())
-        if not self.console.is_terminal and time.monotonic() - self._told > PLAIN_LINE_EVERY:
-            self._line()
+        self._progress.update(self._task, completed=self.done, counts=self._summary())
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
-        if not self.console.is_terminal:
-            self._line()
-
-    def _line(self) -> None:
-        self._told = time.monotonic()
-        self.console.print(f"{self.title}: {self.done} of {self.total}{self._summary()}", highlight=False)
+        self._progress.stop()
 
     def _summary(self) -> str:
         seconds = max(1e-9, time.monotonic() - self._start)
@@ -68,6 +132,16 @@ class Board:
         if tokens := self.counts["tokens"]:
             shown.append(f"{tokens / seconds:,.0f} tokens/s")
         return "".join(f" · {part}" for part in shown)
+
+
+def directory(path: Path) -> Path:
+    """The path, which a stage will write a directory to. Raises `OutputMismatch` if it is a file, or lies below one."""
+    for place in (path, *path.parents):
+        if place.is_dir():
+            break
+        if place.exists():
+            raise OutputMismatch(f"{place} is a file, and the output {path} a directory: choose another one")
+    return path
 
 
 async def run(
@@ -102,7 +176,7 @@ async def run(
 def tell(console: Console, failures: dict[str, str]) -> int:
     """Tells what failed, grouped by reason; the exit status: 0 if nothing did."""
     for reason, count in Counter(failures.values()).most_common():
-        console.print(f"[red]failed {count} times:[/red] {reason}", highlight=False, markup=True)
+        console.print(f"[red]failed {count} times:[/red] {escape(reason)}", highlight=False, soft_wrap=True)
     if failures:
         console.print(f"{len(failures)} failed; the same command tries them again and leaves the rest as it is")
     return int(bool(failures))

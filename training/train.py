@@ -75,7 +75,8 @@ class Trainer:
         """Trains, or goes on from the last checkpoint; writes the adapter, its configuration and its card."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
         first = self._resume()
-        task = progress.add_task("training", total=self.total, completed=first)
+        name = self.config.name
+        task = progress.add_task(f"training {name}", total=self.total, completed=first)
         with SummaryWriter(str(self.settings.output / "tensorboard"), purge_step=first) as board:
             for step, batch in self._batches(first):
                 if self.history.is_over(self.settings.patience):
@@ -83,7 +84,7 @@ class Trainer:
                 loss = self.step(step, batch)
                 self.history.losses.append(loss)
                 board.add_scalar("loss", loss, step + 1)
-                progress.update(task, advance=1, description=f"training, loss {loss:.4f}")
+                progress.update(task, advance=1, description=f"training {name}, loss {loss:.4f}")
                 if (step + 1) % self.per_epoch == 0:
                     self._validate(board)
                 if (step + 1) % self.settings.checkpoint_every == 0 or (step + 1) % self.per_epoch == 0:

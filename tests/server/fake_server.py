@@ -21,7 +21,7 @@ def main() -> int:
     lost = sys.argv[1] == "lost"
     failures = dict.fromkeys(range(1000 if lost else 1), RuntimeError("CANARY"))
     engine = FakeEngine(delay=0 if lost else float(sys.argv[1]), failures=failures, demo=True)
-    server = DrainingServer(create_app(settings, engine, lost=lambda: server.give_up(1)), settings)
+    server = DrainingServer(create_app(settings, engine, lost=lambda: server.give_up(1, "the model is lost")), settings)
     server.run()
     return server.status
 

@@ -238,6 +238,8 @@ def test_help_lists_every_setting_without_loading_torch() -> None:
         (["--journal", "/nowhere/journal"], {}, "the journal /nowhere/journal can't be written to"),
         (["--ssl-certfile", "/nowhere/own.pem"], {}, "the certificate or its key can't be used"),
         (["--ssl-keyfile", "/nowhere/own.pem"], {}, "--ssl-keyfile goes with --ssl-certfile"),
+        (["--upstream-url", "CANARY:8000"], {}, "upstream_url: expected the address of a server, such as http://"),
+        ([], {"UNPRM_URL": "ftp://CANARY"}, "url: expected the address of a server, such as http://"),
     ],
 )
 def test_settings_that_cannot_be_used_end_with_status_2(
@@ -245,7 +247,7 @@ def test_settings_that_cannot_be_used_end_with_status_2(
 ) -> None:
     ended = run(*options, **variables)
     assert ended.returncode == 2
-    assert told in ended.stderr
+    assert told in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
     assert "CANARY" not in ended.stderr
 
@@ -265,9 +267,9 @@ def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
     ended = run(*options, "--port", "0", HF_ENDPOINT="http://127.0.0.1:9", HF_HOME=str(tmp_path))
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
-    (line,) = [line for line in ended.stderr.splitlines() if " ERROR " in line]
-    assert "the model can't be served: " in line
-    assert told in line
+    last = ended.stderr.splitlines()[-1]
+    assert "ERROR server: ended with status 2: the model can't be served: " in last
+    assert told in last
 
 
 class _NotThere(BaseHTTPRequestHandler):
@@ -290,9 +292,9 @@ def test_a_model_that_the_hub_does_not_have_ends_with_status_2(tmp_path: Path) -
         )
         hub.shutdown()
     assert ended.returncode == 2
-    (line,) = [line for line in ended.stderr.splitlines() if " ERROR " in line]
-    assert "model 'no/body' is no directory here and could not be fetched from the hub" in line
-    assert "404 Not Found" in line
+    last = ended.stderr.splitlines()[-1]
+    assert "model 'no/body' is no directory here and could not be fetched from the hub" in last
+    assert "404 Not Found" in last
     assert "Traceback" not in ended.stderr
 
 
@@ -303,9 +305,10 @@ def test_published_models_are_listed() -> None:
     assert re.search(r"PRIME-RL/EurusPRM-Stage2 +eurus +Apache-2.0 +7.6 B +30.4 GB +31.3", ended.stdout)
 
 
-def test_a_port_that_is_taken_ends_with_an_error(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_ends_with_status_2(tmp_path: Path) -> None:
     with process(tmp_path / "log") as server:
         ended = run("--port", server.url.rpartition(":")[2])
-        assert ended.returncode not in (0, None)
-        assert "address already in use" in ended.stderr
+        assert ended.returncode == 2
+        assert ended.stderr.splitlines()[-1].startswith("the server can't listen at 127.0.0.1, port ")
+        assert "address already in use" in ended.stderr.splitlines()[-1]
         assert "Traceback" not in ended.stderr

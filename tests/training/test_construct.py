@@ -52,7 +52,7 @@ def _sample(place, sampler=None, settings=SAMPLE, concurrency=4):
 
 def _select(place, equivalence, settings=None):
     selector = Selector(equivalence, ScriptedSampler().decode, settings or SelectSettings())
-    select(place / "samples.jsonl", place / "selected.jsonl", selector)
+    select(place / "samples.jsonl", place / "selected.jsonl", selector, _console())
     return selector
 
 

@@ -30,7 +30,7 @@ async def construct(settings: LabSettings, sampler: Sampler, output: Path, conso
         selections = dict.fromkeys(own.selection for own in chosen.values())
         for selection in selections:
             selected = selected_file(output, selection)
-            select(samples, selected, Selector(equivalence, sampler.decode, settings.select(selection)))
+            select(samples, selected, Selector(equivalence, sampler.decode, settings.select(selection)), console)
             searches = {
                 name: own.labels
                 for name, own in chosen.items()

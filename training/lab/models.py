@@ -70,13 +70,14 @@ def _child(call: Call) -> str:
 def _train(settings: LabSettings, output: Path, name: str, seed: int) -> str:
     directory = _directory(output, name, seed)
     trainer = Trainer(_training(settings, data_file(output, name), directory, seed))
-    report = trainer.run(stage.progress(Console(quiet=True), shown=False))
+    with stage.progress(_lines()) as progress:
+        report = trainer.run(progress)
     return f"{name}/seed-{seed}: {report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}"
 
 
 def _evaluate(output: Path, place: str) -> str:
     subsets, questions = load_benchmark(output), best_of_n.load(candidates_file(output))
-    console = Console(quiet=True)
+    console = _lines()
     with Equivalence() as equivalence:
         engine = load_engine(str(output / "models" / place))
         try:
@@ -86,6 +87,11 @@ def _evaluate(output: Path, place: str) -> str:
         finally:
             engine.close()
     return f"{place}: F1 {100 * found['fixed'].average_f1:.1f}"
+
+
+def _lines() -> Console:
+    """For lines of a log file; quiet on a terminal, where several bars would overwrite each other."""
+    return Console(stderr=True, quiet=sys.stderr.isatty())
 
 
 def _directory(output: Path, name: str, seed: int) -> Path:

@@ -70,6 +70,8 @@ def fetch(name: str, revision: str | None) -> Path:
         return Path(name)
     if name in mini.ADAPTERS:
         return mini.BASE
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise ModelInvalid(f"there is no directory {name!r}, and no model on the hub can have this name")
     try:
         got = snapshot_download(name, revision=revision, allow_patterns=_FILES, tqdm_class=_LoggedProgress)
         return Path(got)
