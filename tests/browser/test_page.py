@@ -217,13 +217,15 @@ def test_how_texts_are_read_is_part_of_the_request(sheet: Sheet) -> None:
     assert third.value.post_data_json == second.value.post_data_json | {"extraction": "choice"}
 
 
-def test_wrf_by_shares_is_taken_without_a_request(sheet: Sheet, browser: Browser) -> None:
-    sheet.score("", *(scored(1, [0.90]) for _ in range(49)), scored(2, [0.91]))
+def test_wrf_by_shares_is_taken_without_a_request(sheet: Sheet, browser: Browser, running: Running) -> None:
+    solutions = [*(scored(1, [0.90]) for _ in range(49)), scored(2, [0.91])]
+    sheet.score("", *solutions)
     sheet.slide(0.6)
     assert sheet.elected("wrf") == "2"
     asked = len(sheet.asked)
     sheet.page.get_by_label("Normalisation").select_option("share")
-    assert sheet.elected("wrf") == "1"
+    outcome = running.post("/vote/wrf", {"solutions": solutions, "alpha": 0.6, "normalization": "share"}).json()
+    assert sheet.elected("wrf") == outcome["answer"] == "1"
     expect(sheet.page.locator("#explanation")).to_contain_text("0.60 × 0.900 + 0.40 × 0.980 = 0.932")
     assert sheet.page.locator("#alpha-strip > span").count() == 2
     assert len(sheet.asked) == asked
