@@ -1,6 +1,8 @@
 """The process's HTTP server: uvicorn, that finishes what it has begun before it goes."""
 
 import asyncio
+import ipaddress
+import logging
 import signal
 import socket
 import ssl
@@ -12,6 +14,8 @@ from fastapi import FastAPI
 from server.protocol import BoundedProtocol
 from server.service import Service
 from server.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 _LAST_SECONDS = 5
 """Time for responses to be read by their callers once all of them are ready."""
@@ -77,8 +81,22 @@ class DrainingServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Serves until it is to end, then drains."""
+        port = self.servers[0].sockets[0].getsockname()[1]
+        address = page_address(self.config.host, port, secure=self.config.is_ssl)
+        logger.info("the page is at %s, for a browser on this machine; it waits for the model", address)
         await super().main_loop()
         drain = asyncio.create_task(self._service.drain())
         while not (drain.done() or self.force_exit):
             await asyncio.wait({drain}, timeout=0.1)
         drain.cancel()
+
+
+def page_address(host: str, port: int, *, secure: bool) -> str:
+    """Where a browser on this machine finds the page; a server on every network listens at an address that is none."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host
+    else:
+        name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
+    return f"{'https' if secure else 'http'}://{name}:{port}/"

@@ -65,10 +65,11 @@ def test_every_error_of_the_server_is_told(sheet: Sheet, code: str) -> None:
 
 REAL: dict[str, tuple[dict[str, Any], list[Any], str]] = {
     "too_many_solutions": ({"max_solutions": 2}, ["a", "b", "c"], "3"),
-    "too_many_steps": ({"max_steps": 2}, [["a"], ["a", "b", "c"]], "Candidate 2"),
+    "too_many_steps": ({"max_steps": 2}, [["a", "b", "c"]], "Candidate 1"),
     "body_too_large": ({"max_body_bytes": 300}, ["a" * 400], "300"),
     "invalid_request": ({}, [["a"], {"steps": ["a"], "step_scores": [0.5, 0.5]}], "Candidate 2"),
-    "solution_too_long": ({}, ["a", "b" * 5000], "Candidate 2"),
+    "solution_too_long": ({}, ["b" * 5000], "Candidate 1"),
+    "blank": ({}, ['""'], "Candidate 1"),
 }
 
 

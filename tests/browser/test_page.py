@@ -169,28 +169,29 @@ def test_one_of_several_uploaded_questions_is_chosen(sheet: Sheet) -> None:
     expect(sheet.page.locator(".solution")).to_have_count(3)
 
 
-def test_what_could_not_be_scored_keeps_its_place_and_says_why(sheet: Sheet) -> None:
-    unscored = {"code": "solution_too_long", "detail": "9001 tokens, the limit is 4000"}
-
-    def without_scores(route: Route) -> None:
-        told = route.fetch().json()
-        told["solutions"][3] |= {"step_scores": None, "reward": None, "first_error": None, "unscored": unscored}
-        route.fulfill(json=told)
-
-    sheet.page.route("**/score_steps", without_scores)
-    sheet.score("", *SPLIT)
-    # 2 had the highest reward
-    assert [sheet.elected(strategy) for strategy in STRATEGIES] == ["1"] * 5
-    card = sheet.page.locator(".solution").nth(3)
-    expect(card).to_contain_text("not scored: it did not fit the model")
-    expect(card).to_contain_text("9001 tokens, the limit is 4000")
-    expect(card.locator(".facts")).to_contain_text("answer 2")
-    expect(card.locator(".step.unscored")).to_have_count(2)
-    expect(sheet.page.locator("#notices")).to_contain_text("1 of 5 solutions could not be scored")
-    expect(sheet.page.locator("#status")).to_contain_text("4 solutions scored")
-    expect(sheet.page.locator(".class").nth(2)).to_contain_text("none")
-    sheet.page.get_by_label("Order").select_option("reward")
-    assert sheet.page.locator(".solution h3").last.inner_text() == "Solution 4"
+def test_what_can_t_be_scored_keeps_its_place_and_says_why(browser: Browser) -> None:
+    candidates = [scored(1, [0.5]), {"steps": ["a" * 1000], "answer": "2"}, "", {"steps": ["a"] * 3, "answer": "2"}]
+    with serving(FakeEngine(max_tokens=500), max_steps=2) as server:
+        told = server.post("/vote/compare", {"problem": PROBLEM, "solutions": candidates}).json()
+        sheet = Sheet(browser.new_page(), server.url).open()
+        sheet.score(PROBLEM, *candidates)
+        for strategy in STRATEGIES:
+            assert sheet.elected(strategy) == told["strategies"][strategy]["answer"]
+        assert {sheet.elected("majority"), sheet.elected("prm")} == {"1", "2"}
+        cards = sheet.page.locator(".solution")
+        expect(cards.nth(0)).to_contain_text("no error found")
+        expect(cards.nth(1)).to_contain_text("not scored: it did not fit the model")
+        expect(cards.nth(1)).to_contain_text("Solution 2 with its problem takes")
+        expect(cards.nth(2)).to_contain_text("not scored: it has no step")
+        expect(cards.nth(3)).to_contain_text("not scored: it has too many steps")
+        expect(cards.nth(3).locator(".step.unscored")).to_have_count(3)
+        assert cards.nth(3).locator(".facts").inner_text().split()[:4] == ["answer", "2", "reward", "none"]
+        expect(sheet.page.locator("#notices")).to_contain_text("3 of 4 solutions could not be scored")
+        expect(sheet.page.locator("#status")).to_contain_text("1 solution scored")
+        sheet.page.get_by_label("Order").select_option("reward")
+        assert sheet.page.locator(".solution h3").all_inner_texts() == [f"Solution {k}" for k in (1, 2, 3, 4)]
+        sheet.page.close()
+        assert sheet.complaints == []
 
 
 def test_answers_that_were_compared_as_text_are_named(sheet: Sheet) -> None:
@@ -216,13 +217,15 @@ def test_how_texts_are_read_is_part_of_the_request(sheet: Sheet) -> None:
     assert third.value.post_data_json == second.value.post_data_json | {"extraction": "choice"}
 
 
-def test_wrf_by_shares_is_taken_without_a_request(sheet: Sheet, browser: Browser) -> None:
-    sheet.score("", *(scored(1, [0.90]) for _ in range(49)), scored(2, [0.91]))
+def test_wrf_by_shares_is_taken_without_a_request(sheet: Sheet, browser: Browser, running: Running) -> None:
+    solutions = [*(scored(1, [0.90]) for _ in range(49)), scored(2, [0.91])]
+    sheet.score("", *solutions)
     sheet.slide(0.6)
     assert sheet.elected("wrf") == "2"
     asked = len(sheet.asked)
     sheet.page.get_by_label("Normalisation").select_option("share")
-    assert sheet.elected("wrf") == "1"
+    outcome = running.post("/vote/wrf", {"solutions": solutions, "alpha": 0.6, "normalization": "share"}).json()
+    assert sheet.elected("wrf") == outcome["answer"] == "1"
     expect(sheet.page.locator("#explanation")).to_contain_text("0.60 × 0.900 + 0.40 × 0.980 = 0.932")
     assert sheet.page.locator("#alpha-strip > span").count() == 2
     assert len(sheet.asked) == asked
@@ -313,6 +316,7 @@ def test_without_a_clipboard_the_text_is_shown_selected(browser: Browser, runnin
 def test_an_example_shows_its_votes_at_once(sheet: Sheet, name: str) -> None:
     sheet.press(name)
     assert sheet.tile("wrf")
+    sheet.page.locator(".solution").first.scroll_into_view_if_needed()
     expect(sheet.page.locator(".solution .formula .katex-html").first).to_be_visible()
 
 

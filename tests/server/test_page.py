@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import server.page
+from server.serving import page_address
 from tests.server.harness import Running, serving
 
 FILES = Path(server.page.__file__).parent / "files"
@@ -17,6 +18,25 @@ def test_the_root_is_the_page(server: Running) -> None:
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
     assert response.text == (FILES / "index.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("host", "secure", "address"),
+    [
+        ("127.0.0.1", False, "http://127.0.0.1:8000/"),
+        ("0.0.0.0", False, "http://localhost:8000/"),
+        ("::", True, "https://localhost:8000/"),
+        ("::1", False, "http://[::1]:8000/"),
+        ("gpu-1", True, "https://gpu-1:8000/"),
+    ],
+)
+def test_its_address_is_one_that_a_browser_can_open(host: str, secure: bool, address: str) -> None:
+    assert page_address(host, 8000, secure=secure) == address
+
+
+def test_its_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "server.serving"), serving() as running:
+        assert f"the page is at {running.url}/" in caplog.text
 
 
 def test_every_file_is_served_with_the_headers(server: Running) -> None:

@@ -69,7 +69,7 @@ function isObject(value) {
 }
 
 function isCandidate(value) {
-  if (typeof value === "string") return value.trim() !== "";
+  if (typeof value === "string") return true;
   if (Array.isArray(value)) return value.length > 0 && value.every((step) => typeof step === "string");
   return isObject(value) && ("text" in value || "steps" in value);
 }

@@ -9,6 +9,7 @@ export const SENTENCES = {
   body_too_large: "This is more text than the server takes at once. Score fewer candidates, or shorter ones.",
   unsupported_media_type: "The server was not told that it gets JSON. Is a proxy in front of it that changes requests?",
   invalid_request: "Something in the input can't be used. Correct what is named here, and score again.",
+  blank: "A candidate is blank. Write its steps, or take it away.",
   too_many_solutions: "These are more candidates than the server takes at once. Take some away.",
   too_many_steps: "A candidate has more steps than the server takes. Shorten it, or take it away.",
   solution_too_long: "A candidate is longer than the model can read. Shorten it, or take it away.",

@@ -57,9 +57,14 @@ function card(solution, index, { reward, firstError }, threshold) {
     "article",
     { class: "solution", "aria-label": title.textContent },
     el("header", {}, title, el("span", { class: "vote" }), facts(solution, reward, firstError)),
-    solution.unscored?.detail ? el("p", { class: "hint" }, solution.unscored.detail) : null,
+    solution.unscored?.detail ? el("p", { class: "hint" }, numbered(solution.unscored.detail, index)) : null,
     steps,
   );
+}
+
+// the server counts from 0
+function numbered(detail, index) {
+  return detail.replace(/^solution \d+/, `Solution ${index + 1}`);
 }
 
 function facts(solution, reward, firstError) {
