@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unprm.answers import extract
 from unprm.equivalence import Equivalence, EquivalenceStats, worker_command
 from unprm.errors import ShuttingDown
+from unprm.extraction import extract
 from unprm.mathtext.meaning import AnswerKey
 from unprm.worker_process import OutOfTime, WorkerDied, WorkerPool, WorkerProcess
 

@@ -1,10 +1,19 @@
 """From text to steps and back, and what a solution's step scores say of it."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unprm import steps
+
+SOLUTIONS = Path(__file__).parents[1] / "data" / "solutions" / "statements.jsonl"
+BLOCKS = re.compile(r"```|~~~|\\[\[\]]|\$\$|\\begin|^\s*(-{3,}|\*{3,}|_{3,})\s*$", re.MULTILINE)
+TEXTS = [json.loads(line)["text"] for line in SOLUTIONS.read_text("utf-8").splitlines()]
+PLAIN = [text for text in TEXTS if not BLOCKS.search(text)]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +33,96 @@ from unprm import steps
 )
 def test_split(text, expected):
     assert steps.split(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("So\n\n```python\nx = 1\n\ny = 2\n```\n\nDone.", ["So", "```python\nx = 1\n\ny = 2\n```", "Done."]),
+        ("~~~\na\n\n```\n\nb\n~~~\n\nc", ["~~~\na\n\n```\n\nb\n~~~", "c"]),
+        ("We get\n\\[\nx = 5\n\\]\nthus", ["We get", "\\[\nx = 5\n\\]", "thus"]),
+        ("a\n\n\\[\nx\n\ny\n\\]\n\nb", ["a", "\\[\nx\n\ny\n\\]", "b"]),
+        ("a\n\n$$\nx\n\ny\n$$\n\nb", ["a", "$$\nx\n\ny\n$$", "b"]),
+        ("so $$x\n= y$$\nthus", ["so $$x\n= y$$", "thus"]),
+        ("\\begin{align*}\na\n\nb\n\\end{align*}\n\nc", ["\\begin{align*}\na\n\nb\n\\end{align*}", "c"]),
+        ("f = \\begin{cases}\n1\n2\n\\end{cases}\nthen", ["f = \\begin{cases}\n1\n2\n\\end{cases}", "then"]),
+        ("\\begin{a}\n\\begin{a}\n1\n\\end{a}\n\\end{a}\n2", ["\\begin{a}\n\\begin{a}\n1\n\\end{a}\n\\end{a}", "2"]),
+        ("Step 1: a\n$$\nStep 2\n$$\nStep 3: b", ["Step 1: a\n$$\nStep 2\n$$", "Step 3: b"]),
+        ("\\begin{proof}\nFirst.\n\nSecond.\n\\end{proof}", ["\\begin{proof}\nFirst.", "Second.\n\\end{proof}"]),
+        ("First.\n\n---\n\nSecond.\n\n***\n\nThird.", ["First.", "Second.", "Third."]),
+        ("---", []),
+    ],
+)
+def test_blocks_stay_whole_and_rules_are_no_steps(text, expected):
+    assert steps.split(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("```\nFirst.\n\nSecond.\n\nThird.", ["```\nFirst.", "Second.", "Third."]),
+        ("```\nFirst.\n\n```python\n1\n\n2\n```\n\nThird.", ["```\nFirst.", "```python\n1\n\n2\n```", "Third."]),
+        ("\\[ First.\n\nSecond.\n\nThird.", ["\\[ First.", "Second.", "Third."]),
+        ("\\[ First.\n\nSecond.\n\n\\[\nx\n\ny\n\\]", ["\\[ First.", "Second.", "\\[\nx\n\ny\n\\]"]),
+        ("\\[\n\nFirst.\n\nSecond.", ["First.", "Second."]),
+        ("a $$ First.\n\nSecond.\n\n$$x$$\n\nThird.", ["a $$ First.", "Second.", "$$x$$", "Third."]),
+        ("\\begin{align}\nFirst.\n\nSecond.", ["\\begin{align}\nFirst.", "Second."]),
+        ("\\end{align}\nFirst.\n\nSecond.", ["\\end{align}\nFirst.", "Second."]),
+        ("costs \\\\[2pt] First.\n\nSecond \\]", ["costs \\\\[2pt] First.", "Second \\]"]),
+    ],
+)
+def test_what_is_not_closed_swallows_nothing(text, expected):
+    assert steps.split(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("auto", ["a\nStep 1: b", "c\nStep 2: d"]),
+        ("paragraph", ["a\nStep 1: b", "c\nStep 2: d"]),
+        ("step", ["a", "Step 1: b\n\nc", "Step 2: d"]),
+        ("line", ["a", "Step 1: b", "c", "Step 2: d"]),
+    ],
+)
+def test_modes(mode, expected):
+    assert steps.split("a\nStep 1: b\n\nc\nStep 2: d", mode) == expected
+    assert steps.split("one", mode) == ["one"]
+    assert steps.split(" \n", mode) == []
+
+
+def _plain_split(text):
+    """The rule for texts without blocks and rules, by other means."""
+    paragraphs = [piece.strip() for piece in re.split(r"\n\s*\n", text) if piece.strip()]
+    if len(paragraphs) > 1:
+        return paragraphs
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    joined: list[str] = []
+    for line in lines:
+        if joined and any(map(_is_step_line, lines)) and not _is_step_line(line):
+            joined[-1] += "\n" + line
+        else:
+            joined.append(line)
+    return joined
+
+
+def _is_step_line(line):
+    return re.match(r"[#*]{0,4}\s*step\s*\d", line, re.IGNORECASE) is not None
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_texts_without_blocks_are_split_as_ever(text):
+    assert [step.split() for step in steps.split(text)] == [step.split() for step in _plain_split(text)]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["```\n", "~~~\n", "\\[\n", "\\]", "$$\n", "$$", "\\begin{a}\n", "\\end{a}", "\n ", " ", "---\n\n", "Step 1\n"],
+)
+def test_a_long_text_is_split_at_once(unit):
+    """Quadratic work would take hours on it; the time-out of the test run is the bound."""
+    text = unit * (200_000 // len(unit))
+    for mode in ("auto", "step", "line"):
+        steps.split(text, mode)
 
 
 @given(st.text())

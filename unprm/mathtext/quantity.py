@@ -59,7 +59,8 @@ _ENDING = words_in(
 )
 _OPERATOR = re.compile(
     r"""
-    \s*(?: \.?\\ | [+*^=<>≤≥±×÷·|!_{\[≈≠∈&√∪∩] | [-−](?!\s?[A-Za-z]{2}) | /(?![A-Za-z]{2}) | \(?(?:mod|modulo)\b )
+    \s*(?: \.?\\(?!["'\s]|$) | [+*^=<>≤≥±×÷·|!_{\[≈≠∈&√∪∩] | [-−](?!\s?[A-Za-z]{2}) | /(?![A-Za-z]{2})
+        | \(?(?:mod|modulo)\b )
     | [A-Za-z(] | \s+[B-HJ-Zb-z](?![\w'’&]) | \s+a(?!\w|\s[A-Za-z]{2}) | \s+\((?!\s?[A-Za-z]{2}|[0-9])
     | \s+(?:times|multiplied\sby|divided\sby)\s+[0-9]
     """,
@@ -75,7 +76,9 @@ _BESIDE = re.compile(
 )
 _SHARE = re.compile(rf"\s*(?:of|out\sof|over|per|remainder|r|versus|vs\.?|:|in(?=\s[0-9,]+$))\s*{_NEXT_NUMBER}")
 _NEXT = re.compile(r"[0-9]|\$(?=[\\A-Za-z])|\\\(")
-_JOINED = re.compile(r"(?:(?:\band|\bor|\bplus|&)\s+(?:\w+\s+)?|[,;]\s*(?:and\s+|or\s+)?)[-+]?[$€£\\(]{0,3}$")
+_JOINED = re.compile(
+    r"(?:(?:\band|\bor|\bplus|&)\s+(?:\w+\s+)?|[,;]\s*(?:and\s+|or\s+)?|[=+*/×÷]\s*)[-+]?[$€£\\(]{0,3}$"
+)
 _JOINED_WORD = re.compile(
     r"\b(?:and|or)\s+(?:(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?!-)|more|less|fewer|greater"
     r"|higher|lower|above|below|over|under|older|younger|longer|shorter|later|earlier|up|a\shalf)\b"

@@ -11,7 +11,7 @@ _OPENING = re.compile(
 _FORMULA = re.compile(
     r"\$\$([^$]+)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)([^$]+)(?<!\s)\$(?![0-9])|\$(\s[^$]+\s)\$", re.DOTALL
 )
-_UNFINISHED = re.compile(r"(?:\$\$|\\\[|\\\(|[\s*_`])+")
+_UNFINISHED = re.compile(r"(?:\$\$|\\\[|\\\(|\$(?=[A-Za-z\\])|[\s*_`])+")
 # Not the period of p.m., and none of an ellipsis.
 _END = re.compile(
     r"(?<!\.)(?<![ap]\.m)\.(?=[\s*_\"'”’`)\]}]|\\?$)|\n|(?<=\S)\*\*(?=[\s.,;:!?)\]\"']|$)|`|(?<=[^\d\\])\""
