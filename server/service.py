@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -14,6 +15,7 @@ from server.metrics import Metrics
 from server.model import Source, Watch
 from server.models import Models
 from server.settings import Settings
+from server.slots import Slots
 from unprm import answers as answer_text
 from unprm.equivalence import Comparison, Equivalence
 from unprm.errors import Overloaded, ShuttingDown
@@ -43,6 +45,7 @@ class Service:
             deadline=settings.equivalence_deadline, workers=_COMPARERS, memory_mb=_COMPARER_MB
         )
         self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
+        self._slots = Slots(self._comparers, _COMPARERS)
         self._running = 0
         self._held_bytes = 0
         self._draining = False
@@ -126,8 +129,9 @@ class Service:
         begun = await asyncio.to_thread(self._equivalence.begin, answers)
         if begun.settled:
             return self._equivalence.finish(begun)
-        # in threads of their own, so that those who wait for a process hold up nobody else
-        return await asyncio.get_running_loop().run_in_executor(self._comparers, self._equivalence.finish, begun)
+        # In threads of their own, so that those who wait for a process hold up nobody else; the time that a request
+        # has for comparing begins once it has its slot.
+        return await self._slots.run(caller, partial(self._equivalence.finish, begun))
 
     def _start_comparing(self) -> None:
         try:
@@ -154,6 +158,11 @@ class Service:
             "unprm_equivalence_crashes",
             "Answers that cost a worker process.",
             lambda: equivalence.stats.crashes,
+        )
+        counter(
+            "unprm_equivalence_failures",
+            "Answers compared as text because comparing them met an error.",
+            lambda: equivalence.stats.failures,
         )
 
 
