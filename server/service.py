@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -52,7 +52,7 @@ class Service:
         self._equivalence = Equivalence(
             deadline=settings.equivalence_deadline, workers=_COMPARERS, memory_mb=_COMPARER_MB
         )
-        self._comparers = ThreadPoolExecutor(_COMPARERS, "equivalence")
+        self._comparers = FairPool("comparers", _COMPARERS)
         self._running = 0
         self._bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
         self._draining = False
@@ -62,7 +62,7 @@ class Service:
 
     async def start(self) -> None:
         """Has the parts start; neither the model nor the comparing processes are waited for."""
-        self._comparers.submit(self._start_comparing)
+        asyncio.get_running_loop().run_in_executor(None, self._start_comparing)
         self.models.start()
 
     async def drain(self) -> None:
@@ -77,7 +77,7 @@ class Service:
         """Ends the parts; nothing is left running."""
         self._draining = True
         await self.models.stop(0)
-        self._comparers.shutdown(wait=False, cancel_futures=True)
+        self._comparers.close()
         self._readers.close()
         self._encoders.close()
         await asyncio.to_thread(self._equivalence.close)
@@ -128,11 +128,15 @@ class Service:
     async def _compared(self, answers: Sequence[str], caller: str) -> Comparison:
         if all(map(answer_text.is_integer, answers)):  # at once: no process is asked for these
             return self._equivalence.finish(self._equivalence.begin(answers))
-        begun = await asyncio.to_thread(self._equivalence.begin, answers)
+        begun = await self._readers.request(caller).run(
+            sum(map(len, answers)), partial(self._equivalence.begin, answers)
+        )
         if begun.settled:
             return self._equivalence.finish(begun)
-        # in threads of their own, so that those who wait for a process hold up nobody else
-        return await asyncio.get_running_loop().run_in_executor(self._comparers, self._equivalence.finish, begun)
+        # In threads of their own, so that those who wait for a process hold up nobody else; the time that a request
+        # has for comparing begins once it has its turn.
+        turns = self._comparers.request(caller)
+        return await turns.run(len(answers), partial(self._equivalence.finish, begun))
 
     def _start_comparing(self) -> None:
         try:
@@ -160,6 +164,11 @@ class Service:
             "unprm_equivalence_crashes",
             "Answers that cost a worker process.",
             lambda: equivalence.stats.crashes,
+        )
+        counter(
+            "unprm_equivalence_failures",
+            "Answers compared as text because comparing them met an error.",
+            lambda: equivalence.stats.failures,
         )
 
 
