@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-Block = tuple[int, int]
-"""Where a block stands in the text: `(start, end)` in characters, its delimiters included."""
+Span = tuple[int, int]
+"""Where something stands in a text: `(start, end)` in characters."""
 
 _FENCE = re.compile(r"^[ \t]{0,12}(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<info>[^\n`]*)$", re.MULTILINE)
 _BRACKET = re.compile(r"(?<!\\)\\[\[\]]")
@@ -17,13 +17,13 @@ _TEXTUAL = frozenset(["document", "proof", "solution", "enumerate", "itemize"])
 """Environments of prose, whose paragraphs are steps."""
 
 
-def blocks(text: str) -> list[Block]:
-    """The outermost blocks of a text, ascending, none touching another. What isn't closed is no block. Linear."""
+def blocks(text: str) -> list[Span]:
+    """The outermost blocks of a text, with their delimiters, in order. What isn't closed is no block. Linear."""
     fences = list(_fences(text))
     # what looks like mathematics inside a fence is code
     prose = _blanked(text, fences)
     found = sorted([*fences, *_brackets(prose), *_dollars(prose), *_environments(prose)])
-    outermost: list[Block] = []
+    outermost: list[Span] = []
     for start, end in found:
         if outermost and start < outermost[-1][1]:
             outermost[-1] = (outermost[-1][0], max(end, outermost[-1][1]))
@@ -32,13 +32,13 @@ def blocks(text: str) -> list[Block]:
     return outermost
 
 
-def _blanked(text: str, fences: list[Block]) -> str:
+def _blanked(text: str, fences: list[Span]) -> str:
     edges = [0, *(edge for fence in fences for edge in fence), len(text)]
     pieces = [text[start:end] for start, end in pairwise(edges)]
     return "".join(" " * len(piece) if number % 2 else piece for number, piece in enumerate(pieces))
 
 
-def _fences(text: str) -> Iterator[Block]:
+def _fences(text: str) -> Iterator[Span]:
     opening: re.Match[str] | None = None
     for line in _FENCE.finditer(text):
         if opening and not line["info"] and line["fence"].startswith(opening["fence"]):
@@ -48,7 +48,7 @@ def _fences(text: str) -> Iterator[Block]:
             opening = line
 
 
-def _brackets(text: str) -> Iterator[Block]:
+def _brackets(text: str) -> Iterator[Span]:
     start = None
     for bracket in _BRACKET.finditer(text):
         if bracket[0] == "\\[":
@@ -58,7 +58,7 @@ def _brackets(text: str) -> Iterator[Block]:
             start = None
 
 
-def _dollars(text: str) -> Iterator[Block]:
+def _dollars(text: str) -> Iterator[Span]:
     """Pairs of ``$$``; around a blank line only if both stand alone on their lines, for else one of them is stray."""
     opening: re.Match[str] | None = None
     for dollars in _DOLLARS.finditer(text):
@@ -71,7 +71,7 @@ def _dollars(text: str) -> Iterator[Block]:
             opening = dollars
 
 
-def _environments(text: str) -> Iterator[Block]:
+def _environments(text: str) -> Iterator[Span]:
     starts: defaultdict[str, list[int]] = defaultdict(list)
     for edge in _ENVIRONMENT.finditer(text):
         if edge["name"] in _TEXTUAL:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from unprm.mathtext.prose import boxes
-from unprm.mathtext.quantity import NUMBER
+from unprm.mathtext.leading import NUMBER
 from unprm.mathtext.stated import stated_value
 from unprm.types import Extraction
 

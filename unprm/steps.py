@@ -5,7 +5,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from unprm.blocks import blocks
+from unprm.blocks import Span, blocks
 from unprm.types import Aggregate, Split
 
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
@@ -28,11 +28,14 @@ def split(text: str, mode: Split = "auto") -> list[str]:
     return [text[start:end].replace("\r\n", "\n") for start, end in spans(text, mode)]
 
 
-def spans(text: str, mode: Split = "auto") -> list[tuple[int, int]]:
+def spans(text: str, mode: Split = "auto") -> list[Span]:
     """Where the steps of `split` stand in the text: `(start, end)` in characters, without the space around."""
     whole = blocks(text)
-    if mode != "auto":
-        return _between(_CUTS[mode], text, whole)
+    found = _auto(text, whole) if mode == "auto" else _between(_CUTS[mode], text, whole)
+    return [(start, end) for start, end in found if not _NO_STEP.fullmatch(text, start, end)]
+
+
+def _auto(text: str, whole: Sequence[Span]) -> list[Span]:
     for cut in (_BLANK_LINE, _STEP_LINE):
         found = _between(cut, text, whole)
         if len(found) > 1:
@@ -40,25 +43,26 @@ def spans(text: str, mode: Split = "auto") -> list[tuple[int, int]]:
     return _between(_STEP_LINE if _STEP_LINE.match(text.lstrip()) else _LINE_END, text, whole)
 
 
-def _between(cut: re.Pattern[str], text: str, whole: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _between(cut: re.Pattern[str], text: str, whole: Sequence[Span]) -> list[Span]:
     """The stretches between the matches of `cut` outside the blocks `whole`, without the space around."""
     cuts = (match.span() for match in cut.finditer(text))
     edges = [0, *(edge for span in cuts if not _is_inside(span[0], whole) for edge in span), len(text)]
     found = []
     for start, end in zip(edges[::2], edges[1::2], strict=True):
         piece = text[start:end]
-        if (content := piece.strip()) and not _NO_STEP.fullmatch(content):
+        if piece.strip():
             found.append((start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())))
     return found
 
 
-def _is_inside(position: int, whole: Sequence[tuple[int, int]]) -> bool:
+def _is_inside(position: int, whole: Sequence[Span]) -> bool:
     number = bisect_right(whole, position, key=lambda block: block[0]) - 1
     return number >= 0 and whole[number][0] < position < whole[number][1]
 
 
 def join(steps: Sequence[str]) -> str:
-    """One text of the steps, such that `split(join(steps)) == steps` for stripped steps without blank lines."""
+    """One text of the steps, such that `split(join(steps)) == steps` for stripped steps without blank lines and without
+    delimiters that are closed in another step."""
     return "\n\n".join(steps)
 
 

@@ -6,11 +6,14 @@ import json
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from training import best_of_n as bench
 from training import journal
 from training.best_of_n import Judged
+from training.evaluation import app
 from training.scorers import EngineScorer
+from training.settings import Reading
 from unprm.engines.fake import FakeEngine
 from unprm.equivalence import Equivalence
 from unprm.errors import OutputMismatch, RecordInvalid
@@ -184,6 +187,39 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
     with pytest.raises(OutputMismatch):
         bench.write_solutions(questions[:1], tmp_path)
     assert path.read_bytes() == whole
+
+
+def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp_path, equivalence):
+    candidates = [{"text": "Step 1: 1/2\n\nso it is 0.75.", "rm": 0.5}, {"text": "\\boxed{3/4}", "rm": 0.4}]
+    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a", "candidates": candidates}]), "rm")
+    reading = Reading("last_number", "step")
+    (judged,) = bench.judge(questions, None, equivalence, tmp_path, _quiet(), reading)
+    assert judged.correct == (True, True)
+    with pytest.raises(OutputMismatch, match="extraction"):
+        bench.judge(questions, None, equivalence, tmp_path, _quiet())
+    bench.write_solutions(questions, tmp_path, reading)
+    (told,) = journal.read(tmp_path / "solutions.jsonl")
+    assert told["solutions"][0] == {"steps": [candidates[0]["text"]], "answer": "0.75"}
+    with pytest.raises(OutputMismatch, match="split"):
+        bench.write_solutions(questions, tmp_path, Reading("last_number"))
+
+
+def test_the_command_keeps_how_solutions_are_read(tmp_path):
+    path, output = _file(tmp_path / "c.jsonl", [ROW]), tmp_path / "out"
+    options = ["--output", str(output), "--reward", "rm", "--extraction", "boxed", "--step-split", "line"]
+    told = CliRunner().invoke(app, ["best-of-n", str(path), *options])
+    assert told.exit_code == 0, told.output
+    for name in ("candidates", "solutions"):
+        config = json.loads((output / f"{name}.config.json").read_text("utf-8"))
+        assert (config["extraction"], config["split"]) == ("boxed", "line")
+
+
+def test_a_model_scores_the_steps_of_the_settings(tmp_path, equivalence):
+    candidates = [{"text": "One.\n\nTwo.\nSo \\boxed{3/4}"}]
+    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
+    bench.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet(), Reading(split="line"))
+    (record,) = journal.read(tmp_path / "candidates.jsonl")
+    assert len(record["scores"][0]) == 3
 
 
 def test_accuracies_by_hand():

@@ -38,6 +38,13 @@ def test_sampling_ends_when_enough_are_right(equivalence):
     assert (len(rollouts) - PLAN.first) % PLAN.block == 0
 
 
+def test_rollouts_are_read_as_the_settings_say(equivalence):
+    for extraction, right in (("boxed", True), ("choice", False)):
+        roller = Roller(ScriptedSampler(), equivalence, frequency, AdaptiveSettings(), extraction)
+        rollouts = asyncio.run(roller.draw(_prefix(roller.sampler), 8))
+        assert any(rollout.correct for rollout in rollouts) is right
+
+
 def test_a_prefix_with_an_error_takes_all_rollouts(equivalence):
     sampler = ScriptedSampler()
     prefix = _prefix(sampler, "Step 1: 30 + 12 = 43.\n")

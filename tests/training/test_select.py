@@ -1,8 +1,13 @@
 """Selection by hand-worked cases, and where steps end in tokens."""
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from training import journal
+from training.construct import app
 from training.select import Judged, Selector, choose, least_similar, sentence_embedding, step_ends, tf_idf
 from training.settings import SelectSettings
 from unprm.equivalence import Equivalence
@@ -68,6 +73,33 @@ def test_solutions_without_token_ids_can_be_selected():
     assert chosen["correct"]
     assert chosen["ends"] == ()
     assert chosen["mean_step_uncertainty"]["entropy"] is None
+
+
+def test_solutions_are_read_as_the_settings_say():
+    text = "One.\n\nTwo.\nSo it is 2."
+    completion = {"text": text, "ids": list(range(len(text))), "logprobs": [-0.1] * len(text), "finished": True}
+    record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": [completion]}
+    settings = SelectSettings(extraction="last_number", split="line")
+    with Equivalence() as equivalence:
+        (chosen,) = Selector(equivalence, lambda ids: text[: len(ids)], settings).select(record)
+        unread = Selector(equivalence, lambda ids: text[: len(ids)], SelectSettings())
+        assert list(unread.select(record)) == []
+    assert (chosen["answer"], chosen["correct"], chosen["steps"]) == ("2", True, ("One.", "Two.", "So it is 2."))
+    assert chosen["ends"] == (6, 11, len(text))
+    assert unread.dropped == {"no answer": 1}
+
+
+def test_the_command_keeps_how_solutions_are_read(tmp_path):
+    samples, output = tmp_path / "samples.jsonl", tmp_path / "selected.jsonl"
+    completion = {"text": "1 + 1\nis 2.", "ids": [], "logprobs": [-0.1], "finished": True}
+    record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": [completion]}
+    journal.write(samples, {"stage": "sample"}, [record])
+    options = ["--output", str(output), "--extraction", "last_number", "--step-split", "paragraph"]
+    told = CliRunner().invoke(app, ["select", str(samples), *options])
+    assert told.exit_code == 0, told.output
+    assert [chosen["steps"] for chosen in journal.read(output)] == [["1 + 1\nis 2."]]
+    config = json.loads(journal.config_path(output).read_text("utf-8"))
+    assert (config["extraction"], config["split"]) == ("last_number", "paragraph")
 
 
 def test_a_text_is_selected_once():

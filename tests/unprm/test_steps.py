@@ -50,6 +50,7 @@ def test_split(text, expected):
         ("Step 1: a\n$$\nStep 2\n$$\nStep 3: b", ["Step 1: a\n$$\nStep 2\n$$", "Step 3: b"]),
         ("\\begin{proof}\nFirst.\n\nSecond.\n\\end{proof}", ["\\begin{proof}\nFirst.", "Second.\n\\end{proof}"]),
         ("First.\n\n---\n\nSecond.\n\n***\n\nThird.", ["First.", "Second.", "Third."]),
+        ("One\nstep.\n\n---", ["One\nstep."]),
         ("---", []),
     ],
 )
@@ -135,6 +136,17 @@ def test_split_loses_nothing_but_space_and_leaves_no_blank_step(text):
 @given(st.lists(st.text("ab c1.=\\", min_size=1).filter(lambda s: s.strip() == s), min_size=2))
 def test_join_is_undone_by_split(parts):
     assert steps.split(steps.join(parts)) == parts
+
+
+delimited = st.lists(
+    st.sampled_from(["a", "b c", "\n", "\n\n", "$$", "```", "```\n", "\\[", "\\]", "---", "\\begin{x}", "\\end{x}"])
+)
+
+
+@given(delimited.map("".join))
+def test_steps_of_a_text_are_split_from_each_other_again(text):
+    found = steps.split(text)
+    assert len(found) < 2 or steps.split(steps.join(found)) == found
 
 
 def test_rewards():

@@ -2,7 +2,7 @@
 
 In reading order:
   characters  Unicode and typographic spellings -> plain LaTeX
-  stated      what follows "the answer is" -> the value in it; quantity finds where prose goes on behind a number
+  stated      what follows "the answer is" -> the value in it; leading finds where prose goes on behind a number
   prose       boxes, dollars and words around the mathematics
   tokens      LaTeX -> tokens -> LaTeX
   spelling    rewrites of tokens that don't change the meaning, to the canonical form;

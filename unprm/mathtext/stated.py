@@ -2,7 +2,7 @@
 
 import re
 
-from unprm.mathtext.quantity import NUMBER, value_end
+from unprm.mathtext.leading import NUMBER, value_end
 
 MAX_CUT = 2000  # characters; what is longer is no value with prose behind it
 _OPENING = re.compile(

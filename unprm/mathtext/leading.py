@@ -1,4 +1,4 @@
-"""The quantity at the head of a sentence, and where the prose behind it begins."""
+"""The value at the head of a sentence, and where the prose behind it begins."""
 
 import re
 
