@@ -30,7 +30,7 @@ UNDERSTOOD = [
 def elsewhere(own: Block) -> bool:
     """Whether a test of its page runs it."""
     if own.page == "docs/agents.md":
-        return own.text in PROGRAMS or own.text.startswith(("echo", "curl"))
+        return own.text in PROGRAMS or own.text.startswith(("cat", "curl"))
     return own.page == "README.md" and own.text in [command for command, _ in EXAMPLES]
 
 
