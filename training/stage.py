@@ -46,14 +46,15 @@ class Lines(Progress):
     """
 
     def __init__(self, console: Console, *, shown: bool = True, get_time: Callable[[], float] | None = None) -> None:
-        # slow steps have a rate too: it is that of the last ten minutes
-        super().__init__(console=console, disable=True, speed_estimate_period=600, get_time=get_time)
+        super().__init__(console=console, disable=True, get_time=get_time)
         self._shown = shown
+        self._first: dict[TaskID, float] = {}  # the steps that were done before each task began
         self._lines: dict[TaskID, tuple[float, float]] = {}  # when each task had its last line, and its steps then
 
     def add_task(self, *arguments: Any, **options: Any) -> TaskID:
         """As rich's."""
         task = super().add_task(*arguments, **options)
+        self._first[task] = self._tasks[task].completed
         self._write(task)
         return task
 
@@ -83,10 +84,11 @@ class Lines(Progress):
         task = self._tasks[task_id]
         self._lines[task_id] = self.get_time(), task.completed
         parts = [f"{task.description}: {task.completed:g} of {task.total:g}"]
-        if task.elapsed and task.speed:
-            parts += [f"in {_time(task.elapsed)}", f"{task.speed:.3g} a second"]
-        if task.speed and task.time_remaining:
-            parts.append(f"{_time(task.time_remaining)} left")
+        steps = task.completed - self._first[task_id]
+        if steps and task.elapsed:
+            parts += [f"in {_time(task.elapsed)}", f"{steps / task.elapsed:.3g} a second"]
+            if task.remaining:
+                parts.append(f"{_time(task.remaining * task.elapsed / steps)} left")
         if self._shown:
             line = ", ".join(parts) + str(task.fields.get("counts", ""))
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -140,7 +142,7 @@ def directory(path: Path) -> Path:
         if place.is_dir():
             break
         if place.exists():
-            raise OutputMismatch(f"{place} is a file, and the output {path} a directory: choose another one")
+            raise OutputMismatch(f"the output {path} can't be a directory: {place} is a file")
     return path
 
 
