@@ -4,8 +4,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from unprm.mathtext.prose import boxes
 from unprm.mathtext.leading import NUMBER
+from unprm.mathtext.prose import boxes
 from unprm.mathtext.stated import stated_value
 from unprm.types import Extraction
 
