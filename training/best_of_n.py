@@ -144,12 +144,11 @@ def _reward_of(scores: Scores) -> float:
 
 def _answers(question: Question, equivalence: Equivalence) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
     found = [answers.extract(text) for text in question.texts]
-    told = [answer for answer in found if answer is not None]
-    # the gold answer stands among them, so that right answers are those of its class
-    named = iter(equivalence.classes([question.gold, *told]))
-    gold = next(named)
+    named = iter(equivalence.classes([answer for answer in found if answer is not None]))
     classes = tuple(None if answer is None else next(named) for answer in found)
-    return classes, tuple(name == gold for name in classes)
+    # The gold answer is compared with each alone: beside others its unit, or the lack of it, could mean another class.
+    right = {answer: equivalence.equal(question.gold, answer) for answer in found if answer is not None}
+    return classes, tuple(answer is not None and right[answer] for answer in found)
 
 
 def _as_probabilities(judged: Sequence[Judged]) -> list[Judged]:
