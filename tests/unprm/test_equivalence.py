@@ -139,7 +139,7 @@ SAME = [
     ["17.5%", r"17\frac12\%", "17.5"],
     ["$25,000/year", r"\$25{,}000\text{ per year}", "25000"],
     ["3 boys and 5 girls", "5 girls and 3 boys", r"3\text{ boys and }5\text{ girls}"],
-    ["5 apples", "5", r"5\text{ oranges}", "five apples", r"\text{five}"],
+    ["5 apples", "5", r"5\text{ oranges}", "five apples", r"\text{five}", "5 in total", "5 apples over the three days"],
     # one thing written in different ways
     ["2x10^3", "2000", r"2\times 10^3"],
     ["twenty-five", "25"],
@@ -255,7 +255,7 @@ APART = [
     ["3 millionths", "3"],
     ["5 factorial", "5"],
     ["50 basis points", "50"],
-    ["5 each", "5 total", "5"],
+    ["5 each", "5 total"],
     ["two thirds", "2", "one third"],
     # several parts
     ["3 boys and 5 girls", "5 boys and 3 girls"],
