@@ -1,9 +1,10 @@
 """Classes of equal answers.
 
-Each answer has a key that depends on nothing but the answer, and two answers are equal if their keys are: so
-the relation is reflexive, symmetric and transitive by construction, and the classes don't depend on the order
-of the answers or on what was asked before. Keys of numbers with roots, fractions and pi are computed at once.
-Other expressions are evaluated, exactly or to 130 digits, in worker processes that can be killed.
+Each answer has a key that depends on nothing but the answer, and two answers are equal if their keys are (or if one
+lacks the unit of the other, see below): so the relation is reflexive, symmetric and transitive by construction, and the
+classes don't depend on the order of the answers or on what was asked before. Keys of numbers with roots, fractions and
+pi, and of expressions with rational values, are computed at once. Other expressions are evaluated, exactly or to 130
+digits, in worker processes that can be killed.
 
 Conventions, where mathematics leaves a choice (in doubt, different):
 
@@ -11,9 +12,15 @@ Conventions, where mathematics leaves a choice (in doubt, different):
   ``[0,1]``, ``0 < x < 1`` and ``(0,1)``; so is ``y = 2x+1`` equal to ``2x+1`` and to ``2x-y+1 = 0``. Other
   equations and inequalities are equal up to a constant factor. ``Y \\in [0,1]`` keeps its name, for Y is no
   unknown number.
-- Units, degrees, currency and the percent sign are dropped at the end of a value: ``10 cm``, ``10°``,
-  ``10\\%`` and ``\\$10`` are ``10`` (but 10 % is not 0.1). ``10cm`` and ``10m`` are products of variables.
-  Words that change the meaning ("or more", "p.m.", "increase") keep an answer apart.
+- Values with units, degrees, currency or the percent sign are compared after conversion: ``1 hour 30 minutes`` is
+  ``90 minutes``, ``5 cents`` is not ``5 dollars``. Months aren't converted to days, nor degrees Celsius to Fahrenheit.
+  A number without a unit joins the one class with units of which some are written with that number: beside ``10 cm``
+  alone ``10`` is that, beside ``10 cm`` and ``10 m`` it stands alone (and 10 % is not 0.1). So classes depend on the
+  set of the answers of a call. ``10cm`` and ``10m`` are products of variables.
+- What is counted is dropped: ``5 apples`` is ``5``; but not from an answer that counts several things (``3 boys and
+  5 girls``). Words that change the meaning ("or more", "p.m.", "older", "pairs", "each") keep an answer apart.
+- Literal numbers with minus signs alone between them (``10-12``, ``2020-03-04``), and three with slashes, are ranges,
+  scores, dates or telephone numbers, and compared as written.
 - ``1,234`` outside of brackets is a number, ``1, 234`` and ``(1,234)`` are pairs.
 - A list of numbers or expressions has no order, and is the same as a set in braces; ``±`` stands for such a
   list. A list of words or capital letters has an order, and so have tuples, and so have values given to
@@ -23,7 +30,7 @@ Conventions, where mathematics leaves a choice (in doubt, different):
   fraction, multiple of pi or square root are that number.
 - ``1 1/2`` and ``1\\frac12`` are mixed numbers. ``\\log`` has base 10, ``e`` and ``i`` are the constants.
   The odd root of a negative number is real. Expressions with unknowns are compared over the reals, so
-  ``\\sqrt{x^2}`` is not x.
+  ``\\sqrt{x^2}`` is ``|x|`` and not x. A calculation with its result is the result: ``2+3 = 5`` is 5.
 - Plain words are compared without regard to case. Ratios, times, numbers with a base, and what can't be read
   with certainty are compared as they are written.
 """

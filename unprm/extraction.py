@@ -102,10 +102,10 @@ def _last_box(text: str) -> str | None:
     return text[found[-1].inner].strip() if found else None
 
 
-def _without_label(box: str) -> str:
+def _without_label(value: str) -> str:
     r"""Without the letter of an option before its value: ``\text{(B) }14`` is 14."""
-    label = _LABEL.match(box)
-    return box[label.end() :] if label else box
+    label = _LABEL.match(value)
+    return value[label.end() :] if label else value
 
 
 def _last_tagged(text: str) -> str | None:
@@ -121,7 +121,8 @@ def _last_tagged(text: str) -> str | None:
 
 def _after_marker(text: str) -> str | None:
     """The value that follows the last marker that is followed by one."""
-    return next((value for value in map(stated_value, _statements(text)) if value), None)
+    value = next((value for value in map(stated_value, _statements(text)) if value), None)
+    return None if value is None else _without_label(value) or value
 
 
 def _statements(text: str) -> Iterator[str]:

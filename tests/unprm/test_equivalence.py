@@ -1,5 +1,6 @@
 """Classes of answers: the conventions, the laws of an equivalence relation, what hostile answers may cost."""
 
+import errno
 import json
 import random
 import subprocess
@@ -14,11 +15,14 @@ import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import constants
 
 from unprm.equivalence import Equivalence, EquivalenceStats, worker_command
 from unprm.errors import ShuttingDown
 from unprm.extraction import extract
+from unprm.latex_worker import keyed
 from unprm.mathtext.meaning import AnswerKey
+from unprm.mathtext.units import UNITS
 from unprm.worker_process import OutOfTime, WorkerDied, WorkerPool, WorkerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +45,7 @@ def answers():
     with Equivalence(deadline=30) as equivalence:
         equivalence.start()
         yield equivalence
+        assert equivalence.stats.failures == 0  # what an error settles is settled by chance
 
 
 # --- what is equal
@@ -122,6 +127,50 @@ SAME = [
         r"\begin{bmatrix}1&\frac12\\ \frac13&4\end{bmatrix}",
     ],
     [r"\frac12\begin{pmatrix}2\\4\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"],
+    # units
+    ["1 hour 30 minutes", "90 minutes", "1.5 hours", "1 hour and 30 minutes", r"1\text{ hour }30\text{ minutes}", "90"],
+    ["5 cents", r"\$0.05", "0.05 dollars", "$0.05"],
+    ["10 m/s", "10", r"10\text{ m/s}", r"10\mathrm{m/s}", "10 meters per second", "36 km/h"],
+    [r"20^\circ C", "20", "20°C", "20 degrees Celsius"],
+    ["2 feet 3 inches", "27 inches", "2 feet, 3 inches"],
+    ["60 mph", "88 feet per second", "60 miles per hour"],
+    [r"\frac{\pi}{2}\text{ radians}", "90°"],
+    ["3 million dollars", r"\$3 million", "3000000"],
+    ["17.5%", r"17\frac12\%", "17.5"],
+    ["$25,000/year", r"\$25{,}000\text{ per year}", "25000"],
+    ["3 boys and 5 girls", "5 girls and 3 boys", r"3\text{ boys and }5\text{ girls}"],
+    ["5 apples", "5", r"5\text{ oranges}", "five apples", r"\text{five}", "5 in total", "5 apples over the three days"],
+    # one thing written in different ways
+    ["2x10^3", "2000", r"2\times 10^3"],
+    ["twenty-five", "25"],
+    ["one hundred and five", "105"],
+    ["2+3=5", "5", "5 = 5", "10/2 = 2+3 = 5"],
+    ["3*5 = 15 cm", "15 cm", "15"],
+    ["all real numbers", r"\mathbb{R}", r"\text{All real numbers}"],
+    ["|x|<1", "(-1,1)"],
+    ["|x-3|>2", r"(-\infty,1)\cup(5,\infty)"],
+    [r"|2x-1|\le 3", "[-1,2]"],
+    ["x^2=4", r"x=\pm2", "-2, 2", "x^2-4=0"],
+    ["x^2-5x+6=0", "2,3"],
+    ["x^2=2", r"\pm\sqrt2"],
+    [r"[1,2]\cup[2,3]", "[1,3]"],
+    [r"x<1\text{ or }x<3", "x<3"],
+    ["Option A", "A", r"\text{Option A}", "choice (A)"],
+    [r"x\not=1", r"x\neq 1", r"x \ne 1"],
+    [r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"],
+    [r"\begin{vmatrix}a&b\\c&d\end{vmatrix}", "ad-bc"],
+    ["0.30000000000000004", "0.3"],
+    ["2.9999999999999996", "3"],
+    ["42\\", "42"],
+    # kinks
+    ["|x-40|", "|40-x|", r"\sqrt{(x-40)^2}", r"\max(x-40,40-x)", r"\sqrt{x^2-80x+1600}"],
+    ["2|x-5|", "|2x-10|", "|10-2x|"],
+    [r"\sqrt{x^2-2xy+y^2}", "|x-y|"],
+    [r"\max(a,b)", r"\max(b,a)", r"\frac{a+b+|a-b|}{2}"],
+    [r"\sqrt{4x^2+4}", r"2\sqrt{x^2+1}"],
+    [r"x\sqrt{x}", "x^{3/2}"],
+    ["|x|^2", "x^2", r"\sqrt{x^4}"],
+    ["|xy|", "|x||y|"],
     # words
     [r"\text{Monday}", "Monday", "monday", r"\textbf{MONDAY}"],
     [r"\text{(A)}", "A", "(A)", r"\textbf{A}", r"\mathrm{A}"],
@@ -192,6 +241,47 @@ APART = [
     ["2 3", "23", "6"],
     ["(a+5)(b+2)", "(+5)(b+2)"],
     [r"1\sqrt{19}", "1", "19"],
+    # units, and words that say more than a unit
+    ["3 hours", "3 minutes", "3"],
+    ["5 cents", "5 dollars", "5", "5 euros"],
+    ["10 cm^2", "10 cm^3", "10", "10 m"],
+    ["20°C", "20°F", "20 K", "20"],
+    ["10%", "0.1"],
+    ["60 pages per minute", "60 pages per hour", "60"],
+    ["30 days", "1 month"],
+    ["5 years older", "5 years younger", "5"],
+    ["5 wins", "5 losses", "5"],
+    ["5 pairs", "5"],
+    ["3 millionths", "3"],
+    ["5 factorial", "5"],
+    ["50 basis points", "50"],
+    ["5 each", "5 total"],
+    ["two thirds", "2", "one third"],
+    # several parts
+    ["3 boys and 5 girls", "5 boys and 3 girls"],
+    ["3 cups of flour and 2 cups of sugar", "2 cups of flour and 3 cups of sugar"],
+    ["2 feet, 3 inches", "2 inches, 3 feet"],
+    ["10-12", "20-22", "-2"],
+    ["10 - 12 cm", "20 - 22 cm"],
+    ["2020-03-04", "2020-04-03"],
+    ["1/2/2020", "2/4/2020"],
+    ["555-1234", "-679"],
+    ["(555) 123-4567", "(555) 123-4568"],
+    # kinks
+    ["|x-40|", "40-x"],
+    [r"\max(x,100)", "100"],
+    [r"\sqrt{(x-50)^2}", "50-x", r"((x-50)^2)^{3/2}"],
+    [r"\sqrt{x^2-100x+2500}", "50-x"],
+    [r"\sqrt{(x-50)^2(x^2+1)}", r"(50-x)\sqrt{x^2+1}"],
+    [r"2\max(x-5000,0)", r"\max(x-5000,0)", "0"],
+    ["|x-40|-2|x-40.5|+|x-41|", "2|x-40|-4|x-40.5|+2|x-41|", "0"],
+    [r"\lfloor x/100000\rfloor", r"2\lfloor x/100000\rfloor", "0"],
+    [r"\ln((x-50)^2)", r"2\ln(50-x)"],
+    [r"\max 5", r"\max(5)", r"\sin(1,2)", r"\sin(1,3)"],
+    ["x^2=4", "x^2=-4", "2"],
+    ["2+3=6", "5", "6"],
+    [r"(0,1)\cup(1,2)", "(0,2)"],
+    ["two three", "23", "5"],
 ]
 
 
@@ -275,8 +365,10 @@ def test_a_root_has_one_key_exact_or_numeric(answers, radicand, factor, square):
 
 @generated
 @given(mixed, st.randoms(use_true_random=False))
-def test_the_classes_do_not_depend_on_the_order_or_the_company(answers, texts, shuffle):
+def test_the_classes_do_not_depend_on_the_order_or_on_repetition(answers, texts, shuffle):
     classes = answers.classes(texts)
+    repeated = answers.classes([*texts, *texts[::-1]])
+    assert repeated == classes + classes[::-1]
     order = list(range(len(texts)))
     shuffle.shuffle(order)
     shuffled = answers.classes([texts[i] for i in order])
@@ -285,7 +377,79 @@ def test_the_classes_do_not_depend_on_the_order_or_the_company(answers, texts, s
         for j in range(i):
             same = classes[i] == classes[j]
             assert same == (shuffled[position[i]] == shuffled[position[j]])
-            assert same == answers.equal(texts[i], texts[j]) == answers.equal(texts[j], texts[i])
+            assert answers.equal(texts[i], texts[j]) == answers.equal(texts[j], texts[i])
+
+
+def test_a_number_without_a_unit_joins_the_only_class_that_is_written_with_it(answers):
+    assert answers.classes(["10 cm", "10", "12 cm"]) == [0, 0, 1]
+    assert answers.classes(["10 cm", "10", "10 m"]) == [0, 1, 2]
+    assert answers.classes(["10", "100 mm", "10 cm", "100"]) == [0, 0, 0, 0]
+    assert answers.classes(["10.0", "20/2 cm", "10 cm", "10"]) == [0, 0, 0, 0]
+    assert answers.classes(["x < 5 cm", "x < 5", "(30°, 60°)", "(30, 60)"]) == [0, 0, 1, 1]
+
+
+WORDS = r"""
+    \max \min \gcd \lcm \sin \log \ln \exp \sqrt \frac \binom \sum_{k=1}^{3} \prod \lfloor \rfloor \lceil | ( ) [ ]
+    \{ \} { } ^ _ , ; = < \leq \neq \in \cup \cap \setminus \pm \mp + - * / ! % ° : ' \infty \pi e i x y k 0 1 2 5 0.5
+    10-12 cm hours each \unit{m} \unit{s-1} \$ \text{apples} \begin{vmatrix} \end{vmatrix} & \\ \mathbb{R} or and \mod
+"""
+words = st.sampled_from(WORDS.split())
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(st.lists(st.lists(words, max_size=14).map(" ".join), max_size=3))
+def test_no_answer_brings_down_the_comparison_of_others(texts):
+    with Equivalence(command=["/nonexistent"]) as equivalence:
+        begun = equivalence.begin(["0.5", *texts, "1/2"])
+        assert begun.keys["0.5"].key == begun.keys["1/2"].key
+        assert equivalence.stats.failures == 0
+
+
+def test_an_error_while_comparing_means_as_text_and_is_counted(monkeypatch):
+    def failing(answer, scalars):
+        if "5" in answer:
+            raise TypeError
+        return AnswerKey(answer)
+
+    monkeypatch.setattr("unprm.equivalence.answer_key", failing)
+    with Equivalence(command=FAKE) as equivalence:
+        compared = equivalence.finish(equivalence.begin(["x", "5x", "x", "5x", "y"]))
+        assert compared == ([0, 1, 0, 1, 2], (1, 3))
+        assert equivalence.stats.failures == 1
+
+
+def test_an_error_in_a_worker_means_as_text():
+    class Broken:
+        def __getattr__(self, name):
+            raise ZeroDivisionError
+
+    assert keyed("x", Broken()) == {"key": "only x", "unitless": "", "as_text": True, "refused": False}
+
+
+def test_what_no_process_could_compare_is_told(monkeypatch):
+    def without_descriptors(*arguments, **options):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(subprocess, "Popen", without_descriptors)
+    with Equivalence(deadline=1) as equivalence:
+        compared = equivalence.finish(equivalence.begin([r"\sin 1", "5", r"\sin 1", "x"]))
+    assert compared == ([0, 1, 0, 2], (0, 2))
+
+
+def test_conversions_are_those_that_scipy_has():
+    def factor(name):
+        return float(UNITS[name].factor)
+
+    in_base = {
+        "in": constants.inch, "ft": constants.foot, "yd": constants.yard, "mi": constants.mile, "lb": constants.pound,
+        "oz": constants.oz, "gal": constants.gallon, "floz": constants.fluid_ounce, "acre": constants.acre,
+        "hectare": constants.hectare, "L": constants.liter, "h": constants.hour, "day": constants.day,
+        "week": constants.week, "mph": constants.mph, "kmh": constants.kmh,
+        "knot": constants.knot, "tonne": constants.metric_ton,
+    }  # fmt: skip
+    assert {name: factor(name) for name in in_base} == pytest.approx(in_base, rel=1e-12)
+    parts = {"qt": 4, "pint": 8, "cup": 16, "floz": 128, "tbsp": 256, "tsp": 768}
+    assert {name: UNITS["gal"].factor / UNITS[name].factor for name in parts} == parts
 
 
 @generated

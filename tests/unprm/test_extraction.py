@@ -39,6 +39,8 @@ REAL = [json.loads(line) for line in SOLUTIONS.read_text("utf-8").splitlines()]
         (r"The answer is 4. \boxed{5}", "5"),
         (r"\boxed{5}. The answer is 4.", "5"),
         (r"\boxed{\text{(B) }14}", "14"),
+        (r"The answer is \text{(B) }14.", "14"),
+        ("Answer: (B) 14", "14"),
         (r"\boxed{\textbf{(C)}\ \frac{1}{2}}", r"\frac{1}{2}"),
         (r"\boxed{\text{(B)}}", r"\text{(B)}"),
         (r"\boxed{(A)+(B)}", "(A)+(B)"),

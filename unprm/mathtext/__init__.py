@@ -6,16 +6,20 @@ In reading order:
   prose       boxes, dollars and words around the mathematics
   tokens      LaTeX -> tokens -> LaTeX
   spelling    rewrites of tokens that don't change the meaning, to the canonical form;
-              names (x = …), numbers, units and words are its parts
+              names (x = …), numbers, figures (two), measures (units and nouns after a
+              value, read by phrases, from the table in units) and words are its parts
   tree        the nodes of a parsed answer
   grammar     tokens -> tree: what stands between atoms; atoms and commands below it
   exact       numbers as sums of rationals, square roots, powers of pi and of i;
               arithmetic evaluates trees to them
+  piecewise   what has kinks (absolute values, roots of squares) as unknowns of their own
   numeric     the other closed expressions, by mpmath at high precision
   decimals    long decimals that are the rounding of a simple number
   keys        a number -> its key
   scalars     an expression -> its key: exact where possible, else its value at fixed points
   relations   equations and inequalities -> their keys, solved where they are linear (see linear)
+              or quadratic; sets of numbers as spans
+  quantities  values with units in the tree, converted
   meaning     any tree (tuple, set, interval, relation, matrix …) -> its key
 
 Nothing here evaluates user text as code, starts a process or reads a clock.

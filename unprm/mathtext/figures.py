@@ -14,7 +14,9 @@ _VALUES = {
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _FIRST, _ANY = "|".join(_VALUES), "|".join([*_VALUES, *_SCALES])
 _WORDS = re.compile(
-    rf"(?<![A-Za-z\\])(?:{_FIRST})(?:(?:[\s-]|\s(?<=hundred\s)and\s)(?:{_ANY}))*(?![A-Za-z])", re.IGNORECASE
+    r"(?<![A-Za-z\\])(?:(?<![A-Za-z]\s)|(?<=\band\s)|(?<=\bor\s))"  # not in a sentence: 5 apples in three days
+    rf"(?:{_FIRST})(?:(?:[\s-]|\s(?<=hundred\s)and\s)(?:{_ANY}))*(?![A-Za-z])",
+    re.IGNORECASE,
 )
 _SEPARATOR = re.compile(r"[\s-]+(?:and\s+)?")
 

@@ -20,7 +20,9 @@ _PAIRS = {
 _TEMPERATURES = {"c": "degC", "f": "degF", "celsius": "degC", "fahrenheit": "degF"}
 _JOINS = frozenset(["/", "per", "a", "an", "each", "every", "*", "-"])
 _CLOCK = re.compile(r"\b([ap])\.\s?m\b", re.IGNORECASE)
-_SMALL_WORDS = frozenset(["a", "an", "the", "of", "per", "in", "on", "at", "to", "is", "are", "it", "he", "as", "by"])
+_SMALL_WORDS = frozenset(
+    ["a", "an", "the", "of", "per", "in", "on", "at", "to", "is", "are", "it", "he", "as", "by", "s"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ class _Reader:
     def understood(self, others: Sequence[str]) -> bool:
         """Whether these are a unit or nouns, and not variables."""
         if self.nouns:
-            return self.upright or is_noun(self.nouns[0], spaced=self.spaced)
+            first = self.nouns[0].lower()
+            return self.upright or is_noun(first, spaced=self.spaced) or (first == "in" and len(self.nouns) > 1)
         plain = all(len(word) > 2 or word in _SMALL_WORDS for word in others)
         return bool(self.powers) and (self.upright or plain)
 

@@ -1,7 +1,8 @@
 """An expression to its key, the same for equal expressions.
 
 A closed expression has the key of its number. One with unknowns has the keys of its values at fixed points:
-each unknown is given, by its name alone, eight numbers, some integers, some of either sign. Where there is no
+each unknown is given, by its name alone, eight numbers, some integers, some of either sign; with logarithms
+or even roots two more, far away. What has kinks is made smooth first (see `piecewise`). Where there is no
 value, because of the root or logarithm of a negative number, say, that is part of the key.
 """
 

@@ -39,6 +39,7 @@ _TIMES_TEN = re.compile(r"(?<=[0-9])\s*[xX]\s*(?=10\s*\^)")
 _NOT_EQUAL = re.compile(r"\\not\s*=")
 _ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z({\[])")
 _TEXT_NAME = re.compile(rf"\\(?:{'|'.join(TEXT_COMMANDS)})(?![A-Za-z])\*?\s*(?=\{{)")
+_LAST_WORD = re.compile(r"\s+[A-Za-z]+\s*$")
 _TEXT = re.compile(r"(\\text\{[^{}]*\})")
 _FRACTION = re.compile(r"\\[dtc]?frac(?![A-Za-z])\s*")
 _SHORT_FRACTIONS = (
@@ -154,6 +155,8 @@ def _spelled_text(content: str) -> list[str]:
         return ["\\text{" + "".join(words) + "}"]
     if words in (["and"], ["or"]):
         return [",", " "] if words == ["and"] else ["\\lor"]
+    if words[-1:] in (["and"], ["or"]) and (head := _LAST_WORD.sub("", content)):
+        return [*_spelled_text(head), *_spelled_text(words[-1])]
     plain = option_letter(" ".join(content.split()))
     if not any(is_word(word) or (len(word) > 1 and not word.isupper()) for word in re.findall("[A-Za-z]+", plain)):
         return _spelled(tokenise(plain))  # (C), 13, CBAD, A,B: mathematics

@@ -31,10 +31,10 @@ _MEANING = words_in(
 _QUALIFIERS = words_in(
     """
     older younger taller shorter heavier lighter longer wider deeper thicker thinner faster slower higher lower
-    closer farther further nearer cheaper warmer hotter colder cooler richer poorer extra additional
+    closer farther further nearer cheaper warmer hotter colder cooler richer poorer
     win wins won losses lose loses losing pair pairs couple couples twin twins triplet triplets
     millionth millionths billionth billionths trillionth trillionths eleventh elevenths twelfth twelfths
-    twentieth twentieths factorial basis each apiece total totals altogether combined st nd rd th
+    twentieth twentieths factorial basis each apiece st nd rd th
     """
 )
 # Words that say that an answer follows, and nothing about it.
