@@ -28,7 +28,9 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
         index: error for index in solutions if (error := _too_many(engine, problem, index, solutions[index]))
     }
     left = {index: solution for index, solution in solutions.items() if index not in outcomes}
-    with model.encoding(context.share, _characters(problem, left)) as turns:
+    characters = _characters(problem, left)
+    # what takes a single turn is let in always: its caller's long texts are not to keep out the short ones
+    with model.encoding(context.share, characters if characters > _PIECE else 0) as turns:
         fewest = await _fewest(engine, problem, turns) if len(left) > 1 else 0
         if fewest > engine.description.max_tokens:
             outcomes |= {index: _too_long(engine, index, fewest) for index in left}

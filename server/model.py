@@ -130,8 +130,9 @@ class Model:
         """Has room for the work of encoding so many characters, and turns to do it in; raises `Overloaded` where too
         much is being encoded for this caller."""
         with self._encoded.holding(caller) as hold:
-            # what a single request asks for is always taken, by a caller for whom nothing else is encoded
-            hold(min(characters, self._most_encoded // 4))
+            if characters:
+                # a quarter at the most, so that the longest request is taken too
+                hold(min(characters, self._most_encoded // 4))
             yield self._encoders.request(caller)
 
     def encoded(self, characters: int, tokens: int) -> None:

@@ -53,9 +53,8 @@ class Budget:
             nonlocal held
             free = self._limit - self._taken
             if self._held[caller] + amount > free:
-                mine = self._held[caller]
-                told = f"{mine} {self._noun} of this caller are worked on, for {amount} more {free} of {self._limit}"
-                raise Overloaded(f"{told} would have to be free, and half of them be left to others", 1.0)
+                told = f"{self._held[caller]} {self._noun} of this caller are worked on, and {amount} more"
+                raise Overloaded(f"{told} would be more than what is free, {free} of {self._limit}", 1.0)
             self._taken += amount
             self._held[caller] += amount
             held += amount

@@ -174,10 +174,10 @@ def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.Monke
         assert server.post("/score_steps", ask("x" * 500), headers=MANY).status_code == 200
 
 
-@pytest.mark.parametrize("more", [b"", b" "])
-def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, more: bytes) -> None:
+@pytest.mark.parametrize(("before", "more"), [(0, b""), (1000, b" "), (90_000, b"")])
+def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, before: int, more: bytes) -> None:
     monkeypatch.setattr(lifetime, "PART_SECONDS", 0.3)
-    with serving() as server, server.connect(raw(None, length=100_000) + b" " * 90_000) as connection:
+    with serving() as server, server.connect(raw(None, length=100_000) + b" " * before) as connection:
         connection.settimeout(0.02)
         answer = b""
         while not answer:
@@ -241,7 +241,8 @@ def test_who_goes_away_is_not_encoded_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert [step for _, step in format.begun] == ["first", "after"]
 
 
-def test_what_is_encoded_for_a_caller_is_bounded(callers: Path) -> None:
+def test_what_is_encoded_for_a_caller_is_bounded(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
+    monkeypatch.setattr(encoding, "_PIECE", 100)
     format, engine = recording()
     with serving(engine, max_body_bytes=1000, api_keys_file=callers) as server:
         server.http.headers.update(ONE)
@@ -254,9 +255,10 @@ def test_what_is_encoded_for_a_caller_is_bounded(callers: Path) -> None:
         assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
         assert "1000 characters of this caller" in refused.json()["detail"]
         running.append(Background(lambda: server.post("/score_steps", ask("d" * 600))))
-        until(lambda: server.metric("unprm_running_requests") == 3)
+        running.append(Background(lambda: server.post("/score_steps", ask("short"), headers=MANY)))
+        until(lambda: server.metric("unprm_running_requests") == 4)
         format.gate.set()
-        assert [own.result().status_code for own in running] == [200, 200, 200]
+        assert [own.result().status_code for own in running] == [200] * 4
 
 
 def test_a_long_body_is_checked_while_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
