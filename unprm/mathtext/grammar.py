@@ -4,6 +4,8 @@ Where a spelling has two readings (``\\ln 2/3``, ``x2``, ``a/bc``, ``2^{n}!``), 
 compared as text: a wrong reading could call different answers equal.
 """
 
+from collections.abc import Sequence
+
 from unprm.mathtext.atoms import BRACKETS, unreadable
 from unprm.mathtext.commands import Commands
 from unprm.mathtext.tokens import is_number, is_unit_token, tokenise
@@ -54,11 +56,14 @@ class _Parser(Commands):
         return Group("", tuple(items), "")
 
     def relation(self) -> Node:
+        start = self.at
         sides = [self.set_expression()]
         operators: list[str] = []
         while self.peek() in RELATIONS:
             operators.append(self.take())
             sides.append(self.set_expression())
+        if not operators and self.depth == 0 and (sign := _separator(self.tokens[start : self.at])):
+            return _as_written(sides[0], sign)
         return Relation(tuple(operators), tuple(sides)) if operators else sides[0]
 
     def set_expression(self) -> Node:
@@ -180,6 +185,26 @@ class _Parser(Commands):
                 raise Unreadable("a double factorial")
             node = Call(self.take(), (node,))
         return node
+
+
+def _separator(tokens: Sequence[str]) -> str:
+    """The sign between the numbers of a range, a score, a date or a telephone number, which reads as a subtraction or
+    a quotient: ``10-12``, ``2020-03-04``, ``3/4/2020``. Nothing for anything else."""
+    numbers = [token for token in tokens if not is_unit_token(token)]
+    signs = set(numbers[1::2])
+    if len(numbers) % 2 and all(map(is_number, numbers[::2])) and (signs == {"-"} or (signs == {"/"} and numbers[3:])):
+        return signs.pop()
+    return ""
+
+
+def _as_written(node: Node, sign: str) -> Node:
+    """The numbers in their places, with the unit that follows them."""
+    match node:
+        case Call("unit", (inner, unit)):
+            return Call("unit", (_as_written(inner, sign), unit))
+        case Call("+" | "*", args):
+            return Call("written" + sign, tuple(arg.args[0] if isinstance(arg, Call) else arg for arg in args))
+    return node
 
 
 def _is_number(factors: list[Node]) -> bool:

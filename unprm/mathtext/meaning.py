@@ -16,7 +16,6 @@ from unprm.mathtext.tree import (
     Group,
     Matrix,
     Node,
-    Number,
     Relation,
     Symbol,
     Text,
@@ -113,15 +112,15 @@ class Meaning:
 
     def _quantity_key(self, value: Node, spelled: str) -> str:
         """That of the value in the base unit of its kind, with that kind."""
-        if isinstance(value, Group | Relation | Matrix) or _range_parts(value):
+        if isinstance(value, Group | Relation | Matrix) or _is_written(value):
             return f"{self.key(value)} in {spelled}"
         number, kind = converted(value, spelled)
         return f"{self.scalars.key(number)} {kind}"
 
     def _key(self, node: Node) -> str:
-        if parts := _range_parts(node):
-            return f"{structure(node)[0]} parts {' '.join(map(structure, parts))}"
         match node:
+            case Call("written-" | "written/"):
+                return structure(node)
             case Group("[", items, "]") if all(isinstance(item, Group) and item.opening == "[" for item in items):
                 return self.key(Matrix("matrix", tuple(children(row) for row in items)))
             case Group(opening, items, closing):
@@ -190,16 +189,8 @@ def _run_together(node: Call) -> Node | None:
     return total(node.args) if node.head == "compound" else None
 
 
-def _range_parts(node: Node) -> Sequence[Node]:
-    """The numbers of ``10-12``, ``2020-03-04`` or ``3/4/2020``: ranges, scores, dates and telephone numbers, which
-    are compared as written though they read as subtractions and quotients."""
-    if not isinstance(node, Call) or node.head not in ("+", "*"):
-        return ()
-    sign, least = ("neg", 2) if node.head == "+" else ("inv", 3)
-    first, *others = node.args
-    parts = [first, *(other.args[0] for other in others if isinstance(other, Call) and other.head == sign)]
-    whole = least <= len(parts) == len(node.args)
-    return parts if whole and all(isinstance(part, Number) for part in parts) else ()
+def _is_written(node: Node) -> bool:
+    return isinstance(node, Call) and node.head.startswith("written")
 
 
 def _by_name(named: tuple[str, tuple[Node, Node]]) -> tuple[int, str]:
