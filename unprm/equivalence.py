@@ -35,14 +35,13 @@ Conventions, where mathematics leaves a choice (in doubt, different):
   with certainty are compared as they are written.
 """
 
-import hashlib
 import importlib.util
 import json
 import signal
 import sys
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +50,7 @@ from typing import NamedTuple
 
 from unprm.answers import canonical
 from unprm.errors import ShuttingDown
+from unprm.key_cache import KeyCache
 from unprm.mathtext.meaning import AnswerKey, answer_key, text_key
 from unprm.mathtext.scalars import NeedsNumerics, Scalars
 from unprm.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
@@ -134,7 +134,7 @@ class Equivalence:
         self.deadline = deadline
         self._pool = WorkerPool(command or worker_command(deadline * _SHARE, memory_mb), workers)
         self._scalars = Scalars()
-        self._cache = _Cache(cache_size)
+        self._cache = KeyCache(cache_size)
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -281,32 +281,3 @@ def worker_command(cpu_seconds: float, memory_mb: int) -> list[str]:
 
 def _size(text: str) -> tuple[int, str]:
     return len(text), text
-
-
-class _Cache:
-    """Keys by the digests of their answers, the least recently used forgotten first. Thread-safe."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._keys: OrderedDict[bytes, AnswerKey] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get_all(self, answers: Collection[str]) -> dict[str, AnswerKey]:
-        digests = {answer: _digest(answer) for answer in answers}
-        with self._lock:
-            found = {answer: self._keys[digest] for answer, digest in digests.items() if digest in self._keys}
-            for answer in found:
-                self._keys.move_to_end(digests[answer])
-        return found
-
-    def put(self, answer: str, key: AnswerKey) -> AnswerKey:
-        digest = _digest(answer)
-        with self._lock:
-            self._keys[digest] = key
-            while len(self._keys) > self._size:
-                self._keys.popitem(last=False)
-        return key
-
-
-def _digest(answer: str) -> bytes:
-    return hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
