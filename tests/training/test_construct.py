@@ -1,6 +1,7 @@
 """From questions to a data set: sample, select, annotate, merge and stats with a scripted sampler."""
 
 import asyncio
+import inspect
 import io
 import json
 import random
@@ -16,12 +17,13 @@ from rich.console import Console
 from tests.training.scripted import ScriptedSampler
 from training import journal, stats
 from training.annotate import annotate
+from training.construct import build
 from training.merge import merge
 from training.questions import make_mini
 from training.sample import sample
 from training.search import sequential
 from training.select import Selector, select
-from training.settings import AnnotateSettings, SampleSettings, SelectSettings
+from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from training.study import report, study, variants
 from unprm import steps
 from unprm.equivalence import Equivalence
@@ -277,6 +279,7 @@ from pathlib import Path
 from rich.console import Console
 from tests.training.scripted import ScriptedSampler
 from training.annotate import annotate
+from training.construct import build
 from training.settings import AnnotateSettings
 from unprm.equivalence import Equivalence
 place = Path(sys.argv[1])
@@ -352,3 +355,10 @@ def test_runs_agree_where_both_label_alike_or_not_at_all():
     first = run([True, False], [False, False], None, None)
     assert stats.same_outcome(first, first) == 1
     assert stats.same_outcome(first, run([True, False], [True, False], None, [False])) == 0.5
+
+
+def test_build_searches_as_recommended_and_as_the_paper_by_name():
+    default = PRESETS[inspect.signature(build).parameters["preset"].default].annotate
+    assert (default.search, default.measure) == ("bayes", "surprisal_max")
+    assert default == replace(PRESETS["recommended"].annotate, max_tokens=default.max_tokens)
+    assert (PRESETS["paper"].annotate.search, PRESETS["paper"].annotate.measure) == ("uncertainty", "entropy")
