@@ -114,7 +114,7 @@ class FairPool:
 
     def _begin(self) -> None:
         while self._free and self._waiting:
-            call = min(self._waiting, key=lambda own: (self._standing(own.caller), own.before))
+            call = min(self._waiting, key=lambda waiting: (self._standing(waiting.caller), waiting.before))
             self._waiting.remove(call)
             self._least = self._standing(call.caller)
             self._had[call.caller] = self._least + call.cost

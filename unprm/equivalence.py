@@ -259,13 +259,13 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
     """The class of each key, given all of them: a number without a unit is in the one class of values with units of
     which some are written with that number, if there is just one."""
     with_units: dict[str, set[str]] = {}
-    for own in keys:
-        if own.unitless:
-            with_units.setdefault(own.unitless, set()).add(own.key)
+    for key in keys:
+        if key.unitless:
+            with_units.setdefault(key.unitless, set()).add(key.key)
     joined: dict[AnswerKey, str] = {}
-    for own in keys:
-        candidates = set() if own.unitless else with_units.get(own.key, set())
-        joined[own] = candidates.pop() if len(candidates) == 1 else own.key
+    for key in keys:
+        candidates = set() if key.unitless else with_units.get(key.key, set())
+        joined[key] = candidates.pop() if len(candidates) == 1 else key.key
     return joined
 
 

@@ -143,7 +143,7 @@ def _last_number(text: str) -> str | None:
 def _choice(text: str) -> str | None:
     """The letter at the head of what is stated; else the last option that the text names."""
     box = _last_box(text)
-    stated = [own for own in (box, _last_tagged(text)) if own] or _statements(text)
+    stated = [statement for statement in (box, _last_tagged(text)) if statement] or _statements(text)
     letter = next((letter for letter in map(_letter, stated) if letter), None)
     if letter is None:
         named = [found[1] or found[2] for found in _NAMED_OPTION.finditer(text)]

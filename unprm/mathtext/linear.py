@@ -52,10 +52,10 @@ def degree(node: Node, name: str) -> int | None:
             return 1
         case Call("neg" | "+", args):
             degrees = [degree(arg, name) for arg in args]
-            return None if None in degrees else max(own for own in degrees if own is not None)
+            return None if None in degrees else max(degree for degree in degrees if degree is not None)
         case Call("*", args):
             degrees = [degree(arg, name) for arg in args]
-            return None if None in degrees else sum(own for own in degrees if own is not None)
+            return None if None in degrees else sum(degree for degree in degrees if degree is not None)
         case Call("^", (base, Number(power, _))) if power.denominator == 1 and 0 < power <= MAX_DEGREE:
             inner = degree(base, name)
             return None if inner is None else inner * power.numerator

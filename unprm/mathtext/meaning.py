@@ -174,7 +174,7 @@ class Meaning:
             return self._list_key([item for arg in args for item in children(arg)], distinct=True)
         spans = [self.relations.spans(arg) for arg in args]
         if all(spans):
-            return self.relations.set_key([span for own in spans for span in own or ()])
+            return self.relations.set_key([span for found in spans for span in found or ()])
         pieces: set[str] = set()
         for arg in args:
             if isinstance(arg, Group) and arg.opening == "\\{":

@@ -47,7 +47,7 @@ def total(parts: Sequence[Node]) -> Node | None:
         if before.kind != current.kind or not 0 <= value * current.factor < before.factor:
             return None
     smallest = read[-1][1].factor
-    sum_of_all = sum((value * own.factor for value, own in read), Fraction(0)) / smallest
+    sum_of_all = sum((value * unit.factor for value, unit in read), Fraction(0)) / smallest
     last = quantity(parts[-1])
     assert last is not None
     return Call("unit", (Number(sum_of_all), Text(last[1])))

@@ -95,7 +95,7 @@ class Relations:
         if operators <= {"<", "\\leq"}:
             return self._solution(node.operators, node.sides)
         if operators <= {">", "\\geq"}:
-            return self._solution(tuple(_MIRRORED[own] for own in reversed(node.operators)), node.sides[::-1])
+            return self._solution(tuple(_MIRRORED[operator] for operator in reversed(node.operators)), node.sides[::-1])
         return None
 
     def _equation(self, sides: list[Node]) -> str:
@@ -142,7 +142,7 @@ class Relations:
         at = [self.scalars.rational(substituted(zero, {name: Number(Fraction(x))})) for x in (-1, 0, 1)]
         if None in at:
             return []
-        below, c, above = (own or Fraction(0) for own in at)
+        below, c, above = (value or Fraction(0) for value in at)
         a, b = (above + below) / 2 - c, (above - below) / 2
         discriminant = b * b - 4 * a * c
         if not a or discriminant < 0:
@@ -168,7 +168,7 @@ class Relations:
             return self.set_key(spans)
         operators, sides = relation.operators, relation.sides
         if operators[0] in (">", "\\geq"):
-            operators, sides = tuple(_MIRRORED[own] for own in reversed(operators)), sides[::-1]
+            operators, sides = tuple(_MIRRORED[operator] for operator in reversed(operators)), sides[::-1]
         if len(sides) == 2:
             return f"positive {operators[0]} {self.scalars.proportions(difference(sides[1], sides[0]), signed=True)}"
         return f"chain {' '.join(operators)} {' '.join(self.node_key(side) for side in sides)}"
@@ -180,7 +180,7 @@ class Relations:
             case (Call("abs", (inner,)), bound) if not symbols(bound) and self.scalars.sign(bound) > 0:
                 return self._between(closed * 2, negative(bound), inner, bound)
             case (bound, Call("abs", (inner,))) if not symbols(bound) and self.scalars.sign(bound) > 0:
-                sides_of = [self._half_line(closed[0], difference(own, bound)) for own in (inner, negative(inner))]
+                sides_of = [self._half_line(closed[0], difference(side, bound)) for side in (inner, negative(inner))]
                 return [span for span in sides_of if span] if all(sides_of) else None
             case (left, right):
                 span = self._half_line(closed[0], difference(right, left))

@@ -205,10 +205,12 @@ def _by_segment(tokens: Sequence[str], rewrite: Callable[[Sequence[Segment]], li
     bounds = [at for at, token in enumerate(tokens) if token in _BOUNDARY]
     around = ["", *(tokens[at] for at in bounds), ""]
     stretches = [list(tokens[start + 1 : end]) for start, end in pairwise([-1, *bounds, len(tokens)])]
-    rewritten = iter(rewrite([(own, *sides) for own, sides in zip(stretches, pairwise(around), strict=True) if own]))
+    rewritten = iter(
+        rewrite([(stretch, *sides) for stretch, sides in zip(stretches, pairwise(around), strict=True) if stretch])
+    )
     done: list[str] = []
-    for own, after in zip(stretches, around[1:], strict=True):
-        done += next(rewritten) if own else own
+    for stretch, after in zip(stretches, around[1:], strict=True):
+        done += next(rewritten) if stretch else stretch
         done += [after] if after else []
     return done
 
