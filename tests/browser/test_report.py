@@ -256,7 +256,7 @@ def test_candidates_without_scores_or_answers_are_told(report: Sheet) -> None:
     facts = page.locator("#solutions .facts").all_text_contents()
     assert "did not fit the model" in facts[2]
     assert "has no step" in facts[3]
-    assert "reward 0.000" in facts[2]
+    assert "reward none" in facts[2]
     expect(page.locator("#solutions .solution").nth(2)).to_contain_text("endless")
     _lane(page, "silent")
     expect(page.locator("#gold")).to_contain_text("No candidate has an answer")
