@@ -31,7 +31,7 @@ _NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",)}
 _STRATEGIES: dict[Strategy, tuple[str, str]] = {
     "majority": (
         "The answer with the most solutions",
-        "Needs no rewards: the model is not run.",
+        "Needs no rewards and no problem: the model is not run.",
     ),
     "prm": (
         "The answer of the solution with the highest reward",
@@ -39,11 +39,12 @@ _STRATEGIES: dict[Strategy, tuple[str, str]] = {
     ),
     "hmr": (
         "Hybrid majority reward: the majority if there is one, else the highest reward",
-        "An answer that at least half of all solutions share wins without scoring, else the model is run.",
+        "The one answer that at least half of all solutions state wins without scoring; if there is none, or there are "
+        "two, the model is run.",
     ),
     "wrf": (
         "Weighted reward-frequency",
-        "Per answer, mean reward and frequency are min-max normalised; the highest "
+        "Per answer, mean reward and frequency are made comparable as `normalization` says; the highest "
         "`alpha * reward + (1 - alpha) * frequency` wins.",
     ),
     "weighted": (
