@@ -123,7 +123,7 @@ def test_models_are_changed_while_the_server_serves(world: World, blocks: list[B
         assert models().keys() == {"ours", "qwen"}
         assert rewards(client, model="qwen") != before
         assert '"state":"loading"' in world.run(asked.text, KEY="KEY")
-        wait(lambda: models()["ours"]["adapter"] == "runs/better" or models()["ours"]["state"] == "failed")
+        wait(lambda: models()["ours"]["adapter"] == "better" or models()["ours"]["state"] == "failed")
         assert models().keys() == {"ours"}
         assert models()["ours"]["state"] == "ready"
         assert rewards(client) != before
