@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from server.body import parse
 from server.errors import TABLE
 from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
 from unprm.engines.fake import FakeEngine, FakeFormat
@@ -208,6 +209,24 @@ def test_too_many_steps(server: Running, path: str, body: Any, pointer: str) -> 
 )
 def test_blank_solutions(server: Running, path: str, body: Any, pointer: str) -> None:
     check(server.post(path, body), "blank", pointer)
+
+
+def test_steps_beyond_the_limit_are_one_text_before_they_are_validated() -> None:
+    body = json.dumps(ask(list("abcdef"), {"steps": list("abcd"), "step_scores": [0.5] * 4}, list("abc"))).encode()
+    parsed = parse(body, max_solutions=3, max_steps=3)
+    assert isinstance(parsed, dict)
+    assert parsed["solutions"] == [
+        ["a", "b", "c", "d\n\ne\n\nf"],
+        {"steps": ["a", "b", "c", "d"], "step_scores": None},
+        ["a", "b", "c"],
+    ]
+
+
+def test_scores_of_a_solution_with_too_many_steps_do_not_count(server: Running) -> None:
+    many = {"text": "b\n\n" * 1025, "step_scores": [0.5] * 1025}
+    first, second = server.post("/score_steps", ask(many, "a")).json()["solutions"]
+    assert (first["step_scores"], first["reward"], first["unscored"]["code"]) == (None, None, "too_many_steps")
+    assert second["reward"] is not None
 
 
 def test_as_many_steps_as_the_limit(server: Running) -> None:
