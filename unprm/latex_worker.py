@@ -90,7 +90,7 @@ def keyed(canonical: str, scalars: Scalars) -> dict[str, object]:
         return answer_key(canonical, scalars)._asdict()
     except (MemoryError, RecursionError):
         return text_key(canonical)._replace(refused=True)._asdict()
-    except Exception:
+    except Exception:  # whatever an answer does to the reader, the worker lives on for the next
         return text_key(canonical)._asdict()
 
 

@@ -26,21 +26,21 @@ _BAR = 20
 def scored(response: ScoreResponse, threshold: float) -> RenderableType:
     """Every solution, its steps coloured by their scores; the first below the threshold is marked."""
     parts: list[RenderableType] = []
-    for number, own in enumerate(response.solutions):
-        parts += [_heading(number, own), _steps(own.steps, own.step_scores, threshold)]
+    for number, solution in enumerate(response.solutions):
+        parts += [_heading(number, solution), _steps(solution.steps, solution.step_scores, threshold)]
     return Group(*parts, _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens))
 
 
 def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: float) -> RenderableType:
     """The vote, and the solution that stands for the winner; `steps` are those of the request's solutions."""
-    own = response.solutions[response.solution_index]
-    best = _steps(steps[response.solution_index], own.step_scores, threshold)
+    elected = response.solutions[response.solution_index]
+    best = _steps(steps[response.solution_index], elected.step_scores, threshold)
     usage = response.usage
     return Group(
         _outcome(response),
         *_notes(response),
         _classes(response),
-        _heading(response.solution_index, own),
+        _heading(response.solution_index, elected),
         best,
         _footer(response.model, usage.computed_tokens, usage.cached_tokens),
     )
