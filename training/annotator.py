@@ -28,6 +28,7 @@ def named_search(settings: AnnotateSettings) -> Search | None:
     """The search that the settings name; None for the random one, which needs no rollouts."""
     searches: dict[str, Search] = {
         "uncertainty": search.uncertainty,
+        "uncertainty-literal": search.uncertainty_literal,
         "sequential": search.sequential,
         "adaptive_binary": search.adaptive_binary,
         "bayes": lambda solution, prefixes: bayes(solution, prefixes, settings.bayes),

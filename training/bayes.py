@@ -1,7 +1,7 @@
 """The first error by probabilistic bisection: a posterior over the steps, updated by small blocks of rollouts.
 
-Each hypothesis is a step t (the first wrong one) or "none". Under t, prefixes before t succeed about as often
-as the question itself, prefixes from t on rarely. Both rates vary from prefix to prefix, so the likelihood of a
+Each hypothesis is a step t, the first wrong one. Under t, prefixes before t succeed about as often as the question
+itself, prefixes from t on rarely. The last step is never rolled out: it is what is left when the others are right. Both rates vary from prefix to prefix, so the likelihood of a
 prefix's rollouts is beta-binomial: many rollouts at one prefix never outweigh evidence from others. The next
 block goes where it is expected to tell most about the hypotheses (in bits), and the search ends as soon as one
 hypothesis is likely enough.
@@ -16,21 +16,19 @@ from training.search import Prefixes, WrongSolution
 @dataclass(frozen=True, slots=True)
 class BayesSettings:
     """`block`: rollouts at a time; `budget`: rollouts for a solution in all. `strength`: how far the prior
-    follows the uncertainties (0: not at all). `none`: prior of there being no wrong step. `recovery`: success
-    rate after an error, as a fraction of the rate before it. `concentration`: how little both rates vary.
-    `sure`: posterior that ends the search."""
+    follows the uncertainties (0: not at all). `recovery`: success rate after an error, as a fraction of the rate
+    before it. `concentration`: how little both rates vary. `sure`: posterior that ends the search."""
 
     block: int = 4
     budget: int = 72
     strength: float = 1.0
-    none: float = 0.05
     recovery: float = 0.05
     concentration: float = 4.0
     sure: float = 0.9
 
 
-async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSettings) -> int | None:
-    """The most likely first wrong step, or None if that there is none is likelier than any."""
+async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSettings) -> int:
+    """The most likely first wrong step of a solution of at least two."""
     belief = Belief(solution, settings)
     for _ in range(settings.budget // settings.block):
         if max(belief.posterior()) >= settings.sure:
@@ -39,8 +37,7 @@ async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSett
         rollouts = await prefixes.draw(step, settings.block)
         belief.observed[step] = (sum(rollout.correct for rollout in rollouts), len(rollouts))
     posterior = belief.posterior()
-    best = max(range(len(posterior)), key=posterior.__getitem__)
-    return best + 1 if best < solution.length else None
+    return 1 + max(range(solution.length), key=posterior.__getitem__)
 
 
 class Belief:
@@ -55,11 +52,11 @@ class Belief:
         self.observed: dict[int, tuple[int, int]] = {}
 
     def posterior(self) -> list[float]:
-        """Probabilities of steps 1 to T being the first wrong one, and of none."""
+        """Probabilities of steps 1 to T being the first wrong one."""
         logs = [math.log(p) for p in self.prior]
         for step, (right, count) in self.observed.items():
             under = [_log_beta_binomial(right, count, *rates) for rates in (self.before, self.after)]
-            for hypothesis in range(self.length + 1):
+            for hypothesis in range(self.length):
                 logs[hypothesis] += under[hypothesis < step]  # hypothesis h: step h + 1 is the first wrong one
         peak = max(logs)
         weights = [math.exp(value - peak) for value in logs]
@@ -67,14 +64,14 @@ class Belief:
         return [weight / total for weight in weights]
 
     def most_telling(self) -> int:
-        """The prefix whose next block is expected to tell most; of equal ones the shortest."""
+        """The step before T whose prefix's next block is expected to tell most; of equal ones the first."""
         posterior = self.posterior()
         wrong = 0.0  # probability that prefix t contains an error
         gains = []
-        for step in range(1, self.length + 1):
+        for step in range(1, self.length):
             wrong += posterior[step - 1]
             gains.append(self._gain(step, min(1.0, wrong)))
-        return 1 + max(range(self.length), key=lambda index: (round(gains[index], 12), -index))
+        return 1 + max(range(self.length - 1), key=lambda index: (round(gains[index], 12), -index))
 
     def _gain(self, step: int, wrong: float) -> float:
         """Mutual information in nats between "prefix `step` contains an error" and its next block."""
@@ -99,14 +96,15 @@ class Belief:
 
 
 def prior(solution: WrongSolution, settings: BayesSettings) -> list[float]:
-    """Prior of steps 1 to T being the first wrong one, and of none: a softmax of the standardised Δu, where the
-    first step's is taken against the mean of the question's steps."""
+    """Prior of steps 1 to T being the first wrong one: a softmax of the standardised Δu, where the first step's is
+    taken against the mean of the question's steps."""
     before = (solution.mean_uncertainty, *solution.uncertainties)
     deltas = [after - b for after, b in zip(solution.uncertainties, before, strict=False)]
     mean = math.fsum(deltas) / len(deltas)
     spread = math.sqrt(math.fsum((delta - mean) ** 2 for delta in deltas) / len(deltas)) or 1.0
     weights = [math.exp(settings.strength * (delta - mean) / spread) for delta in deltas]
-    return [*((1 - settings.none) * weight / math.fsum(weights) for weight in weights), settings.none]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
 
 
 def _beta(rate: float, concentration: float) -> tuple[float, float]:

@@ -46,13 +46,15 @@ class Judged:
 
 def step_ends(text: str, ids: Sequence[int], decode: Decode, split: Split = "auto") -> list[int]:
     """For each step of the text, the number of tokens up to its end; a token that reaches into the next step
-    belongs to that one. `ids` decode to `text`."""
+    belongs to that one. `ids` decode to `text`. The last step ends before the end-of-text token: after that a model
+    writes another text."""
     starts = [start for start, _ in steps.spans(text, split)][1:]
     length = range(len(ids) + 1)
-    return [
-        *(bisect_right(length, start, key=lambda count: len(decode(ids[:count]))) - 1 for start in starts),
-        len(ids),
-    ]
+    whole = decode(ids)
+    last = len(ids)
+    while last and decode(ids[: last - 1]) == whole:  # only special tokens decode to nothing
+        last -= 1
+    return [*(bisect_right(length, start, key=lambda count: len(decode(ids[:count]))) - 1 for start in starts), last]
 
 
 def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: str) -> list[float]:

@@ -132,7 +132,7 @@ class AdaptiveSettings:
     block: int = 8
 
 
-SearchName = Literal["uncertainty", "adaptive_binary", "sequential", "random", "bayes"]
+SearchName = Literal["uncertainty", "uncertainty-literal", "adaptive_binary", "sequential", "random", "bayes"]
 EstimatorName = Literal["mc_ppl", "inverse_ppl", "frequency"]
 
 

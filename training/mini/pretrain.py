@@ -53,19 +53,31 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class PretrainSettings:
-    """`tokens` is the size of a batch in tokens, padding included."""
+    """`tokens` is the size of a batch in tokens, padding included. `verdicts`: whether the exact checker's judgement of
+    steps and tokens is learned too; without, the next token is all that there is to learn."""
 
     cycles: tuple[Cycle, ...] = (
         Cycle(corpus.RIGHT, steps=3300, peak=4e-3, warmup=100),
         Cycle(corpus.CARELESS, steps=700, peak=2e-3, warmup=30),
     )
     tokens: int = 10240
+    verdicts: bool = True
     seed: int = 0
 
     @property
     def steps(self) -> int:
         """Optimiser steps in all."""
         return sum(cycle.steps for cycle in self.cycles)
+
+
+WITHOUT_VERDICTS = PretrainSettings(
+    cycles=(
+        Cycle(corpus.RIGHT_TEXT, steps=1600, peak=4e-3, warmup=100),
+        Cycle(corpus.CARELESS_TEXT, steps=300, peak=2e-3, warmup=30),
+    ),
+    verdicts=False,
+)
+"""About as much text of solutions as the embedded reasoner has read, and no verdict on any of it."""
 
 
 def architecture(tokenizer: PreTrainedTokenizerBase) -> Qwen2Config:
@@ -132,8 +144,8 @@ class _Loss:
     """The loss of a batch: next tokens at the early exit and at the last layer, the review of each token, and
     the PRM's own loss at the tags. `judge`, a row of its own, is used for the review alone and not kept."""
 
-    def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.model = model
+    def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerBase, verdicts: bool) -> None:
+        self.model, self.verdicts = model, verdicts
         self.judge = torch.nn.Parameter(torch.zeros(model.config.hidden_size))
         self.positive, self.negative = (
             tokenizer.encode(text, add_special_tokens=False)[0] for text in (POSITIVE, NEGATIVE)
@@ -141,12 +153,10 @@ class _Loss:
 
     def __call__(self, states: BaseModelOutputWithPast, batch: _Batch) -> torch.Tensor:
         norm, last = self.model.model.norm, states.last_hidden_state
-        return (
-            self._foresight(norm(states.hidden_states[EARLY_EXIT]), batch)
-            + self._foresight(last, batch)
-            + self._review(norm(states.hidden_states[REVIEW_EXIT]), batch)
-            + self._verdicts(last, batch)
-        )
+        text = self._foresight(norm(states.hidden_states[EARLY_EXIT]), batch) + self._foresight(last, batch)
+        if not self.verdicts:
+            return text
+        return text + self._review(norm(states.hidden_states[REVIEW_EXIT]), batch) + self._verdicts(last, batch)
 
     def _foresight(self, hidden: torch.Tensor, batch: _Batch) -> torch.Tensor:
         """Mean cross-entropy of the learned tokens; `hidden`: (documents, length, width)."""
@@ -184,8 +194,8 @@ def pretrain(
     """
     torch.manual_seed(settings.seed)
     model = Qwen2ForCausalLM._from_config(architecture(tokenizer), attn_implementation="eager")
-    loss_of = _Loss(model, tokenizer)
-    parameters = {**dict(model.named_parameters()), "judge": loss_of.judge}
+    loss_of = _Loss(model, tokenizer, settings.verdicts)
+    parameters = dict(model.named_parameters()) | ({"judge": loss_of.judge} if settings.verdicts else {})
     optimizers = _optimizers(parameters)
     state = directory / "pretrain.safetensors"
     first = checkpoint.load(state, parameters, optimizers)["step"] if state.exists() else 0
