@@ -1,10 +1,10 @@
 """The first error by probabilistic bisection: a posterior over the steps, updated by small blocks of rollouts.
 
 Each hypothesis is a step t, the first wrong one. Under t, prefixes before t succeed about as often as the question
-itself, prefixes from t on rarely. The last step is never rolled out: it is what is left when the others are right. Both rates vary from prefix to prefix, so the likelihood of a
-prefix's rollouts is beta-binomial: many rollouts at one prefix never outweigh evidence from others. The next
-block goes where it is expected to tell most about the hypotheses (in bits), and the search ends as soon as one
-hypothesis is likely enough.
+itself, prefixes from t on rarely. The last step is never rolled out: it is what is left when the others are right.
+Both rates vary from prefix to prefix, so the likelihood of a prefix's rollouts is beta-binomial: many rollouts at one
+prefix never outweigh evidence from others. The next block goes where it is expected to tell most about the hypotheses
+(in bits), and the search ends as soon as one hypothesis is likely enough.
 """
 
 import math
