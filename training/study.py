@@ -35,15 +35,16 @@ def variants(settings: AnnotateSettings) -> dict[str, AnnotateSettings]:
 
     What follows a `+` in a name is a way of saving rollouts that the search before it does without.
     """
-    made = {f"uncertainty-{measure}": replace(settings, search="uncertainty", measure=measure) for measure in MEASURES}
-    made |= {name: replace(settings, search=name) for name in ("adaptive_binary", "sequential", "random")}
+    paper = replace(settings, search="uncertainty", measure="entropy")
+    made = {"uncertainty": paper, "uncertainty-literal": replace(paper, search="uncertainty-literal")}
+    made |= {f"uncertainty-{name}": replace(paper, measure=name) for name in MEASURES if name != paper.measure}
+    made |= {name: replace(paper, search=name) for name in ("adaptive_binary", "sequential", "random")}
     best = "surprisal_max"
     made["bayes"] = replace(settings, search="bayes", measure=best)
     made["bayes-flat"] = replace(made["bayes"], bayes=replace(settings.bayes, strength=0.0))
     for name in (f"uncertainty-{best}", BASELINE):
         for confidence in (1.0, 0.95):
             made[f"{name}+early-{confidence:g}"] = replace(made[name], early_stop=confidence)
-        made[f"{name}+shared"] = replace(made[name], share_prefixes=True)
     return made
 
 

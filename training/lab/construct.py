@@ -1,16 +1,16 @@
 """The lab's data sets: sampled and selected once, annotated by every search, with rollouts that searches share."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from training import journal, records
-from training.lab.settings import DataSet, LabSettings, data_sets
+from training.lab.settings import DATA_SETS, LabSettings, searches
 from training.questions import make_mini
 from training.records import LabelledSolution
 from training.sample import sample
 from training.select import Selector, select
+from training.settings import SelectionName
 from training.study import study
 from unprm.equivalence import Equivalence
 from unprm.mini.checker import labels
@@ -18,28 +18,21 @@ from unprm.mini.domain import parse
 from unprm.types import Sampler
 
 CONCURRENCY = 32
+SELECTIONS = tuple(dict.fromkeys(data_set.selection for data_set in DATA_SETS.values()))
 
 
 async def construct(settings: LabSettings, sampler: Sampler, output: Path, console: Console) -> dict[str, str]:
     """Makes `output/data/NAME.jsonl` for every data set; returns the questions that failed, with reasons."""
-    chosen = data_sets(settings)
     samples = output / "samples.jsonl"
     questions = make_mini(settings.questions, settings.seed)
     failures = await sample(questions, sampler, samples, settings.sample, CONCURRENCY, console)
     with Equivalence() as equivalence:
-        selections = dict.fromkeys(own.selection for own in chosen.values())
-        for selection in selections:
+        for selection in SELECTIONS:
             selected = selected_file(output, selection)
             select(samples, selected, Selector(equivalence, sampler.decode, settings.select(selection)), console)
-            searches = {
-                name: own.labels
-                for name, own in chosen.items()
-                if own.selection == selection and own.labels is not None
-            }
-            place = output / "annotated"
-            failures |= await study(selected, sampler, equivalence, place, searches, CONCURRENCY, console)
-    for selection in selections:
-        _write_data_sets({name: own for name, own in chosen.items() if own.selection == selection}, output)
+            place, chosen = annotated(output, selection), searches(settings, selection)
+            failures |= await study(selected, sampler, equivalence, place, chosen, CONCURRENCY, console)
+            _write_data_sets(selection, output)
     return failures
 
 
@@ -48,26 +41,30 @@ def data_file(output: Path, name: str) -> Path:
     return output / "data" / f"{name}.jsonl"
 
 
-def selected_file(output: Path, selection: str) -> Path:
+def selected_file(output: Path, selection: SelectionName) -> Path:
     """Where the solutions that a selection chose stand."""
     return output / f"selected-{selection}.jsonl"
 
 
-def _write_data_sets(sets: Mapping[str, DataSet], output: Path) -> None:
+def annotated(output: Path, selection: SelectionName) -> Path:
+    """The directory of a selection's annotated solutions, a file per search."""
+    return output / "annotated" / selection
+
+
+def _write_data_sets(selection: SelectionName, output: Path) -> None:
     """Data sets of one selection hold the same solutions: those that each of their searches could label."""
-    labelled = {name: _labels(output, name) for name, own in sets.items() if own.labels is not None}
-    common = set.intersection(*(set(own) for own in labelled.values()))
-    (selection,) = {own.selection for own in sets.values()}
-    chosen = [told for told in journal.read(selected_file(output, selection)) if told["id"] in common]
+    sets = {name: data_set for name, data_set in DATA_SETS.items() if data_set.selection == selection}
+    found = {
+        name: {r["id"]: r["labels"] for r in journal.read(annotated(output, selection) / f"{data_set.search}.jsonl")}
+        for name, data_set in sets.items()
+        if data_set.search
+    }
+    common = set.intersection(*map(set, found.values()))
+    chosen = [record for record in journal.read(selected_file(output, selection)) if record["id"] in common]
     for name in sets:
         place = data_file(output, name)
         place.parent.mkdir(parents=True, exist_ok=True)
-        own = labelled.get(name) or {told["id"]: labels(parse(told["problem"]), told["steps"]) for told in chosen}
+        given = found.get(name) or {r["id"]: labels(parse(r["problem"]), r["steps"]) for r in chosen}
         records.write(
-            place,
-            [LabelledSolution(told["problem"], tuple(told["steps"]), tuple(own[told["id"]])) for told in chosen],
+            place, [LabelledSolution(r["problem"], tuple(r["steps"]), tuple(given[r["id"]])) for r in chosen]
         )
-
-
-def _labels(output: Path, name: str) -> dict[str, list[bool]]:
-    return {told["id"]: told["labels"] for told in journal.read(output / "annotated" / f"{name}.jsonl")}

@@ -1,4 +1,4 @@
-"""The lab's PRMs: one per data set and seed, from the same base, trained and evaluated alike."""
+"""The lab's PRMs: one per base, data set and seed, trained and evaluated alike."""
 
 import ctypes
 import signal
@@ -14,39 +14,57 @@ from rich.console import Console
 from training import best_of_n, processbench, stage
 from training.lab.benchmark import candidates_file, load_benchmark
 from training.lab.construct import data_file
-from training.lab.settings import VERDICTS, LabSettings, data_sets
+from training.lab.settings import DATA_SETS, VERDICTS, BaseName, LabSettings
+from training.mini.pipeline import reasoner
+from training.mini.pretrain import WITHOUT_VERDICTS, PretrainSettings
 from training.scorers import EngineScorer
 from training.settings import LINEAR, TrainSettings
 from training.train import Trainer
 from unprm import mini
+from unprm.engines.checkpoint import read_tokenizer
 from unprm.engines.load import load_engine
 from unprm.equivalence import Equivalence
 from unprm.formats.unprm import CONFIG_NAME
 
+RANKS: dict[BaseName, int] = {"verdicts": 12, "text": 12}
+"""Ranks of the adapters."""
 Call = Callable[[], str]
 """Does one piece of work and says what came of it."""
 
 
-def seeds(settings: LabSettings, name: str) -> list[str]:
-    """Directories of a data set's PRMs, below that of all models or of all results."""
-    return [f"{name}/seed-{seed}" for seed in range(settings.seeds)]
+def seeds(settings: LabSettings, base: BaseName, data_set: str) -> list[str]:
+    """Directories of a data set's PRMs from one base, below that of all models or of all results."""
+    return [f"{data_set}-{base}/seed-{seed}" for seed in range(settings.seeds)]
+
+
+def make_base(output: Path, console: Console, settings: PretrainSettings = WITHOUT_VERDICTS) -> Path:
+    """Pretrains the base that has seen no verdict, or goes on with it; returns its directory."""
+    place = output / "text-base"
+    with stage.progress(console) as progress:
+        return reasoner(place, read_tokenizer(mini.BASE), settings, progress)
 
 
 def train(settings: LabSettings, output: Path, console: Console) -> None:
     """Trains every PRM that is not there yet."""
-    places = [(name, seed) for name in data_sets(settings) for seed in range(settings.seeds)]
+    bases = {base: mini.BASE if base == "verdicts" else make_base(output, console) for base in settings.bases}
+    wanted = [
+        _training(settings, base, path, data_file(output, data_set), output / "models" / place, seed)
+        for base, path in bases.items()
+        for data_set in DATA_SETS
+        for seed, place in enumerate(seeds(settings, base, data_set))
+    ]
     # the configuration is written after the weights
-    missing = [own for own in places if not (_directory(output, *own) / CONFIG_NAME).exists()]
-    for told in _side_by_side([partial(_train, settings, output, *own) for own in missing]):
-        console.print(told)
+    missing = [training for training in wanted if not (training.output / CONFIG_NAME).exists()]
+    for line in _side_by_side([partial(_train, training) for training in missing]):
+        console.print(line)
 
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
     """Finds first errors and elects answers with every PRM, where an earlier run has not."""
     best_of_n.write_solutions(best_of_n.load(candidates_file(output)), output / "best-of-n")
-    places = [place for name in data_sets(settings) for place in seeds(settings, name)]
-    for told in _side_by_side([partial(_evaluate, output, place) for place in places]):
-        console.print(told)
+    places = [place for base in settings.bases for data_set in DATA_SETS for place in seeds(settings, base, data_set)]
+    for line in _side_by_side([partial(_evaluate, output, place) for place in places]):
+        console.print(line)
 
 
 def _side_by_side(calls: list[Call]) -> Iterator[str]:
@@ -67,12 +85,10 @@ def _child(call: Call) -> str:
     return call()
 
 
-def _train(settings: LabSettings, output: Path, name: str, seed: int) -> str:
-    directory = _directory(output, name, seed)
-    trainer = Trainer(_training(settings, data_file(output, name), directory, seed))
+def _train(settings: TrainSettings) -> str:
     with stage.progress(_lines()) as progress:
-        report = trainer.run(progress)
-    return f"{name}/seed-{seed}: {report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}"
+        report = Trainer(settings).run(progress)
+    return f"{settings.name}: {report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}"
 
 
 def _evaluate(output: Path, place: str) -> str:
@@ -94,14 +110,13 @@ def _lines() -> Console:
     return Console(stderr=True, quiet=sys.stderr.isatty())
 
 
-def _directory(output: Path, name: str, seed: int) -> Path:
-    return output / "models" / name / f"seed-{seed}"
-
-
-def _training(settings: LabSettings, data: Path, directory: Path, seed: int) -> TrainSettings:
+def _training(
+    settings: LabSettings, base: BaseName, path: Path, data: Path, directory: Path, seed: int
+) -> TrainSettings:
     positive, negative = VERDICTS
+    rank = RANKS[base]
     return TrainSettings(
-        base=str(mini.BASE),
+        base=str(path),
         positive=positive,
         negative=negative,
         data=(data,),
@@ -110,8 +125,8 @@ def _training(settings: LabSettings, data: Path, directory: Path, seed: int) -> 
         epochs=settings.epochs,
         batch_size=settings.batch_size,
         batch_tokens=4096,  # short batches waste less on padding than large ones gain
-        lora_rank=12,
-        lora_alpha=24,
+        lora_rank=rank,
+        lora_alpha=2 * rank,
         lora_dropout=0.0,
         lora_targets=LINEAR,
         seed=seed,

@@ -1,32 +1,41 @@
 """What is compared in the lab, and how much of everything."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Literal
 
 from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
+from training.study import variants
 
 LONGEST = 192
 """Tokens of a solution or a rollout at the most."""
 VERDICTS = "Y", "N"
-"""Tokens of the verdicts on right and wrong steps, which the base has never seen. It learned `+` and `-` from the exact
-checker when it was pretrained; so what a PRM says with these comes from its own data."""
+"""Tokens of the verdicts on right and wrong steps, which no base has seen. The embedded one learned `+` and `-` from
+the exact checker when it was pretrained; so what a PRM says with these comes from its own data."""
+
+
+BaseName = Literal["verdicts", "text"]
+"""What the PRMs are trained from: the embedded reasoner, whose pretraining showed it verdicts of the exact checker
+(under
+other tokens), or a reasoner that has read solutions and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabSettings:
-    """`questions`: that the data sets are made of, `k` samples each, of which `m` right and `n` wrong ones are
-    selected: a question of the domain has few wrong solutions that differ. `evaluated`: other questions, with
-    `candidates` each for best-of-N. `per_level`: wrong solutions per level of the benchmark of first errors, and as
-    many right ones. `seeds`: PRMs per data set. `adaptive`: smaller than the paper's, as the model is."""
+    """`questions`: that the data sets are made of, `k` samples each, of which at most `m` right and `n` wrong ones are
+    selected. `evaluated`: other questions, with `candidates` each for best-of-N. `per_level`: wrong solutions per level
+    of the benchmark of first errors, and as many right ones. `seeds`: PRMs per data set and base. `adaptive`: rollouts
+    from a prefix."""
 
     questions: int
     evaluated: int
     candidates: int
     per_level: int
     seeds: int
-    k: int = 32
-    m: int = 1
-    n: int = 3
-    adaptive: AdaptiveSettings = field(default_factory=lambda: AdaptiveSettings(first=8, enough=5, most=24, block=4))
+    bases: tuple[BaseName, ...] = ("verdicts", "text")
+    k: int = 16
+    m: int = 2
+    n: int = 6
+    adaptive: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     epochs: int = 2
     batch_size: int = 32
     seed: int = 0
@@ -47,39 +56,54 @@ class LabSettings:
 
 
 PRESETS = {
-    "quick": LabSettings(questions=16, evaluated=60, candidates=16, per_level=25, seeds=1),
-    "full": LabSettings(questions=300, evaluated=200, candidates=128, per_level=100, seeds=3),
+    "quick": LabSettings(
+        questions=12,
+        evaluated=60,
+        candidates=16,
+        per_level=25,
+        seeds=1,
+        bases=("verdicts",),
+        adaptive=AdaptiveSettings(first=8, enough=5, most=24, block=4),
+    ),
+    "full": LabSettings(questions=320, evaluated=200, candidates=128, per_level=100, seeds=3),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Solutions chosen by `selection` and labelled by the search `labels`; by the exact checker if that is None."""
+    """Solutions chosen by `selection` and labelled by a search, by its name in the study; by the exact checker if that
+    is None."""
 
     about: str
     selection: SelectionName
-    labels: AnnotateSettings | None
+    search: str | None
 
 
-def data_sets(settings: LabSettings) -> dict[str, DataSet]:
-    """The paper's four data sets, and ours, by name."""
-    common = settings.annotate
-    return {
-        "UnPRM": DataSet("most uncertain solutions, most uncertain error (paper)", "uncertainty", common),
-        "SimPRM": DataSet("least similar solutions, most uncertain error (paper)", "similarity", common),
-        "EpicPRM": DataSet(
-            "most uncertain solutions, first error by adaptive binary search (paper)",
-            "uncertainty",
-            replace(common, search="adaptive_binary"),
-        ),
-        "RanPRM": DataSet(
-            "most uncertain solutions, any step (paper)", "uncertainty", replace(common, search="random")
-        ),
-        "BayesPRM": DataSet(
-            "most uncertain solutions, first error by probabilistic bisection (ours)",
-            "uncertainty",
-            replace(common, search="bayes", measure="surprisal_max"),
-        ),
-        "DrawnPRM": DataSet("solutions drawn at random, most uncertain error", "random", common),
-        "Exact": DataSet("most uncertain solutions, labels of the exact checker: the ceiling", "uncertainty", None),
-    }
+DATA_SETS = {
+    "UnPRM": DataSet("most uncertain solutions, most uncertain error (paper)", "uncertainty", "uncertainty"),
+    "UnPRM-literal": DataSet(
+        "most uncertain solutions, most uncertain error with the last step tried too (the paper's text)",
+        "uncertainty",
+        "uncertainty-literal",
+    ),
+    "SimPRM": DataSet("least similar solutions, most uncertain error (paper)", "similarity", "uncertainty"),
+    "DrawnPRM": DataSet("solutions drawn at random, most uncertain error", "random", "uncertainty"),
+    "EpicPRM": DataSet(
+        "most uncertain solutions, first error by adaptive binary search (paper)", "uncertainty", "adaptive_binary"
+    ),
+    "RanPRM": DataSet("most uncertain solutions, any step (paper)", "uncertainty", "random"),
+    "BayesPRM": DataSet(
+        "most uncertain solutions, first error by probabilistic bisection (ours)", "uncertainty", "bayes"
+    ),
+    "Exact": DataSet("most uncertain solutions, labels of the exact checker: the ceiling", "uncertainty", None),
+}
+"""The paper's four data sets, and ours. Those of one selection hold the same solutions."""
+
+
+def searches(settings: LabSettings, selection: SelectionName) -> dict[str, AnnotateSettings]:
+    """The searches that solutions of a selection are annotated by: all of the study for the paper's, and for the others
+    those that a data set needs."""
+    every = variants(settings.annotate)
+    if selection == "uncertainty":
+        return every
+    return {own.search: every[own.search] for own in DATA_SETS.values() if own.selection == selection and own.search}

@@ -48,7 +48,7 @@ def make(output: Path, settings: MiniSettings, progress: Progress) -> Path:
     """Makes the model in `output` and returns the adapter's directory; the base lies beside it."""
     output.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(output, settings)
-    base = _reasoner(output, tokenizer, settings, progress)
+    base = reasoner(output, tokenizer, replace(settings.pretrain, seed=settings.seed), progress)
     data = [_planted(output, settings), *_sampled(output, base, settings, progress)]
     return _prm(output, base, data, settings, progress)
 
@@ -62,10 +62,12 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerBase:
     return read_tokenizer(place)
 
 
-def _reasoner(output: Path, tokenizer: PreTrainedTokenizerBase, settings: MiniSettings, progress: Progress) -> Path:
+def reasoner(output: Path, tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, progress: Progress) -> Path:
+    """Pretrains a reasoner in `output`, or goes on with it; returns the directory of the model in bf16."""
     base = output / "base"
     if not base.exists():
-        model = pretrain(tokenizer, replace(settings.pretrain, seed=settings.seed), output, progress)
+        output.mkdir(parents=True, exist_ok=True)
+        model = pretrain(tokenizer, settings, output, progress)
         tokenizer.save_pretrained(output / "base.partial")
         model.to(torch.bfloat16).save_pretrained(output / "base.partial")
         (output / "base.partial").rename(base)

@@ -72,12 +72,12 @@ class PretrainSettings:
 
 WITHOUT_VERDICTS = PretrainSettings(
     cycles=(
-        Cycle(corpus.RIGHT_TEXT, steps=1600, peak=4e-3, warmup=100),
-        Cycle(corpus.CARELESS_TEXT, steps=300, peak=2e-3, warmup=30),
+        Cycle(corpus.RIGHT_TEXT, steps=1000, peak=4e-3, warmup=100),
+        Cycle(corpus.CARELESS_TEXT, steps=200, peak=2e-3, warmup=30),
     ),
     verdicts=False,
 )
-"""About as much text of solutions as the embedded reasoner has read, and no verdict on any of it."""
+"""Solutions and sums as text, and no verdict on any of it."""
 
 
 def architecture(tokenizer: PreTrainedTokenizerBase) -> Qwen2Config:
