@@ -15,13 +15,15 @@ from training.rollouts import EarlyStop, Memory, Prefix, Roller
 from training.sample import seed_of
 from training.search import Search, WrongSolution
 from training.select import step_uncertainties
-from training.settings import AnnotateSettings
+from training.settings import AnnotateSettings, SearchName
 from unprm.equivalence import Equivalence
 from unprm.types import Rollout, Sampler
 from unprm.uncertainty import ESTIMATORS, surprisal_mean
 
 Kind = Literal["labelled", "unresolved", "question"]
 Write = Callable[[Kind, Record], None]
+RANKING: tuple[SearchName, ...] = ("uncertainty", "uncertainty-literal")
+"""The searches that try steps by falling Δu, in which a step has a rank."""
 
 
 def named_search(settings: AnnotateSettings) -> Search | None:
@@ -140,18 +142,18 @@ class Annotator:
 
     async def _annotate(self, solution: Record, asked: "asyncio.Task[Question] | None", memory: Memory) -> None:
         length = len(solution["steps"])
-        if solution["correct"]:
-            self._label(solution, None)
-        elif length == 1:
-            self._label(solution, 1)
-        elif asked is None or self.search is None:
-            self._label(solution, search.drawn(length, seed_of(self.settings.seed, solution["id"])))
-        else:
+        if asked is not None and self.search and not solution["correct"] and length > 1:
             await self._find(self.search, solution, await asked, memory)
+            return
+        found = None
+        if not solution["correct"]:
+            found = search.drawn(length, seed_of(self.settings.seed, solution["id"]))  # of one step always 1
+        self.write("labelled", _told(solution, {"labels": _labels(solution, found)}))
 
     async def _find(self, find: Search, solution: Record, question: Question, memory: Memory) -> None:
         if question.tau == 0:
-            self._leave(solution, "the model never solves the question", question)
+            verdict = {"reason": "the model never solves the question"}
+            self.write("unresolved", _told(solution, verdict, question))
             return
         prefixes = SolutionPrefixes(solution, question, self.roller, self.settings, memory)
         wrong = WrongSolution(
@@ -162,27 +164,26 @@ class Annotator:
             asked=question.samples,
         )
         found = await find(wrong, prefixes)
+        evidence = prefixes.evidence()
         if found is None:
-            self._leave(solution, "no step falls below the question's value", question, prefixes.evidence())
+            kind: Kind = "unresolved"
+            verdict: Record = {"reason": "no step falls below the question's value"}
         else:
-            self._label(solution, found, question, prefixes.evidence())
-
-    def _label(
-        self, solution: Record, found: int | None, question: Question | None = None, evidence: Sequence[Record] = ()
-    ) -> None:
-        """Tells of a labelled solution; `found` (1-based) is the step from which on it is wrong, None if never."""
-        tried = [told["step"] for told in evidence]
-        verdict = {
-            "labels": [found is None or step < found for step in range(1, len(solution["steps"]) + 1)],
-            "rank": tried.index(found) if found in tried else None,
-        }
-        self.write("labelled", _told(solution, verdict, question, evidence))
-
-    def _leave(self, solution: Record, reason: str, question: Question, evidence: Sequence[Record] = ()) -> None:
-        self.write("unresolved", _told(solution, {"reason": reason}, question, evidence))
+            kind, verdict = "labelled", {"labels": _labels(solution, found)}
+        if self.settings.search in RANKING:
+            tried = [told["step"] for told in evidence]
+            verdict["rank"] = tried.index(found) if found in tried else None
+        self.write(kind, _told(solution, verdict, question, evidence))
 
 
-def _told(solution: Record, verdict: Record, question: Question | None, evidence: Sequence[Record]) -> Record:
+def _labels(solution: Record, found: int | None) -> list[bool]:
+    """A label per step; `found` (1-based) is the step from which on it is wrong, None if never."""
+    return [found is None or step < found for step in range(1, len(solution["steps"]) + 1)]
+
+
+def _told(
+    solution: Record, verdict: Record, question: Question | None = None, evidence: Sequence[Record] = ()
+) -> Record:
     kept = {name: solution[name] for name in ("id", "question", "model", "problem", "gold", "steps", "correct")}
     cost = {name: sum(told[name] for told in evidence) for name in ("samples", "tokens")}
     tau = question and question.tau
