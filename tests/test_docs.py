@@ -1,12 +1,14 @@
 """The documentation: what it names exists, its links lead somewhere, and its reference is that of the server."""
 
 import ast
+import operator
 import re
 from pathlib import Path
 
 import pytest
 
 from server import reference
+from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -44,8 +46,23 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_map_of_the_paper_names_code_and_tests() -> None:
     rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| `([^`]+)` \|$", (ROOT / "docs/paper.md").read_text("utf-8"), re.M)
-    assert len(rows) >= 19
+    assert len(rows) >= 21
     assert all(test.startswith("tests/") for _, test in rows)
+
+
+def test_the_differences_from_the_paper_are_those_of_the_presets() -> None:
+    page = (ROOT / "docs/paper.md").read_text("utf-8").partition("## Where the paper's text")[2]
+    _, _, *rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
+    assert len(rows) >= 20
+    assert {len(row) for row in rows} <= {5, 6}  # the last cell may be empty
+    for column, name in ((3, "paper"), (4, "authors")):
+        train = TrainSettings(base="", data=(), output=Path(), **TRAIN_PRESETS[name])
+        named = [setting for row in rows for setting in re.findall(r"`([\w.]+)=([^`]+)`", row[column])]
+        assert len(named) > 15
+        for setting, value in named:
+            stage, _, field = setting.partition(".")
+            settings = train if stage == "train" else getattr(PRESETS[name], stage)
+            assert str(operator.attrgetter(field)(settings)) == value, f"{name}: {setting}"
 
 
 def test_the_reference_is_the_server_s() -> None:

@@ -30,7 +30,8 @@ def train(
         Path, typer.Option(help="Directory for the adapter, its configuration and its card.", callback=stage.directory)
     ],
     preset: Annotated[
-        Literal["paper", "default"], typer.Option(help="The authors' settings, or all linear layers and a lower rate.")
+        Literal["paper", "authors", "default"],
+        typer.Option(help="The paper's loss, the authors' program's, or all linear layers and a lower rate."),
     ] = "paper",
     validation: Annotated[
         list[Path] | None, typer.Option(help="Held-out JSON lines, looked at after each epoch.", exists=True)

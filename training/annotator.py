@@ -5,23 +5,25 @@ Nothing is read or written here: records go to whoever is told of them.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from training import search
 from training.bayes import bayes
 from training.journal import Record
-from training.rollouts import EarlyStop, Memory, Prefix, Roller
+from training.rollouts import EarlyStop, Memory, Prefix, Roller, fixed_count
 from training.sample import seed_of
 from training.search import Search, WrongSolution
 from training.select import step_uncertainties
-from training.settings import AnnotateSettings
+from training.settings import AdaptiveSettings, AnnotateSettings, SearchName
 from unprm.equivalence import Equivalence
 from unprm.types import Rollout, Sampler
 from unprm.uncertainty import ESTIMATORS, surprisal_mean
 
 Kind = Literal["labelled", "unresolved", "question"]
 Write = Callable[[Kind, Record], None]
+RANKING: tuple[SearchName, ...] = ("uncertainty", "uncertainty-literal")
+"""The searches that try steps by falling Δu, in which a step has a rank."""
 
 
 def named_search(settings: AnnotateSettings) -> Search | None:
@@ -38,8 +40,9 @@ def named_search(settings: AnnotateSettings) -> Search | None:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the solutions of one question and sampling model share: τ and its evidence. `largest`: the largest
-    log-perplexity among its rollouts."""
+    """What the solutions of one question and sampling model share: τ and its evidence. `samples`, `correct`, `tokens`:
+    of all rollouts of the question alone. `largest`: the largest log-perplexity among them. `count`: of the rollouts
+    from each prefix where that is fixed, 0 if the model solves the question too seldom; None where it is not."""
 
     id: str
     tau: float
@@ -47,6 +50,17 @@ class Question:
     correct: int
     tokens: int
     largest: float
+    count: int | None = None
+
+    def plan(self, adaptive: AdaptiveSettings) -> AdaptiveSettings:
+        """How the prefixes of the question are sampled."""
+        return adaptive if self.count is None else replace(adaptive, first=self.count, most=self.count)
+
+    def unsolved(self) -> str:
+        """Why its solutions are not labelled; empty if they are."""
+        if self.count == 0:
+            return "the model solves the question too seldom"
+        return "the model never solves the question" if self.tau == 0 else ""
 
 
 class SolutionPrefixes:
@@ -60,11 +74,12 @@ class SolutionPrefixes:
         self._early = settings.early_stop and EarlyStop(
             question.tau, settings.early_stop, question.largest, seed_of(settings.seed, solution["id"])
         )
+        self._plan = question.plan(settings.adaptive)
         self.used: dict[int, list[Rollout]] = {}
 
     async def value(self, step: int) -> float:
         """Value of the prefix that ends with a step (1-based)."""
-        self.used[step] = await self._roller.sample(self._at(step), self._early or None)
+        self.used[step] = await self._roller.sample(self._at(step), self._plan, self._early or None)
         return self._roller.estimator(self.used[step])
 
     async def draw(self, step: int, count: int) -> Sequence[Rollout]:
@@ -106,53 +121,71 @@ class Annotator:
         write: Write,
     ) -> None:
         self.settings, self.search, self.known, self.write = settings, named_search(settings), known, write
-        self.roller = Roller(
-            sampler, equivalence, ESTIMATORS[settings.estimator], settings.adaptive, settings.extraction
-        )
+        self.roller = Roller(sampler, equivalence, ESTIMATORS[settings.estimator], settings.extraction)
 
     async def annotate(self, solutions: Sequence[Record], memory: Memory) -> None:
         """Annotates solutions of one question. Raises `SamplerFailed` after all of them were tried."""
-        searched = [s for s in solutions if self.search and not s["correct"] and len(s["steps"]) > 1]
-        question = asyncio.create_task(self._question(searched[0], memory)) if searched else None
+        needy = [solution for solution in solutions if self._needs_question(solution)]
+        question = asyncio.create_task(self._question(needy[0], memory)) if needy else None
         work = (self._annotate(solution, question, memory) for solution in solutions)
         for result in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
+
+    def _is_searched(self, solution: Record) -> bool:
+        return self.search is not None and not solution["correct"] and len(solution["steps"]) > 1
+
+    def _needs_question(self, solution: Record) -> bool:
+        """Whether the question's own rollouts decide on a solution; a fixed count leaves out right ones, too."""
+        return self._is_searched(solution) or (self.search is not None and self.settings.adaptive.fixed_count)
 
     async def _question(self, solution: Record, memory: Memory) -> Question:
         """τ: the value of the question alone."""
         name = f"{solution['question']}/{solution['model']}"
         if name in self.known:
             return self.known[name]
-        prompt = tuple(solution["prompt"])
-        made = Prefix(prompt, len(prompt), solution["gold"], seed_of(self.settings.seed, solution["question"]))
-        rollouts = await self.roller.sample(memory.setdefault((made.seed, made.key()), made))
+        adaptive, estimator = self.settings.adaptive, self.roller.estimator
+        alone = self._alone(solution, memory)
+        if adaptive.fixed_count:
+            counted = await self.roller.draw(self._alone(solution, memory, "count"), adaptive.most)
+            count = fixed_count(counted, adaptive)
+            anew = await self.roller.draw(alone, count)
+            tau, rollouts = estimator(anew or counted), [*counted, *anew]
+        else:
+            rollouts = await self.roller.sample(alone, adaptive)
+            count, tau = None, estimator(rollouts)
         question = Question(
             id=name,
-            tau=self.roller.estimator(rollouts),
+            tau=tau,
             samples=len(rollouts),
             correct=sum(rollout.correct for rollout in rollouts),
             tokens=sum(len(rollout.logprobs) for rollout in rollouts),
             largest=max(surprisal_mean(rollout.logprobs) for rollout in rollouts),
+            count=count,
         )
         self.write("question", asdict(question))
         return question
 
+    def _alone(self, solution: Record, memory: Memory, *purpose: str) -> Prefix:
+        """The question alone; its rollouts for another purpose are others."""
+        prompt = tuple(solution["prompt"])
+        seed = seed_of(self.settings.seed, solution["question"], *purpose)
+        made = Prefix(prompt, len(prompt), solution["gold"], seed)
+        return memory.setdefault((made.seed, made.key()), made)
+
     async def _annotate(self, solution: Record, asked: "asyncio.Task[Question] | None", memory: Memory) -> None:
-        length = len(solution["steps"])
-        if solution["correct"]:
-            self._label(solution, None)
-        elif length == 1:
-            self._label(solution, 1)
-        elif asked is None or self.search is None:
-            self._label(solution, search.drawn(length, seed_of(self.settings.seed, solution["id"])))
+        question = await asked if asked is not None and self._needs_question(solution) else None
+        if question and question.unsolved():
+            self.write("unresolved", _told(solution, {"reason": question.unsolved()}, question))
+        elif question and self.search and self._is_searched(solution):
+            await self._find(self.search, solution, question, memory)
         else:
-            await self._find(self.search, solution, await asked, memory)
+            found = None
+            if not solution["correct"]:
+                found = search.drawn(len(solution["steps"]), seed_of(self.settings.seed, solution["id"]))
+            self.write("labelled", _told(solution, {"labels": _labels(solution, found)}))
 
     async def _find(self, find: Search, solution: Record, question: Question, memory: Memory) -> None:
-        if question.tau == 0:
-            self._leave(solution, "the model never solves the question", question)
-            return
         prefixes = SolutionPrefixes(solution, question, self.roller, self.settings, memory)
         wrong = WrongSolution(
             uncertainties=tuple(step_uncertainties(solution["logprobs"], solution["ends"], self.settings.measure)),
@@ -162,27 +195,26 @@ class Annotator:
             asked=question.samples,
         )
         found = await find(wrong, prefixes)
+        evidence = prefixes.evidence()
         if found is None:
-            self._leave(solution, "no step falls below the question's value", question, prefixes.evidence())
+            kind: Kind = "unresolved"
+            verdict: Record = {"reason": "no step falls below the question's value"}
         else:
-            self._label(solution, found, question, prefixes.evidence())
-
-    def _label(
-        self, solution: Record, found: int | None, question: Question | None = None, evidence: Sequence[Record] = ()
-    ) -> None:
-        """Tells of a labelled solution; `found` (1-based) is the step from which on it is wrong, None if never."""
-        tried = [told["step"] for told in evidence]
-        verdict = {
-            "labels": [found is None or step < found for step in range(1, len(solution["steps"]) + 1)],
-            "rank": tried.index(found) if found in tried else None,
-        }
-        self.write("labelled", _told(solution, verdict, question, evidence))
-
-    def _leave(self, solution: Record, reason: str, question: Question, evidence: Sequence[Record] = ()) -> None:
-        self.write("unresolved", _told(solution, {"reason": reason}, question, evidence))
+            kind, verdict = "labelled", {"labels": _labels(solution, found)}
+        if self.settings.search in RANKING:
+            tried = [told["step"] for told in evidence]
+            verdict["rank"] = tried.index(found) if found in tried else None
+        self.write(kind, _told(solution, verdict, question, evidence))
 
 
-def _told(solution: Record, verdict: Record, question: Question | None, evidence: Sequence[Record]) -> Record:
+def _labels(solution: Record, found: int | None) -> list[bool]:
+    """A label per step; `found` (1-based) is the step from which on it is wrong, None if never."""
+    return [found is None or step < found for step in range(1, len(solution["steps"]) + 1)]
+
+
+def _told(
+    solution: Record, verdict: Record, question: Question | None = None, evidence: Sequence[Record] = ()
+) -> Record:
     kept = {name: solution[name] for name in ("id", "question", "model", "problem", "gold", "steps", "correct")}
     cost = {name: sum(told[name] for told in evidence) for name in ("samples", "tokens")}
     tau = question and question.tau

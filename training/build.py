@@ -40,7 +40,11 @@ async def build(
                 right, wrong = select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
                 dropped = ", ".join(f"{count} {reason}" for reason, count in selector.dropped.items()) or "none"
                 console.print(f"selected {right} right and {wrong} wrong solutions of {model}; left out: {dropped}")
-                made = place / "annotated.jsonl"
+            finally:
+                await sampler.close()
+            made = place / "annotated.jsonl"
+            sampler = load(model, preset.annotate.drawing)  # rollouts may be longer than solutions
+            try:
                 failures |= await annotate(
                     place / "selected.jsonl", sampler, equivalence, made, preset.annotate, concurrency, console
                 )

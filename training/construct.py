@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unprm.types import Sampler, SamplingSettings
 
 Settings = TypeVar("Settings")
-PresetName = Literal["paper", "mini", "recommended"]
+PresetName = Literal["paper", "authors", "mini", "recommended"]
 Kind = Literal["transformers", "vllm", "openai", "chat"]
 
 app = typer.Typer()

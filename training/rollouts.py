@@ -45,10 +45,9 @@ class Roller:
         sampler: Sampler,
         equivalence: Equivalence,
         estimator: Estimator,
-        adaptive: AdaptiveSettings,
         extraction: Extraction = "auto",
     ) -> None:
-        self.sampler, self.equivalence, self.estimator, self.adaptive = sampler, equivalence, estimator, adaptive
+        self.sampler, self.equivalence, self.estimator = sampler, equivalence, estimator
         self.extraction = extraction
 
     async def draw(self, prefix: Prefix, count: int) -> list[Rollout]:
@@ -59,9 +58,8 @@ class Roller:
                 prefix.rollouts += await self._more(prefix, have, count - have)
         return prefix.rollouts[:count]
 
-    async def sample(self, prefix: Prefix, early: "EarlyStop | None" = None) -> list[Rollout]:
+    async def sample(self, prefix: Prefix, plan: AdaptiveSettings, early: "EarlyStop | None" = None) -> list[Rollout]:
         """The rollouts that adaptive sampling takes (paper, section 3.2), or fewer with an early stop."""
-        plan = self.adaptive
         rollouts = await self.draw(prefix, plan.block if early else plan.first)
         while not finished(rollouts, plan) and not (early and early.is_settled(rollouts, self.estimator, plan)):
             rollouts = await self.draw(prefix, min(plan.most, len(rollouts) + plan.block))
@@ -82,6 +80,17 @@ class Roller:
 
     def _right(self, found: Sequence[str | None], gold: str) -> list[bool]:
         return [answer is not None and self.equivalence.equal(answer, gold) for answer in found]
+
+
+def fixed_count(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> int:
+    """How many rollouts every prefix of a question gets, as the authors' program counts: as many as sampling takes of
+    the question's own; `rollouts` are all `plan.most` of them. 0 if at most `plan.enough` of them are right."""
+    if sum(rollout.correct for rollout in rollouts) <= plan.enough:
+        return 0
+    count = plan.first
+    while not finished(rollouts[:count], plan):
+        count += plan.block
+    return min(count, plan.most)
 
 
 def finished(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> bool:

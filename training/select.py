@@ -20,6 +20,7 @@ from training.sample import seed_of
 from training.settings import SelectSettings
 from unprm import steps
 from unprm.equivalence import Equivalence
+from unprm.errors import RecordInvalid
 from unprm.extraction import extract
 from unprm.types import Split
 from unprm.uncertainty import MEASURES
@@ -64,20 +65,27 @@ def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: 
 
 
 def choose(judged: Sequence[Judged], settings: SelectSettings, embed: Embed, seed: int) -> list[Judged]:
-    """Of the solutions of one question the m right and the n wrong ones that the strategy prefers."""
-    chosen = []
-    for correct, count in ((True, settings.m), (False, settings.n)):
+    """Of the solutions of one question the m right and the n wrong ones that the strategy prefers, or as many wrong
+    ones as fill m + n."""
+    chosen: list[Judged] = []
+    for correct in (True, False):
+        count = settings.m if correct else settings.n
+        if settings.fill and not correct:
+            count += settings.m - len(chosen)
         pool = [solution for solution in judged if solution.correct is correct]
         if len(pool) > count:
-            pool = [pool[index] for index in _preferred(pool, count, settings.selection, embed, seed)]
+            pool = [pool[index] for index in _preferred(pool, count, settings, embed, seed)]
         chosen += pool
     return chosen
 
 
-def _preferred(pool: Sequence[Judged], count: int, selection: str, embed: Embed, seed: int) -> list[int]:
-    match selection:
+def _preferred(pool: Sequence[Judged], count: int, settings: SelectSettings, embed: Embed, seed: int) -> list[int]:
+    match settings.selection:
         case "uncertainty":
             return sorted(range(len(pool)), key=lambda index: -pool[index].uncertainty)[:count]
+        case "uncertainty-diversity":
+            similar = token_similarity([solution.ids for solution in pool])
+            return uncertain_and_diverse([s.uncertainty for s in pool], similar, count, settings.diversity)
         case "similarity":
             return least_similar(embed([solution.text for solution in pool]), count)
         case _:
@@ -113,6 +121,42 @@ def least_similar(vectors: Vectors, count: int) -> list[int]:
     return chosen
 
 
+def token_similarity(ids: Sequence[Sequence[int]]) -> Vectors:
+    """Cosine of each two texts' token ids as they are, the longer cut to the shorter's length; (texts, texts). The
+    authors' program; ids are no magnitudes, so it says little about what the texts mean."""
+    vectors = [np.asarray(text, dtype=float) for text in ids]
+    similar = np.ones((len(ids), len(ids)))
+    for a, first in enumerate(vectors):
+        for b, second in enumerate(vectors[:a]):
+            length = min(len(first), len(second))
+            first_cut, second_cut = first[:length], second[:length]
+            norms = np.linalg.norm(first_cut) * np.linalg.norm(second_cut)
+            similar[a, b] = similar[b, a] = first_cut @ second_cut / norms if norms else 0.0
+    return similar
+
+
+def uncertain_and_diverse(uncertainties: Sequence[float], similar: Vectors, count: int, diversity: float) -> list[int]:
+    """Indices of `count` texts: the most uncertain one, then one by one that with the highest
+    (1 − diversity) · uncertainty + diversity · (1 − mean similarity to the chosen), uncertainty min-max normalised
+    (the authors' program). `similar` is (texts, texts). Ties: by lower index."""
+    values = np.asarray(uncertainties)
+    spread = np.ptp(values)
+    scaled = (values - values.min()) / spread if spread else np.zeros(len(values))
+    chosen: list[int] = []
+    score = scaled
+    while len(chosen) < count:
+        score[chosen] = -np.inf
+        chosen.append(int(np.argmax(score)))
+        score = (1 - diversity) * scaled + diversity * (1 - similar[:, chosen].mean(axis=1))
+    return chosen
+
+
+def mean_change(uncertainties: Sequence[float]) -> float:
+    """Mean of abs(Δu) over the steps: how uncertain a solution is in the authors' program; 0 for a single step."""
+    changes = np.abs(np.diff(uncertainties))
+    return float(changes.mean()) if changes.size else 0.0
+
+
 class Selector:
     """Judges and selects; `dropped` counts malformed solutions and repetitions by reason."""
 
@@ -129,7 +173,7 @@ class Selector:
             split = self.settings.split
             parts = steps.split(text, split)
             ends = step_ends(text, ids, self.decode, split) if ids else []
-            reason = _malformed(completion, answer, parts, ends)
+            reason = _malformed(completion, answer, parts, ends, self.settings.min_steps)
             if reason or answer is None:
                 self.dropped[reason] += 1
                 continue
@@ -142,8 +186,14 @@ class Selector:
                 ends=tuple(ends),
                 answer=answer,
                 correct=self.equivalence.equal(answer, record["answer"]),
-                uncertainty=MEASURES[self.settings.measure](logprobs),
+                uncertainty=self._uncertainty(logprobs, ends),
             )
+
+    def _uncertainty(self, logprobs: Sequence[float], ends: Sequence[int]) -> float:
+        measure = self.settings.measure
+        if self.settings.selection == "uncertainty-diversity":
+            return mean_change(step_uncertainties(logprobs, ends, measure))
+        return MEASURES[measure](logprobs)
 
     def select(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Records of the chosen solutions of a sampled question."""
@@ -173,6 +223,7 @@ def select(samples: Path, output: Path, selector: Selector, console: Console) ->
     made_with = json.loads(journal.config_path(samples).read_text("utf-8"))
     config = {**asdict(selector.settings), "stage": "select", "samples": made_with}
     records = list(journal.read(samples))
+    _check(records, samples, selector.settings)
     with stage.progress(console) as progress:
         each = progress.track(records, description="selecting")
         chosen = [solution for record in each for solution in selector.select(record)]
@@ -181,13 +232,27 @@ def select(samples: Path, output: Path, selector: Selector, console: Console) ->
     return right, len(chosen) - right
 
 
-def _malformed(completion: dict[str, Any], answer: str | None, parts: list[str], ends: list[int]) -> str:
+def _check(records: Sequence[journal.Record], samples: Path, settings: SelectSettings) -> None:
+    """Raises `RecordInvalid` for samples that the selection can't compare."""
+    if settings.selection != "uncertainty-diversity":
+        return
+    for number, record in enumerate(records, 1):
+        if any(completion["text"] and not completion["ids"] for completion in record["completions"]):
+            reason = "selection by uncertainty-diversity compares token ids, and these came without (by a chat API)"
+            raise RecordInvalid(str(samples), number, reason)
+
+
+def _malformed(
+    completion: dict[str, Any], answer: str | None, parts: list[str], ends: list[int], min_steps: int
+) -> str:
     if not completion["finished"]:
         return "over the token limit"
     if answer is None:
         return "no answer"
     if not parts:
         return "no steps"
+    if len(parts) < min_steps:
+        return f"fewer than {min_steps} steps"
     if ends and any(before >= after for before, after in zip([0, *ends], ends, strict=False)):
         return "a step without a token of its own"
     return ""

@@ -64,6 +64,7 @@ class TrainSettings:
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 TRAIN_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
+    "authors": {"loss": "rank"},
     "default": {
         "learning_rate": 2e-4,
         "batch_size": 128,
@@ -88,34 +89,40 @@ class TrainReport:
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
     """`k` solutions per question, each of at most `max_tokens` tokens. `extraction`: where the answer to a question is
-    looked for that has a solution in its place."""
+    looked for that has a solution in its place. `worked_examples`: chat models are shown two before they are asked."""
 
     k: int = 32
     temperature: float = 0.8
     max_tokens: int = 2048
     extraction: Extraction = "auto"
     seed: int = 0
+    worked_examples: bool = False
 
     @property
     def drawing(self) -> SamplingSettings:
         """What the sampler is told."""
-        return SamplingSettings(self.temperature, max_tokens=self.max_tokens)
+        return SamplingSettings(self.temperature, max_tokens=self.max_tokens, worked_examples=self.worked_examples)
 
 
-SelectionName = Literal["uncertainty", "similarity", "random"]
+SelectionName = Literal["uncertainty", "uncertainty-diversity", "similarity", "random"]
 
 
 @dataclass(frozen=True, slots=True)
 class SelectSettings:
-    """`m` right and `n` wrong solutions per question and sampling model. `measure`: of a solution's uncertainty.
-    `embedding`: the sentence-embedding model that similarity is measured with, TF-IDF if empty. `extraction`: where the
-    answer of a solution is looked for. `split`: where its steps end."""
+    """`m` right and `n` wrong solutions per question and sampling model; with `fill`, wrong ones also take the places
+    of missing right ones. `measure`: of a solution's uncertainty, or of its steps' in "uncertainty-diversity".
+    `diversity`: how much "uncertainty-diversity" weighs unlikeness, in [0, 1]; uncertainty weighs the rest.
+    `min_steps`: solutions of fewer are left out. `embedding`: the sentence-embedding model that similarity is measured
+    with, TF-IDF if empty. `extraction`: where the answer of a solution is looked for. `split`: where its steps end."""
 
     selection: SelectionName = "uncertainty"
     measure: str = "entropy"
+    diversity: float = 0.2
     embedding: str = ""
     m: int = 2
     n: int = 6
+    fill: bool = False
+    min_steps: int = 1
     extraction: Extraction = "auto"
     split: Split = "auto"
     seed: int = 0
@@ -124,12 +131,17 @@ class SelectSettings:
 @dataclass(frozen=True, slots=True)
 class AdaptiveSettings:
     """Rollouts from a prefix: `first` at once, then blocks of `block`, until `enough` are right or `most` are
-    drawn (the paper's N_0, N_min, N_max)."""
+    drawn (the paper's N_0, N_min, N_max).
+
+    With `fixed_count` their number is found once per question, from `most` rollouts of the question alone: it is that
+    which sampling takes there, and questions with at most `enough` right ones are left out.
+    """
 
     first: int = 16
     enough: int = 10
     most: int = 72
     block: int = 8
+    fixed_count: bool = False
 
 
 SearchName = Literal["uncertainty", "uncertainty-literal", "adaptive_binary", "sequential", "random", "bayes"]
@@ -194,10 +206,22 @@ PAPER = Preset(
         "Qwen/Qwen2.5-7B-Instruct",
         "mistralai/Mistral-7B-Instruct-v0.3",
     ),
-    sample=SampleSettings(),
+    sample=SampleSettings(worked_examples=True),
     select=SelectSettings(),
     annotate=AnnotateSettings(),
 )
+"""The paper's text, and the authors' program where the text is silent. docs/paper.md has the differences."""
+AUTHORS = replace(
+    PAPER,
+    select=SelectSettings(selection="uncertainty-diversity", measure="entropy_t5", fill=True, min_steps=2),
+    annotate=AnnotateSettings(
+        measure="entropy_t5",
+        estimator="inverse_ppl",
+        adaptive=AdaptiveSettings(fixed_count=True),
+        max_tokens=4000,
+    ),
+)
+"""The authors' program, also where the text says otherwise."""
 RECOMMENDED = replace(PAPER, annotate=AnnotateSettings(search="bayes", measure="surprisal_max"))
 """What the comparison of all searches in docs/data.md speaks for; everything else as in the paper."""
 MINI = Preset(
@@ -208,4 +232,4 @@ MINI = Preset(
     annotate=replace(RECOMMENDED.annotate, max_tokens=192),
 )
 """The recommended search with the embedded model, which solves questions of its own domain."""
-PRESETS = {"paper": PAPER, "mini": MINI, "recommended": RECOMMENDED}
+PRESETS = {"paper": PAPER, "authors": AUTHORS, "mini": MINI, "recommended": RECOMMENDED}

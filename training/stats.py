@@ -33,13 +33,33 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """Statistics of one sampling model: labelled solutions; of the wrong ones, verified steps and the rank of
-    the step that was found, on average (None without any)."""
+    """Statistics of one sampling model: labelled solutions; of the wrong ones, verified steps on average (None without
+    any), and the ranks of the steps found (None if the search has no ranks)."""
 
     model: str
     solutions: int
     verified: float | None
-    rank: float | None
+    ranks: "Ranks | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Ranks of the steps found, in the order of falling Δu: 0 is the step tried first (paper, section 6).
+
+    `mean`: over the solutions with such a step; `without`: share of the searched solutions where no step tried fell
+    below τ, which have no rank; `with_last`: mean over all where a step was tried, in which the last rank tried stands
+    for a missing one, as the authors' program counts. None without any.
+    """
+
+    COLUMNS: ClassVar = ("rank of the step found", "share without one", "mean rank with the last tried")
+
+    mean: float | None
+    without: float | None
+    with_last: float | None
+
+    def cells(self) -> tuple[str, ...]:
+        """The values as text, in the order of `COLUMNS`."""
+        return _shown(self.mean), "–" if self.without is None else percent(self.without), _shown(self.with_last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +114,29 @@ def costs(annotated: Path) -> Costs:
 
 def by_model(records: Iterable[Record]) -> list[ModelRow]:
     """The paper's table of the data set's statistics."""
-    labelled: dict[str, list[Record]] = {}
+    models: dict[str, list[Record]] = {}
     for record in records:
-        if "labels" in record:
-            labelled.setdefault(record["model"], []).append(record)
+        models.setdefault(record["model"], []).append(record)
     return [
         ModelRow(
             model,
-            len(own),
-            _mean([record["verified"] for record in own if record["tried"]]),
-            _mean([record["rank"] for record in own if record["rank"] is not None]),
+            sum("labels" in record for record in records),
+            _mean([record["verified"] for record in records if "labels" in record and record["tried"]]),
+            ranks(records),
         )
-        for model, own in sorted(labelled.items())
+        for model, records in sorted(models.items())
     ]
+
+
+def ranks(records: Iterable[Record]) -> Ranks | None:
+    """Ranks of the steps found in a run's solutions, labelled and unresolved. None if no solution was searched in the
+    order of Δu: the other searches try steps in an order that is no ranking."""
+    searched = [record for record in records if "rank" in record]
+    if not searched:
+        return None
+    found = [record["rank"] for record in searched if record["rank"] is not None]
+    last = [len(record["tried"]) - 1 for record in searched if record["rank"] is None and record["tried"]]
+    return Ranks(_mean(found), 1 - len(found) / len(searched), _mean(found + last))
 
 
 def agreement(records: Sequence[Record]) -> Agreement | None:
@@ -148,7 +178,7 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
     for name in ("run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"):
         cost.add_column(name, justify="left" if name == "run" else "right")
     models = Table(title="labelled solutions by sampling model")
-    for name in ("run", "model", "solutions", "verified steps", "rank of the step found"):
+    for name in ("run", "model", "solutions", "verified steps", *Ranks.COLUMNS):
         models.add_column(name, justify="left" if name in ("run", "model") else "right")
     truth = Table(title="labels of wrong solutions against the exact checker")
     for name in ("run", "wrong", *Agreement.COLUMNS):
@@ -158,7 +188,8 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
         numbers = (own.solutions, own.wrong, own.unresolved, own.verified, own.samples, own.tokens, own.tau_samples)
         cost.add_row(path.stem, *(f"{number:,}" for number in numbers))
         for row in by_model(records):
-            models.add_row(path.stem, row.model, f"{row.solutions:,}", _shown(row.verified), _shown(row.rank))
+            cells = row.ranks.cells() if row.ranks else ["–"] * len(Ranks.COLUMNS)
+            models.add_row(path.stem, row.model, f"{row.solutions:,}", _shown(row.verified), *cells)
         if agreed := agreement(records):
             truth.add_row(path.stem, f"{agreed.wrong:,}", *map(percent, agreed.shares()))
     return [table for table in (cost, models, truth) if table.row_count]

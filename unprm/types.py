@@ -130,11 +130,13 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How completions are drawn; `max_tokens` is the length of one completion at the most."""
+    """How completions are drawn; `max_tokens` is the length of one completion at the most. `worked_examples`: chat
+    models are shown two before they are asked."""
 
     temperature: float = 0.8
     top_p: float = 1.0
     max_tokens: int = 2048
+    worked_examples: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,3 +362,15 @@ def test_build_searches_as_recommended_and_as_the_paper_by_name():
     assert (default.search, default.measure) == ("bayes", "surprisal_max")
     assert default == replace(PRESETS["recommended"].annotate, max_tokens=default.max_tokens)
     assert (PRESETS["paper"].annotate.search, PRESETS["paper"].annotate.measure) == ("uncertainty", "entropy")
+
+
+@pytest.mark.parametrize(("search", "ranked"), [("uncertainty", True), ("uncertainty-literal", True), ("bayes", False)])
+def test_only_searches_by_falling_rise_record_ranks(selected, equivalence, search, ranked):
+    output = _annotate(selected, equivalence, AnnotateSettings(search=search), name=f"ranks-{search}")[1]
+    searched = [record for record in stats.load(output) if record["tried"]]
+    assert {"rank" in record for record in searched} == {ranked}
+    assert (stats.by_model(searched)[0].ranks is not None) is ranked
+    for record in searched:
+        if ranked and record.get("rank") is not None:
+            assert record["tried"][record["rank"]]["step"] == record["labels"].index(False) + 1
+            assert record["rank"] == len(record["tried"]) - 1

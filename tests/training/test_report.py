@@ -212,7 +212,8 @@ def test_annotation_is_measured_against_plain_adaptive_binary_search(tmp_path):
     cost = page.tables["cost of annotation"]
     assert [row[0] for row in cost[1:]] == ["adaptive_binary", "adaptive_binary+early-0.95", "random", "uncertainty"]
     assert cost[4] == ["uncertainty", "2", "2", "1", "2", "40", "400", "7"]
-    assert page.tables["labelled solutions by sampling model"][4] == ["uncertainty", "qwen", "1", "1.00", "0.00"]
+    row = page.tables["labelled solutions by sampling model"][4]
+    assert row == ["uncertainty", "qwen", "1", "1.00", "0.00", "0.0 %", "0.00"]
     assert "labels of wrong solutions against the exact checker" not in page.tables
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.training.scripted import ScriptedSampler
-from training.rollouts import EarlyStop, Prefix, Roller, finished
+from training.rollouts import EarlyStop, Prefix, Roller, finished, fixed_count
 from training.settings import AdaptiveSettings
 from unprm.equivalence import Equivalence
 from unprm.types import Rollout
@@ -27,12 +27,12 @@ def _prefix(sampler, steps=""):
 
 
 def _roller(sampler, equivalence, estimator=frequency):
-    return Roller(sampler, equivalence, estimator, PLAN)
+    return Roller(sampler, equivalence, estimator)
 
 
 def test_sampling_ends_when_enough_are_right(equivalence):
     sampler = ScriptedSampler()
-    rollouts = asyncio.run(_roller(sampler, equivalence).sample(_prefix(sampler)))
+    rollouts = asyncio.run(_roller(sampler, equivalence).sample(_prefix(sampler), PLAN))
     assert sum(rollout.correct for rollout in rollouts) >= PLAN.enough
     assert len(rollouts) == sampler.completions >= PLAN.first
     assert (len(rollouts) - PLAN.first) % PLAN.block == 0
@@ -40,7 +40,7 @@ def test_sampling_ends_when_enough_are_right(equivalence):
 
 def test_rollouts_are_read_as_the_settings_say(equivalence):
     for extraction, right in (("boxed", True), ("choice", False)):
-        roller = Roller(ScriptedSampler(), equivalence, frequency, AdaptiveSettings(), extraction)
+        roller = Roller(ScriptedSampler(), equivalence, frequency, extraction)
         rollouts = asyncio.run(roller.draw(_prefix(roller.sampler), 8))
         assert any(rollout.correct for rollout in rollouts) is right
 
@@ -48,7 +48,7 @@ def test_rollouts_are_read_as_the_settings_say(equivalence):
 def test_a_prefix_with_an_error_takes_all_rollouts(equivalence):
     sampler = ScriptedSampler()
     prefix = _prefix(sampler, "Step 1: 30 + 12 = 43.\n")
-    rollouts = asyncio.run(_roller(sampler, equivalence).sample(prefix))
+    rollouts = asyncio.run(_roller(sampler, equivalence).sample(prefix, PLAN))
     assert len(rollouts) == PLAN.most
     assert frequency(rollouts) == 0
 
@@ -56,19 +56,19 @@ def test_a_prefix_with_an_error_takes_all_rollouts(equivalence):
 def test_what_was_drawn_is_not_drawn_again(equivalence):
     sampler = ScriptedSampler()
     prefix, roller = _prefix(sampler), _roller(sampler, equivalence)
-    first = asyncio.run(roller.sample(prefix))
+    first = asyncio.run(roller.sample(prefix, PLAN))
     drawn = sampler.completions
-    assert asyncio.run(roller.sample(prefix)) == first
+    assert asyncio.run(roller.sample(prefix, PLAN)) == first
     assert sampler.completions == drawn
 
 
 def test_sampling_takes_the_same_rollouts_whatever_others_have_drawn(equivalence):
     sampler = ScriptedSampler()
     roller, one, many = _roller(sampler, equivalence), _prefix(sampler), _prefix(sampler)
-    alone = asyncio.run(roller.sample(one))
+    alone = asyncio.run(roller.sample(one, PLAN))
     for count in (1, 8, 9, 50):
         asyncio.run(roller.draw(many, count))
-    assert asyncio.run(roller.sample(many)) == alone
+    assert asyncio.run(roller.sample(many, PLAN)) == alone
 
 
 def test_calls_at_the_same_time_draw_once(equivalence):
@@ -104,6 +104,17 @@ def test_when_adaptive_sampling_ends(count, correct, ends):
     assert finished(_rollouts(correct, count - correct), PLAN) is ends
 
 
+@pytest.mark.parametrize(
+    ("tenth", "right", "count"),
+    [(10, 72, 16), (16, 40, 16), (17, 40, 24), (24, 11, 24), (25, 11, 32), (71, 11, 72), (10, 10, 0), (72, 10, 0)],
+)
+def test_the_fixed_count_is_the_first_multiple_of_8_at_which_10_were_right(tenth, right, count):
+    outcomes = [False] * 72
+    outcomes[tenth - 10 : tenth] = [True] * 10
+    outcomes[tenth : tenth + right - 10] = [True] * (right - 10)
+    assert fixed_count([Rollout((-1.0,), correct) for correct in outcomes[:72]], PLAN) == count
+
+
 @pytest.mark.parametrize("estimator", list(ESTIMATORS.values()))
 def test_a_settled_verdict_is_never_changed_by_the_rest(estimator):
     stop = EarlyStop(tau=0.4, confidence=1, largest=1.0, seed=0)
@@ -134,7 +145,7 @@ def test_early_stop_saves_rollouts_and_keeps_the_verdict(equivalence):
     for steps, below in (("Step 1: 30 + 12 = 43.\n", True), ("Step 1: 30 + 12 = 42.\n", False)):
         sampler = ScriptedSampler()
         stop = EarlyStop(tau=0.3, confidence=0.95, largest=2.0, seed=1)
-        rollouts = asyncio.run(_roller(sampler, equivalence, mc_ppl).sample(_prefix(sampler, steps), stop))
+        rollouts = asyncio.run(_roller(sampler, equivalence, mc_ppl).sample(_prefix(sampler, steps), PLAN, stop))
         assert (mc_ppl(rollouts) < 0.3) is below
         if below:
             assert len(rollouts) < PLAN.most

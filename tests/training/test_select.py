@@ -1,16 +1,32 @@
 """Selection by hand-worked cases, and where steps end in tokens."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from training import journal
 from training.construct import app
-from training.select import Judged, Selector, choose, least_similar, sentence_embedding, step_ends, tf_idf
+from training.select import (
+    Judged,
+    Selector,
+    choose,
+    least_similar,
+    mean_change,
+    select,
+    sentence_embedding,
+    step_ends,
+    step_uncertainties,
+    tf_idf,
+    token_similarity,
+    uncertain_and_diverse,
+)
 from training.settings import SelectSettings
 from unprm.equivalence import Equivalence
+from unprm.errors import RecordInvalid
 
 
 def _judged(index, correct, uncertainty, text=""):
@@ -34,6 +50,37 @@ def test_none_are_taken_if_none_are_asked_for():
     for selection in ("uncertainty", "similarity", "random"):
         chosen = choose(judged, SelectSettings(selection=selection, m=0, n=1), tf_idf, seed=0)
         assert [solution.index for solution in chosen] == [1]
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(0, 8), (1, 7), (2, 6), (5, 6)])
+def test_wrong_ones_fill_the_places_of_missing_right_ones(right, wrong):
+    judged = [_judged(index, index < right, float(index)) for index in range(right + 20)]
+    chosen = choose(judged, SelectSettings(fill=True), tf_idf, seed=0)
+    assert [solution.correct for solution in chosen] == [True] * min(right, 2) + [False] * wrong
+    unfilled = choose(judged, SelectSettings(), tf_idf, seed=0)
+    assert sum(not solution.correct for solution in unfilled) == 6
+
+
+def test_the_mean_change_of_uncertainty_by_hand():
+    assert mean_change([1.0, 3.0, 2.5, 2.5]) == pytest.approx((2 + 0.5 + 0) / 3)
+    assert mean_change([4.0]) == 0
+
+
+def test_token_similarity_by_hand():
+    similar = token_similarity([(3, 4), (4, 3, 9), (0, 0)])  # the second is cut to two tokens
+    assert similar == pytest.approx(np.array([[1, 24 / 25, 0], [24 / 25, 1, 0], [0, 0, 1]]))
+
+
+def test_uncertainty_and_diversity_by_hand():
+    uncertainties = [1.0, 5.0, 4.0, 3.0, 5.0]  # normalised: 0, 1, 0.75, 0.5, 1
+    similar = np.ones((5, 5))
+    similar[3, 1] = similar[1, 3] = 0.1
+    # beside the second, at 0.2: the third has 0.6, the fourth 0.4 + 0.2 · 0.9 = 0.58, the fifth 0.8
+    assert uncertain_and_diverse(uncertainties, similar, 3, 0.2) == [1, 4, 2]
+    # at 0.5 the third has 0.375, the fourth 0.25 + 0.45 = 0.7, the fifth 0.5
+    assert uncertain_and_diverse(uncertainties, similar, 3, 0.5) == [1, 3, 4]
+    assert uncertain_and_diverse(uncertainties, similar, 0, 0.2) == []
+    assert uncertain_and_diverse([2.0, 2.0], np.ones((2, 2)), 1, 0.2) == [0]
 
 
 def test_the_least_similar_are_chosen_one_by_one():
@@ -73,6 +120,45 @@ def test_solutions_without_token_ids_can_be_selected():
     assert chosen["correct"]
     assert chosen["ends"] == ()
     assert chosen["mean_step_uncertainty"]["entropy"] is None
+
+
+def _sampled(*texts):
+    """A record of `sample`; tokens are characters, and the last of each step is the least likely."""
+    completions = [
+        {
+            "text": text,
+            "ids": [ord(character) for character in text],
+            "logprobs": [-3.0 if text[place : place + 1] in ".}" else -0.1 for place in range(len(text))],
+            "finished": True,
+        }
+        for text in texts
+    ]
+    return {"id": "q", "model": "m", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": completions}
+
+
+def test_uncertainty_and_diversity_of_whole_solutions():
+    long = "Step 1: One.\nStep 2: " + "and one " * 9 + "is \\boxed{2}"
+    even, single = "Step 1: One.\nStep 2: So \\boxed{2}", "Step 1: \\boxed{2}"
+    settings = SelectSettings(selection="uncertainty-diversity", measure="entropy_t5", m=1, min_steps=2)
+    with Equivalence() as equivalence:
+        selector = Selector(equivalence, lambda ids: "".join(map(chr, ids)), settings)
+        (chosen,) = selector.select(_sampled(even, single, long))
+    assert chosen["index"] == 2  # its uncertainty rises most from step to step
+    assert chosen["uncertainty"] == pytest.approx(
+        mean_change(step_uncertainties(chosen["logprobs"], chosen["ends"], "entropy_t5"))
+    )
+    assert selector.dropped == {"fewer than 2 steps": 1}
+
+
+def test_samples_without_token_ids_can_t_be_compared_by_them(tmp_path):
+    record = _sampled("Step 1: One.\nStep 2: So \\boxed{2}")
+    record["completions"][0]["ids"] = []
+    journal.write(tmp_path / "samples.jsonl", {}, [record])
+    settings = SelectSettings(selection="uncertainty-diversity")
+    with Equivalence() as equivalence:
+        selector = Selector(equivalence, lambda ids: "", settings)
+        with pytest.raises(RecordInvalid, match=r"line 1: .*token ids"):
+            select(tmp_path / "samples.jsonl", tmp_path / "selected.jsonl", selector, Console(file=io.StringIO()))
 
 
 def test_solutions_are_read_as_the_settings_say():

@@ -16,7 +16,7 @@ class TokenSampler(ABC):
 
     def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
         self._name, self._settings = name, settings
-        self._prompter = Prompter.load(directory)
+        self._prompter = Prompter.load(directory, settings.worked_examples)
 
     @property
     def model(self) -> str:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from unprm.errors import SamplerFailed
 from unprm.samplers.base import TokenSampler
-from unprm.samplers.prompts import INSTRUCTION
+from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
 
 ATTEMPTS = 6
@@ -213,7 +213,7 @@ class ChatSampler:
         """`count` solutions of a problem; raises `SamplerFailed` as `Endpoints.post` does."""
         body = {
             "model": self._model,
-            "messages": [{"role": "user", "content": f"{INSTRUCTION}\n\n{problem}"}],
+            "messages": messages(problem, self._settings.worked_examples),
             "n": count,
             "seed": seed,
             "temperature": self._settings.temperature,

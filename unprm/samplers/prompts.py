@@ -1,10 +1,11 @@
 """What a sampling model is asked.
 
-Chat models get their own chat template around one instruction and the problem; models without a template,
-such as `unprm-mini`, get the problem and a line break.
+Chat models get their own chat template around one instruction and the problem, after two worked examples if they are
+to be shown; models without a template, such as `unprm-mini`, get the problem and a line break, never an example.
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,38 @@ INSTRUCTION = (
     "Solve the problem below. Write one step of the reasoning per line, each beginning with its number in the form "
     "'Step 1:', 'Step 2:' and so on. End the last step with the final answer as \\boxed{answer}."
 )
+WORKED_EXAMPLES = (
+    (
+        "The length of a rectangle is 3 more than twice its width, and its perimeter is 36. What is its area?",
+        "Step 1: Let $w$ be the width. Then the length is $2w + 3$.\n"
+        "Step 2: The perimeter is $2(w + 2w + 3) = 6w + 6$. From $6w + 6 = 36$ follows $w = 5$.\n"
+        "Step 3: The length is $2 \\cdot 5 + 3 = 13$.\n"
+        "Step 4: The area is $5 \\cdot 13 = 65$. The final answer is \\boxed{65}.",
+    ),
+    (
+        "How many two-digit numbers are divisible by 6, but not by 9?",
+        "Step 1: The two-digit numbers divisible by 6 are $6 \\cdot 2$ to $6 \\cdot 16$, which makes 15.\n"
+        "Step 2: A number that is divisible by 6 and by 9 is divisible by 18, and the other way round.\n"
+        "Step 3: The two-digit numbers divisible by 18 are 18, 36, 54, 72 and 90, which makes 5.\n"
+        "Step 4: So $15 - 5 = 10$ numbers are left. The final answer is \\boxed{10}.",
+    ),
+)
+"""Problems, each with its solution in the form that the instruction asks for."""
 _PLACE = "<<<the problem stands here>>>"
+
+logger = logging.getLogger(__name__)
+
+
+def messages(problem: str, worked_examples: bool = False) -> list[dict[str, str]]:
+    """What a chat model is sent to solve a problem: worked examples, if any, are earlier turns of the chat."""
+    turns = []
+    for example, solution in WORKED_EXAMPLES if worked_examples else ():
+        turns += [_asking(example), {"role": "assistant", "content": solution}]
+    return [*turns, _asking(problem)]
+
+
+def _asking(problem: str) -> dict[str, str]:
+    return {"role": "user", "content": f"{INSTRUCTION}\n\n{problem}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +66,20 @@ class Prompter:
     tokenizer: Tokenizer
 
     @classmethod
-    def load(cls, directory: Path) -> Self:
-        """The prompter for the model in a directory.
+    def load(cls, directory: Path, worked_examples: bool = False) -> Self:
+        """The prompter for the model in a directory. A model without a chat template is shown no worked examples, and
+        a warning says so.
 
         Raises `ModelInvalid` if it has no usable tokenizer, or a chat template that changes the problem.
         """
         tokenizer = read_tokenizer(directory)
         backend: Tokenizer = tokenizer.backend_tokenizer
         if not tokenizer.chat_template:
+            if worked_examples:
+                logger.warning("%s has no chat template: it is asked without worked examples", directory)
             return cls((), (), "\n", plain(backend))
-        message = {"role": "user", "content": f"{INSTRUCTION}\n\n{_PLACE}"}
-        text = tokenizer.apply_chat_template([message], add_generation_prompt=True, tokenize=False)
+        chat = messages(_PLACE, worked_examples)
+        text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         head, found, tail = text.partition(_PLACE)
         if not found:
             raise ModelInvalid(f"{directory}: its chat template does not repeat the user's message")

@@ -5,13 +5,14 @@ import json
 import threading
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from unprm.errors import SamplerFailed
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, Endpoints, OpenAISampler
-from unprm.samplers.prompts import INSTRUCTION
+from unprm.samplers.prompts import INSTRUCTION, messages
 from unprm.types import SamplingSettings
 
 SETTINGS = SamplingSettings(temperature=0.7, max_tokens=9)
@@ -189,6 +190,18 @@ def test_an_answer_without_what_is_needed_is_refused(base, spoil, message):
 def test_too_few_completions_are_refused(base):
     with _server(lambda body: _completions(body | {"n": 1})) as (url, _), pytest.raises(SamplerFailed, match="1 came"):
         _ask(OpenAISampler(_endpoints(url), "m", base, SETTINGS), ((1, 2), 4, 0, "a"))
+
+
+def test_a_chat_api_is_shown_worked_examples():
+    with _server(_chat) as (url, seen):
+        sampler = ChatSampler(_endpoints(url), "gpt", replace(SETTINGS, worked_examples=True))
+
+        async def story():
+            await sampler.solve("What is 40 + 2?", 2, 5)
+            await sampler.close()
+
+        asyncio.run(story())
+    assert seen[0][1]["messages"] == messages("What is 40 + 2?", worked_examples=True)
 
 
 def test_a_chat_api_gives_candidates_and_refuses_prefixes():
