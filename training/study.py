@@ -6,7 +6,7 @@ Rollouts of a prefix are drawn once and used by every search that tries it; each
 have taken alone. One file of annotated solutions per search, and the tables in `study.md`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from unprm.uncertainty import MEASURES
 BASELINE = "adaptive_binary"
 """The search that the paper measures its savings against."""
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
-           *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
+           *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
 
 
 def variants(settings: AnnotateSettings) -> dict[str, AnnotateSettings]:
@@ -81,21 +81,38 @@ async def study(
         return await stage.run(by_question(solutions), work, lambda group: str(group[0]["question"]), concurrency)
 
 
-def report(output: Path) -> str:
-    """The study's table in Markdown, one row per search."""
+def rows(output: Path) -> list[list[str]]:
+    """The study's table, one row per search with the cells of `COLUMNS`."""
     paths = ((name, output / f"{name}.jsonl") for name in variants(AnnotateSettings()))
     runs = {name: path for name, path in paths if path.exists()}
     records = {name: stats.load(path) for name, path in runs.items()}
     costs = {name: stats.costs(path) for name, path in runs.items()}
-    rows = [f"| {' | '.join(COLUMNS)} |", "|---" + "|--:" * (len(COLUMNS) - 1) + "|"]
-    for name, cost in costs.items():
-        whole, _, saving = name.partition("+")
-        agreed = stats.agreement(records[name])
-        cells = [
-            *(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)),
-            percent(1 - cost.samples / costs[BASELINE].samples) if costs[BASELINE].samples else "–",
-            *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
-            percent(stats.same_outcome(records[name], records[whole])) if saving else "",
-        ]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+    return [
+        [name, *_costs(cost, costs[BASELINE]), *_truth(records[name]), _kept(name, records)]
+        for name, cost in costs.items()
+    ]
+
+
+def report(output: Path) -> str:
+    """The study's table in Markdown."""
+    lines = [COLUMNS, ("---", *["--:"] * (len(COLUMNS) - 1)), *rows(output)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
+    saved = percent(1 - cost.samples / baseline.samples) if baseline.samples else "–"
+    return [*(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)), saved]
+
+
+def _truth(records: Sequence[Record]) -> list[str]:
+    ranks, agreed = stats.ranks(records), stats.agreement(records)
+    return [
+        *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
+        *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
+    ]
+
+
+def _kept(name: str, records: Mapping[str, Sequence[Record]]) -> str:
+    """Share of the solutions that a way of saving rollouts labels as the search does without."""
+    whole, _, saving = name.partition("+")
+    return percent(stats.same_outcome(records[name], records[whole])) if saving else ""
