@@ -31,6 +31,7 @@ export class Questions {
     if (byId("judge").value !== path) return; // another one was chosen meanwhile
     this.run = this.runs.find((own) => own.path === path);
     this.results.ballot.alpha = this.run.told.alpha;
+    this.results.ballot.normalization = this.run.told.normalization ?? "minmax";
     this.lanes.show(elections, `${this.run.name}: questions and the votes that are right`);
     if (this.lanes.chosen !== null && this.lanes.has(this.lanes.chosen)) await this._show(this.lanes.chosen);
     else byId("asked-one").hidden = true;
