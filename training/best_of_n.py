@@ -355,9 +355,8 @@ def markdown(measured: Results) -> str:
 
 def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
     """Columns and rows: a row for each vote, one for each of its rewards if it uses them."""
-    rewards: dict[str, Results | Accuracy] = {"given": measured}
-    if measured.aggregates:
-        rewards = {AGGREGATES[0]: measured, **measured.aggregates}
+    first = AGGREGATES[0] if measured.aggregates else "given"
+    rewards: list[tuple[str, Results | Accuracy]] = [(first, measured), *measured.aggregates.items()]
     same = measured.most_candidates in measured.any_right  # as many candidates of every question, the largest N
 
     def row(vote: str, reward: str, by_size: Mapping[int, Share], of_all: Share) -> list[str]:
@@ -367,7 +366,7 @@ def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
     rows = [
         row(vote, reward if uses_rewards(vote) else "–", own.accuracy[vote], own.accuracy_of_all[vote])
         for vote in measured.accuracy
-        for reward, own in rewards.items()
+        for reward, own in rewards
         if vote in own.accuracy
     ]
     rows.append(row("any right", "–", measured.any_right, measured.any_right_of_all))

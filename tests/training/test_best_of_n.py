@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from training import best_of_n as bench
-from training import journal
+from training import journal, pool
 from training.best_of_n import Judged
 from training.evaluation import app
 from training.scorers import EngineScorer
@@ -47,7 +47,7 @@ ROW = {
 
 
 def test_candidates_are_judged_as_mathematics_and_given_rewards_keep_their_order(tmp_path, equivalence):
-    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW]), "rm")
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW]), "rm")
     (judged,) = bench.judge(questions, None, equivalence, tmp_path / "out", _quiet())
     assert judged.correct == (True, False, True, False)
     assert judged.classes[0] == judged.classes[2] != judged.classes[1]
@@ -57,7 +57,7 @@ def test_candidates_are_judged_as_mathematics_and_given_rewards_keep_their_order
 
 
 def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence):
-    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW, ROW | {"id": 7}]))
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW, ROW | {"id": 7}]))
     engine = FakeEngine()
     first = bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
     calls = len(engine.batches)
@@ -70,7 +70,7 @@ def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence
 
 def test_equal_solutions_are_scored_once(tmp_path, equivalence):
     texts = ["It is \\boxed{1}.", "It is \\boxed{2}.", "It is \\boxed{1}.", " "]
-    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": text} for text in texts]}]))
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": text} for text in texts]}]))
     engine = FakeEngine()
     (judged,) = bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
     assert [len(batch) for batch in engine.batches] == [2]
@@ -82,14 +82,14 @@ def test_judged_candidates_are_kept_by_the_questions_names(tmp_path, equivalence
     """Else the draws of a question would depend on which was judged first."""
     texts = {"a": ["\\boxed{1}"], "b": ["\\boxed{1}", "\\boxed{2}"]}
     rows = [ROW | {"id": name, "candidates": [{"text": text} for text in texts[name]]} for name in names]
-    questions = bench.load(_file(tmp_path / "c.jsonl", rows))
+    questions = pool.load(_file(tmp_path / "c.jsonl", rows))
     judged = bench.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path / "out", _quiet())
     assert [len(own.classes) for own in judged] == [1, 2]
 
 
 def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equivalence):
     row = ROW | {"candidates": [{"text": " "}, {"text": "\\boxed{1}" + "x" * 500}, {"text": "\\boxed{3/4}"}]}
-    questions = bench.load(_file(tmp_path / "c.jsonl", [row]))
+    questions = pool.load(_file(tmp_path / "c.jsonl", [row]))
     scorer = EngineScorer(FakeEngine(max_tokens=200))
     (judged,) = bench.judge(questions, scorer, equivalence, tmp_path / "out", _quiet())
     assert judged.rewards[:2] == (None, None)
@@ -108,19 +108,19 @@ def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):
     row = ROW | {"candidates": [{"text": text, "rm": 0.5} for text in texts]}
     path = _file(tmp_path / "c.jsonl", [row])
     engine = FakeEngine(max_tokens=200)
-    questions = bench.load(path)
+    questions = pool.load(path)
     (judged,) = bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "model", _quiet())
     (record,) = journal.read(tmp_path / "model" / "candidates.jsonl")
     assert record["scores"][1:] == [None, None]
     assert len(record["scores"][0]) == 2
     assert min(record["scores"][0]) == judged.rewards[0]
-    bench.judge(bench.load(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
+    bench.judge(pool.load(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
     (given,) = journal.read(tmp_path / "given" / "candidates.jsonl")
     assert given["scores"] is None
 
 
 def test_a_run_that_was_killed_before_step_scores_were_kept_goes_on(tmp_path, equivalence):
-    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a"}, ROW | {"id": "b"}]))
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a"}, ROW | {"id": "b"}]))
     engine = FakeEngine()
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     expected = bench.evaluate(questions, EngineScorer(engine), equivalence, whole, _quiet())
@@ -145,7 +145,7 @@ def test_each_question_is_told_with_the_votes_that_are_right(tmp_path, equivalen
     rewards = [0.1, 0.2, 0.6, 0.9]
     candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
     rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
-    questions = bench.load(_file(tmp_path / "c.jsonl", rows), "rm")
+    questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
         bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), alpha)
         told = {record["id"]: record for record in journal.read(tmp_path / "out" / "elections.jsonl")}
@@ -162,7 +162,7 @@ def test_each_question_is_told_with_the_votes_that_are_right(tmp_path, equivalen
 @pytest.mark.parametrize(("rewards", "logistic"), [((0.0, 1.0), False), ((0.0, 1.5), True), ((-0.5, 1.0), True)])
 def test_results_tell_whether_the_rewards_are_no_probabilities(tmp_path, equivalence, rewards, logistic):
     candidates = [{"text": "\\boxed{1}", "rm": reward} for reward in rewards]
-    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
     bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
     assert json.loads((tmp_path / "out" / "results.json").read_text())["logistic"] is logistic
 
@@ -170,7 +170,7 @@ def test_results_tell_whether_the_rewards_are_no_probabilities(tmp_path, equival
 def test_solutions_are_written_once_with_their_steps(tmp_path):
     rows = [ROW | {"id": name} for name in "ab"]
     rows[1]["candidates"] = [{"text": "One.\n\nTwo: \\boxed{3}."}, {"text": " "}]
-    questions = bench.load(_file(tmp_path / "c.jsonl", rows))
+    questions = pool.load(_file(tmp_path / "c.jsonl", rows))
     bench.write_solutions(questions, tmp_path)
     path = tmp_path / "solutions.jsonl"
     whole = path.read_bytes()
@@ -191,7 +191,7 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
 
 def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp_path, equivalence):
     candidates = [{"text": "Step 1: 1/2\n\nso it is 0.75.", "rm": 0.5}, {"text": "\\boxed{3/4}", "rm": 0.4}]
-    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a", "candidates": candidates}]), "rm")
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a", "candidates": candidates}]), "rm")
     reading = Reading("last_number", "step")
     (judged,) = bench.judge(questions, None, equivalence, tmp_path, _quiet(), reading)
     assert judged.correct == (True, True)
@@ -216,7 +216,7 @@ def test_the_command_keeps_how_solutions_are_read(tmp_path):
 
 def test_a_model_scores_the_steps_of_the_settings(tmp_path, equivalence):
     candidates = [{"text": "One.\n\nTwo.\nSo \\boxed{3/4}"}]
-    questions = bench.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
     bench.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet(), Reading(split="line"))
     (record,) = journal.read(tmp_path / "candidates.jsonl")
     assert len(record["scores"][0]) == 3
@@ -260,9 +260,9 @@ def test_no_answer_at_all_is_wrong():
 )
 def test_bad_records_are_refused_by_line(tmp_path, row, complaint):
     with pytest.raises(RecordInvalid, match=f"(?s)2.*{complaint}"):
-        bench.load(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
+        pool.load(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
 
 
 def test_an_empty_file_is_refused(tmp_path):
     with pytest.raises(RecordInvalid, match="no question"):
-        bench.load(_file(tmp_path / "c.jsonl", []))
+        pool.load(_file(tmp_path / "c.jsonl", []))

@@ -94,10 +94,9 @@ def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
         "lanes",
         title,
         f"A lane for each vote, {listed(STRATEGIES)}: a point per question at its gold answer frequency, in the upper "
-        "half of the lane if the elected answer is right, in the lower if it is wrong, between if a right one ties with a "
-        "wrong one.",
+        "half of the lane if the elected answer is right, in the lower if it is wrong, between if both kinds are tied.",
         "A point per question and vote over all its candidates: up and round if the elected answer is right, down and "
-        "crossed if it is wrong, a bar between where a right answer is tied with a wrong one; the height within is only "
+        "crossed if it is wrong, a bar between where right and wrong answers are tied; the height within is only "
         "to part the points, the dotted line stands at one half. "
         f"PRM: {prm.name}. {_n(prm)}, of which {len(hard):,} with right candidates, but fewer than half.",
         6.4,
@@ -109,7 +108,7 @@ def _lane(axes: Axes, height: int, shares: Sequence[float], outcomes: Sequence[f
     marks: tuple[tuple[str, float, Any], ...] = (
         ("right", 0.22, {"marker": "o", "color": RIGHT, "s": 16, "alpha": 0.5, "linewidths": 0}),
         ("wrong", -0.22, {"marker": "x", "color": WRONG, "s": 16, "alpha": 0.7, "linewidths": 1}),
-        ("tied with a wrong answer", 0, {"marker": "|", "color": GREY, "s": 16, "alpha": 0.7, "linewidths": 1}),
+        ("tied", 0, {"marker": "|", "color": GREY, "s": 16, "alpha": 0.7, "linewidths": 1}),
     )
     for label, offset, style in marks:
         places = [k for k, outcome in enumerate(outcomes) if _label(outcome) == label]
@@ -118,7 +117,7 @@ def _lane(axes: Axes, height: int, shares: Sequence[float], outcomes: Sequence[f
 
 
 def _label(outcome: float) -> str:
-    return {0.0: "wrong", 1.0: "right"}.get(outcome, "tied with a wrong answer")
+    return {0.0: "wrong", 1.0: "right"}.get(outcome, "tied")
 
 
 def _n(prm: BestOfN) -> str:

@@ -72,7 +72,7 @@ function candidates({ solutions }, { correct, rewards, scores }, logistic) {
     answer: own,
     correct: correct[k],
     reward: logistic && rewards[k] !== null ? 1 / (1 + Math.exp(-rewards[k])) : rewards[k],
-    step_scores: scores?.[k] ?? null,
+    step_scores: steps.length > 0 && scores?.[k]?.length === steps.length ? scores[k] : null,
     unscored: scores?.[k] === null ? { code: steps.length > 0 ? "solution_too_long" : "blank" } : null,
   }));
 }
