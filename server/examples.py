@@ -103,6 +103,7 @@ def _model() -> BaseModel:
         device="cpu",
         dtype="float32",
         input_format="{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
+        digest="45cc1af0efcb8c48",
         demo=True,
         limits=LimitsOut(
             max_solutions=256,

@@ -100,6 +100,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         device=about.device,
         dtype=about.dtype,
         input_format=about.input_format,
+        digest=about.digest,
         demo=about.demo,
         limits=LimitsOut(
             max_solutions=settings.max_solutions,

@@ -6,6 +6,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from training.mini import tokenizer
+from unprm.engines.checkpoint import load_tokenizer
+from unprm.formats.unprm import PrmConfig
 
 WORDS = "Problem: what is 12 + 34 - 5? Step 1: 12 + 34 = 46. Step 2: 46 - 5 = 41. The answer is \\boxed{41}."
 
@@ -29,4 +31,11 @@ def write_base(directory: Path, seed: int = 0, layers: int = 2, window: int = 25
     )
     Qwen2ForCausalLM(config).save_pretrained(directory)
     words.save_pretrained(directory)
+    return directory
+
+
+def write_prm(directory: Path, name: str, seed: int = 0, window: int = 256, **layout: str) -> Path:
+    """Writes a PRM without an adapter, on such a base; `layout` as in `PrmConfig.for_base`."""
+    tokenizer = load_tokenizer(write_base(directory, seed, window=window))
+    PrmConfig.for_base(tokenizer, name, ".", **layout).write(directory)
     return directory

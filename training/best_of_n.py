@@ -1,107 +1,64 @@
 """Best-of-N: how often each vote elects a right answer among N candidate solutions.
 
-The candidates of a question are given once; a vote at N takes seeded draws of N of them without replacement. A
-question's accuracy is the mean over its draws, and the interval is that over questions (paper, section 6).
+The candidates of a question are given once; a vote at N takes seeded draws of N of them without replacement, or all
+subsets of N where these are few. A question's accuracy is the mean over its draws, and the interval is that over
+questions (paper, section 6). Where candidates have step scores, votes are taken with each way to make a reward of them.
 """
 
-import hashlib
+import itertools
 import json
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 
-from training import journal, sources, stage
-from training.journal import Journal
+from training import journal, pool, stage
+from training.journal import Journal, Record
 from training.metrics import Share
+from training.pool import Question
 from training.scorers import Asked, Scorer, Scores
-from training.settings import AUTO, Reading
+from training.settings import AUTO, WRF, Reading, WrfSettings
 from unprm import steps, votes
 from unprm.equivalence import Equivalence
-from unprm.errors import RecordInvalid
 from unprm.extraction import extract
-from unprm.types import Strategy
+from unprm.types import Aggregate, Candidate, Strategy, VoteResult
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 DRAWS = 16
-"""Draws per question and N; at N = all there is but one."""
+"""Draws per question and N, where there are more subsets of N candidates."""
+AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
+"""The paper's first."""
 GIVEN = "given rewards"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question with its gold answer and the texts of its candidates; `rewards` if they were given."""
-
-    id: str
-    problem: str
-    gold: str
-    texts: tuple[str, ...]
-    rewards: tuple[float, ...] | None
-
-
-class _Candidate(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    text: str
-
-
-class _Row(BaseModel):
-    """A record of `training sample`, or `{"problem", "answer", "candidates": [{"text", …}]}`."""
-
-    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
-
-    id: str | None = Field(None, validation_alias=AliasChoices("id", "idx"))
-    problem: str = Field(min_length=1, validation_alias=AliasChoices("problem", "question"))
-    gold: str = Field(min_length=1, validation_alias=AliasChoices("gold", "answer"))
-    candidates: list[_Candidate] = Field(min_length=1, validation_alias=AliasChoices("candidates", "completions"))
-
-
-def load(path: Path, reward_field: str = "") -> list[Question]:
-    """The questions of a JSONL file, plain or `.gz`. `reward_field`: where each candidate's reward stands.
-
-    Raises `RecordInvalid` with the record that is none, or a candidate without that number; and for an empty file.
-    """
-    questions: dict[str, Question] = {}
-    for number, told in sources.from_file(path):
-        try:
-            row = _Row.model_validate(told)
-            rewards = tuple(_reward(own, reward_field) for own in row.candidates) if reward_field else None
-        except ValueError as error:
-            raise RecordInvalid(str(path), number, sources.reason(error)) from error
-        name = str(number) if row.id is None else row.id
-        if name in questions:
-            raise RecordInvalid(str(path), number, f"the id {name!r} occurs twice")
-        questions[name] = Question(name, row.problem, row.gold, tuple(own.text for own in row.candidates), rewards)
-    if not questions:
-        raise RecordInvalid(str(path), 0, "there is no question in it")
-    return list(questions.values())
-
-
-def _reward(candidate: _Candidate, field: str) -> float:
-    value = (candidate.model_extra or {}).get(field)
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-        raise ValueError(f"a candidate has no number at {field!r}")
-    return float(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """What votes see of a question's candidates: classes of equal answers (None: no answer), whether each is right,
-    and their rewards (None: the PRM can't read it)."""
+    and their rewards (None: the PRM can't read it).
+
+    `scores`: the step scores that the rewards are the minimum of, none for a candidate that was not scored; None if
+    rewards were given as numbers.
+    """
 
     classes: tuple[int | None, ...]
     correct: tuple[bool, ...]
     rewards: tuple[float | None, ...]
+    scores: tuple[tuple[float, ...], ...] | None = None
+
+    def rewarded(self, aggregate: Aggregate) -> "Judged":
+        """With the rewards that this makes of the step scores, which must be there."""
+        assert self.scores is not None
+        return replace(self, rewards=tuple(_reward_of(own, aggregate) for own in self.scores))
 
 
-IsRight = Callable[[Judged, Sequence[int]], bool]
-"""Whether a way of deciding among these candidates (indices) is right."""
+RightShare = Callable[[Judged, Sequence[int]], float]
+"""How much of a decision among these candidates (indices) is right, in [0, 1]; between only for ties."""
 
 
 def judge(
@@ -115,18 +72,21 @@ def judge(
     """Judges and scores all candidates; kept in `output` as they come, so that a run that was killed goes on.
 
     Without a scorer the given rewards count. A solution that the model can't read has no reward. Step scores are kept
-    as well: of each candidate, null for one without any; null for all if rewards were given.
+    as well: of each candidate, null for one without any; null for all if rewards were given as numbers.
+
+    Raises `OutputMismatch` if `output` holds what another model scored, whatever its name, or other questions.
     """
-    name = scorer.name if scorer else GIVEN
-    config = {"stage": "best-of-n", "model": name, "questions": _digest(questions), **asdict(reading)}
+    model = scorer.identity.config if scorer else {"model": GIVEN}
+    config = {"stage": "best-of-n", **model, "questions": pool.digest(questions), **asdict(reading)}
     with Journal(output / "candidates.jsonl", config) as done:
         todo = [question for question in questions if question.id not in done.records]
         with stage.Board(console, "judging candidates", len(questions), len(questions) - len(todo)) as board:
             for question in todo:
-                scores = _scored(question, scorer, reading) if scorer else None
+                scores = _scored(question, scorer, reading) if scorer else question.step_scores
                 rewards = question.rewards or () if scores is None else tuple(map(_reward_of, scores))
-                found = _answers(question, equivalence, reading)
-                done.append({"id": question.id, **asdict(Judged(*found, rewards)), "scores": scores})
+                classes, correct = _answers(question, equivalence, reading)
+                told = {"classes": classes, "correct": correct, "rewards": rewards, "scores": scores}
+                done.append({"id": question.id, **told})
                 board.advance(candidates=len(question.texts))
     return kept(output)
 
@@ -134,19 +94,24 @@ def judge(
 def kept(output: Path) -> list[Judged]:
     """What `judge` left in a directory, by the questions' ids: draws don't depend on which came first."""
     records = sorted(journal.read(output / "candidates.jsonl"), key=lambda record: str(record["id"]))
-    judged = [Judged(tuple(r["classes"]), tuple(r["correct"]), tuple(r["rewards"])) for r in records]
-    return _as_probabilities(judged)
+    return _as_probabilities([_judged(record) for record in records])
+
+
+def _judged(record: Record) -> Judged:
+    classes, correct, rewards = (tuple(record[name]) for name in ("classes", "correct", "rewards"))
+    scores = record.get("scores")
+    return Judged(classes, correct, rewards, None if scores is None else tuple(tuple(own or ()) for own in scores))
 
 
 def _scored(question: Question, scorer: Scorer, reading: Reading) -> list[Scores]:
-    asked = [Asked(question.problem, tuple(steps.split(text, reading.split))) for text in question.texts]
+    asked = [Asked(question.problem, own) for own in question.split(reading)]
     distinct = list(dict.fromkeys(own for own in asked if own.steps))  # easy questions get the same text many times
     scores = dict(zip(distinct, scorer.score(distinct), strict=True))
     return [scores.get(own) for own in asked]
 
 
-def _reward_of(scores: Scores) -> float | None:
-    return steps.reward(scores) if scores else None
+def _reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
+    return steps.reward(scores, aggregate) if scores else None
 
 
 def _answers(
@@ -165,7 +130,7 @@ def _as_probabilities(judged: Sequence[Judged]) -> list[Judged]:
     """Rewards that are no probabilities go through the logistic function, which leaves their order."""
     if _are_probabilities(reward for own in judged for reward in own.rewards):
         return list(judged)
-    return [Judged(own.classes, own.correct, tuple(map(_logistic, own.rewards))) for own in judged]
+    return [replace(own, rewards=tuple(map(_logistic, own.rewards))) for own in judged]
 
 
 def _are_probabilities(rewards: Iterable[float | None]) -> bool:
@@ -179,13 +144,32 @@ def _logistic(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How often votes are right: `accuracy[vote][N]` among N candidates, `accuracy_of_all[vote]` among all candidates
+    of each question, however many."""
+
+    accuracy: dict[Strategy, dict[int, Share]]
+    accuracy_of_all: dict[Strategy, Share]
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
-    """`accuracy[strategy][N]`; `any_right[N]`: that at least one of N candidates is right."""
+    """`accuracy` and `accuracy_of_all` as in `Accuracy`, of all votes, with the rewards that were given or the minimum
+    of the step scores.
+
+    `candidates` and `most_candidates`: of a question, at the least and at the most. `any_right[N]`: that at least one
+    of N candidates is right; `any_right_of_all`: that any is. `aggregates`: the votes that use rewards, with the other
+    rewards that are made of step scores; empty if rewards were given as numbers.
+    """
 
     questions: int
     candidates: int
+    most_candidates: int
     accuracy: dict[Strategy, dict[int, Share]]
+    accuracy_of_all: dict[Strategy, Share]
     any_right: dict[int, Share]
+    any_right_of_all: Share
+    aggregates: dict[Aggregate, Accuracy]
 
 
 def evaluate(
@@ -194,22 +178,24 @@ def evaluate(
     equivalence: Equivalence,
     output: Path,
     console: Console,
-    alpha: float = 0.5,
+    wrf: WrfSettings = WRF,
     seed: int = 0,
     reading: Reading = AUTO,
 ) -> Results:
-    """Judges, scores, votes, and writes `output/results.json` and `output/elections.jsonl`, which tells of every
-    question which votes are right; arguments as those of `judge` and `results`.
+    """Judges, scores, votes, and writes `output/results.json`; `output/votes.md`, the same as a table; and
+    `output/elections.jsonl`, which tells of every question which votes elect a right answer. Arguments as those of
+    `judge` and `results`.
 
     `logistic` in the results: whether the rewards of `candidates.jsonl` are no probabilities, and went through the
     logistic function before the votes.
     """
     judged = judge(questions, scorer, equivalence, output, console, reading)
-    measured = results(judged, alpha, seed)
+    measured = results(judged, wrf, seed)
     name = scorer.name if scorer else GIVEN
     logistic = scorer is None and not _are_probabilities(r for question in questions for r in question.rewards or ())
-    told = {"model": name, "alpha": alpha, "seed": seed, "logistic": logistic, **asdict(measured)}
-    _write_elections(questions, judged, output, alpha)
+    told = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
+    _write_elections(questions, judged, output, wrf)
+    journal.replace(output / "votes.md", markdown(measured))
     journal.replace(output / "results.json", json.dumps(told, indent=2) + "\n")
     return measured
 
@@ -220,19 +206,19 @@ def write_solutions(questions: Sequence[Question], place: Path, reading: Reading
 
     Raises `OutputMismatch` if the file is there with other questions, or read in another way.
     """
-    config = {"stage": "solutions", "questions": _digest(questions), **asdict(reading)}
+    config = {"stage": "solutions", "questions": pool.digest(questions), **asdict(reading)}
     with Journal(place / "solutions.jsonl", config) as done:
         for question in questions:
             if question.id not in done.records:
                 solutions = [
-                    {"steps": steps.split(text, reading.split), "answer": extract(text, reading.extraction)}
-                    for text in question.texts
+                    {"steps": own, "answer": extract(text, reading.extraction)}
+                    for own, text in zip(question.split(reading), question.texts, strict=True)
                 ]
                 told = {"id": question.id, "problem": question.problem, "gold": question.gold, "solutions": solutions}
                 done.append(told)
 
 
-def _write_elections(questions: Sequence[Question], judged: Sequence[Judged], output: Path, alpha: float) -> None:
+def _write_elections(questions: Sequence[Question], judged: Sequence[Judged], output: Path, wrf: WrfSettings) -> None:
     """Of every question what a list of them shows; the votes are over all its candidates."""
     records = [
         {
@@ -240,65 +226,154 @@ def _write_elections(questions: Sequence[Question], judged: Sequence[Judged], ou
             "problem": question.problem,
             "candidates": len(own.correct),
             "right": sum(own.correct),
-            "elected": {name: elects_right(name, alpha, own, range(len(own.correct))) for name in votes.STRATEGIES},
+            "elected": {name: elects_right(name, own, range(len(own.correct)), wrf) for name in votes.STRATEGIES},
         }
         for question, own in zip(sorted(questions, key=lambda question: question.id), judged, strict=True)
     ]
-    journal.write(output / "elections.jsonl", {"stage": "elections", "alpha": alpha}, records)
+    journal.write(output / "elections.jsonl", {"stage": "elections", **asdict(wrf)}, records)
 
 
-def results(judged: Sequence[Judged], alpha: float = 0.5, seed: int = 0) -> Results:
-    """Takes all votes at all sizes that every question has candidates for."""
-    fewest = min(len(own.classes) for own in judged)
-    sizes = [size for size in SIZES if size <= fewest]
+def results(judged: Sequence[Judged], wrf: WrfSettings = WRF, seed: int = 0) -> Results:
+    """Takes all votes at all sizes that every question has candidates for, and over all candidates."""
+    counts = [len(own.classes) for own in judged]
+    sizes = [size for size in SIZES if size <= min(counts)]
+    rules = {name: partial(right_share, name, wrf=wrf) for name in votes.STRATEGIES}
+    rewarded = {name: rule for name, rule in rules.items() if uses_rewards(name)}
+    first = _accuracy(judged, rules, sizes, seed)
+    any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)
+    others = AGGREGATES[1:] if all(own.scores is not None for own in judged) else ()
+    return Results(
+        questions=len(judged),
+        candidates=min(counts),
+        most_candidates=max(counts),
+        accuracy=first.accuracy,
+        accuracy_of_all=first.accuracy_of_all,
+        any_right=any_right,
+        any_right_of_all=any_right_of_all,
+        aggregates={own: _accuracy([j.rewarded(own) for j in judged], rewarded, sizes, seed) for own in others},
+    )
 
-    def measure(is_right: IsRight) -> dict[int, Share]:
-        return {size: Share.of(accuracies(judged, size, is_right, seed)) for size in sizes}
 
-    accuracy = {name: measure(partial(elects_right, name, alpha)) for name in votes.STRATEGIES}
-    return Results(len(judged), fewest, accuracy, measure(_any_right))
+def _accuracy(
+    judged: Sequence[Judged], rules: Mapping[Strategy, RightShare], sizes: Sequence[int], seed: int
+) -> Accuracy:
+    found = {name: _measure(judged, rule, sizes, seed) for name, rule in rules.items()}
+    return Accuracy({name: own[0] for name, own in found.items()}, {name: own[1] for name, own in found.items()})
 
 
-def accuracies(judged: Sequence[Judged], size: int, is_right: IsRight, seed: int = 0) -> list[float]:
+def _measure(
+    judged: Sequence[Judged], rule: RightShare, sizes: Sequence[int], seed: int
+) -> tuple[dict[int, Share], Share]:
+    """By size, and over all candidates."""
+    by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
+    return by_size, Share.of([rule(own, range(len(own.classes))) for own in judged])
+
+
+def accuracies(judged: Sequence[Judged], size: int, rule: RightShare, seed: int = 0) -> list[float]:
     """Of each question: how often draws of `size` of its candidates are decided rightly."""
     shares = []
     for number, own in enumerate(judged):
         drawn = _draws(len(own.classes), size, f"{seed}/{number}")
-        shares.append(sum(is_right(own, picks) for picks in drawn) / len(drawn))
+        shares.append(sum(rule(own, picks) for picks in drawn) / len(drawn))
     return shares
 
 
-def _draws(total: int, size: int, seed: str) -> list[list[int]]:
-    if size == total:
-        return [list(range(total))]
+def _draws(total: int, size: int, seed: str) -> Sequence[Sequence[int]]:
+    if math.comb(total, size) <= max(DRAWS, total):
+        return list(itertools.combinations(range(total), size))
     rng = random.Random(f"{seed}/{size}")
     return [sorted(rng.sample(range(total), size)) for _ in range(DRAWS)]
 
 
-def elects_right(strategy: Strategy, alpha: float, judged: Judged, picks: Sequence[int]) -> bool:
-    """Whether a vote among these candidates (indices) elects a right answer; not if it can elect none."""
+def uses_rewards(strategy: Strategy) -> bool:
+    """Whether rewards ever change what a vote elects."""
+    return votes.needs_rewards(strategy, (0, 1))
+
+
+def right_share(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: WrfSettings = WRF) -> float:
+    """How much of a vote among these candidates (indices) is right, in [0, 1]; 0 if it can elect none.
+
+    The answer that is elected is right or not. But where tied answers differ in nothing but the order of their first
+    candidates, it is the share of them that are right: the order is luck.
+    """
+    result = _vote(strategy, judged, picks, wrf)
+    if result is None:
+        return 0.0
+    _, *others = _level(result)
+    stand_for = [result.solution_index, *(own.members[0] for own in others)]
+    return sum(judged.correct[picks[k]] for k in stand_for) / len(stand_for)
+
+
+def _level(result: VoteResult) -> list[Candidate]:
+    """The elected class and those that only came later: tied with it and, where the vote uses rewards, as frequent and
+    with the same mean reward."""
+    winner = result.candidates[0]
+    tied = [result.candidates[k] for k in result.tied] or [winner]
+    if result.decided_by == "majority":
+        return tied
+    return [own for own in tied if (own.count, own.mean_reward) == (winner.count, winner.mean_reward)]
+
+
+def elects_right(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: WrfSettings = WRF) -> bool:
+    """Whether the answer that a vote among these candidates elects is right, the first of tied ones."""
+    result = _vote(strategy, judged, picks, wrf)
+    return result is not None and judged.correct[picks[result.solution_index]]
+
+
+def _vote(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: WrfSettings) -> VoteResult | None:
+    """None if there is no answer to elect, or no reward where the vote needs one."""
     classes, rewards = [judged.classes[k] for k in picks], [judged.rewards[k] for k in picks]
     unscored = all(reward is None for reward in rewards)
     if all(name is None for name in classes) or (unscored and votes.needs_rewards(strategy, classes)):
-        return False
-    elected = votes.decide(strategy, classes, rewards, alpha).solution_index
-    return judged.correct[picks[elected]]
+        return None
+    return votes.decide(strategy, classes, rewards, wrf.alpha, wrf.normalization)
 
 
-def _any_right(judged: Judged, picks: Sequence[int]) -> bool:
-    return any(judged.correct[k] for k in picks)
+def _any_right(judged: Judged, picks: Sequence[int]) -> float:
+    return float(any(judged.correct[k] for k in picks))
 
 
 def table(measured: Results) -> Table:
-    """Accuracy in percent against N."""
+    """Accuracy in percent against N, for a terminal."""
+    columns, rows = _cells(measured)
     shown = Table(title=f"best of N, {measured.questions} questions: right answers in % (95 % interval)")
-    shown.add_column("vote")
-    for size in measured.any_right:
-        shown.add_column(f"N = {size}", justify="right")
-    for name, row in (*measured.accuracy.items(), ("any right", measured.any_right)):
-        shown.add_row(name, *(own.in_percent for own in row.values()))
+    for number, column in enumerate(columns):
+        shown.add_column(column, justify="left" if number < 2 else "right", overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
     return shown
 
 
-def _digest(questions: Sequence[Question]) -> str:
-    return hashlib.sha256(json.dumps([asdict(question) for question in questions]).encode()).hexdigest()[:16]
+def markdown(measured: Results) -> str:
+    """The same as Markdown."""
+    columns, rows = _cells(measured)
+    lines = [columns, ["---", "---", *["--:"] * (len(columns) - 2)], *rows]
+    counts = f"{measured.questions} questions with {_counts(measured)} candidates each"
+    title = f"Right answers in % (95 % interval), {counts}:"
+    return "\n".join([title, "", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+
+
+def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: a row for each vote, one for each of its rewards if it uses them."""
+    first = AGGREGATES[0] if measured.aggregates else "given"
+    rewards: list[tuple[str, Results | Accuracy]] = [(first, measured), *measured.aggregates.items()]
+    same = measured.most_candidates in measured.any_right  # as many candidates of every question, the largest N
+
+    def row(vote: str, reward: str, by_size: Mapping[int, Share], of_all: Share) -> list[str]:
+        shares = [*by_size.values()] if same else [*by_size.values(), of_all]
+        return [vote, reward, *(own.in_percent for own in shares)]
+
+    rows = [
+        row(vote, reward if uses_rewards(vote) else "–", own.accuracy[vote], own.accuracy_of_all[vote])
+        for vote in measured.accuracy
+        for reward, own in rewards
+        if vote in own.accuracy
+    ]
+    rows.append(row("any right", "–", measured.any_right, measured.any_right_of_all))
+    sizes = [f"N = {size}" + " (mean@1)" * (size == 1) for size in measured.any_right]
+    return ["vote", "reward", *sizes, *([] if same else [f"all {_counts(measured)}"])], rows
+
+
+def _counts(measured: Results) -> str:
+    fewest, most = measured.candidates, measured.most_candidates
+    return f"{fewest}" if fewest == most else f"{fewest} to {most}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from training.settings import Reading
+from training.settings import Reading, WrfSettings
 from training.stage import directory
-from unprm.types import Extraction, Split
+from unprm.types import Extraction, Normalization, Split
 
 if TYPE_CHECKING:
     from training.scorers import Scorer
@@ -56,26 +56,33 @@ def processbench(
 def best_of_n(
     candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
     output: Output,
-    reward: Annotated[str, typer.Option(help="Field of a candidate that holds its reward: no model is asked.")] = "",
+    reward: Annotated[
+        str, typer.Option(help="Field of a candidate with its reward or list of step scores: no model is asked.")
+    ] = "",
     model: Model = "unprm-mini",
     adapter: Adapter = None,
     family: Family = None,
     engine: Engine = "auto",
     server: Server = None,
     alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
+    normalization: Annotated[
+        Normalization, typer.Option(help="How WRF compares: min-max over the answers, or reward and share as they are.")
+    ] = "minmax",
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
     extraction: Annotated[Extraction, typer.Option(help="Where answers are looked for in solutions.")] = "auto",
     step_split: Annotated[Split, typer.Option(help="Where solutions are cut into steps.")] = "auto",
 ) -> None:
-    """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128."""
+    """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
+    table is kept as votes.md."""
     from training import best_of_n as bench
+    from training import pool
     from unprm.equivalence import Equivalence
 
-    questions = bench.load(candidates, reward)
-    reading = Reading(extraction, step_split)
+    questions = pool.load(candidates, reward)
+    reading, wrf = Reading(extraction, step_split), WrfSettings(alpha, normalization)
     with Equivalence() as equivalence, ExitStack() as stack:
         scorer = None if reward else stack.enter_context(scoring(model, adapter, family, engine, server))
-        results = bench.evaluate(questions, scorer, equivalence, output, console, alpha, seed, reading)
+        results = bench.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
         bench.write_solutions(questions, output, reading)
     Console().print(bench.table(results))
 

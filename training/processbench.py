@@ -188,10 +188,13 @@ def results(subsets: Mapping[str, Sequence[Sample]], scores: Mapping[str, Mappin
 def score(
     subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
 ) -> dict[str, dict[str, Scores]]:
-    """Scores of all samples by subset and id, kept in `output` as they come: a run that was killed goes on."""
+    """Scores of all samples by subset and id, kept in `output` as they come: a run that was killed goes on.
+
+    Raises `OutputMismatch` if `output` holds what another model scored, whatever its name, or other samples.
+    """
     found = {}
     for name, samples in subsets.items():
-        config = {"stage": "processbench", "model": scorer.name, "subset": name, "samples": _digest(samples)}
+        config = {"stage": "processbench", **scorer.identity.config, "subset": name, "samples": _digest(samples)}
         with Journal(output / f"{name}.jsonl", config) as done:
             todo = [sample for sample in samples if sample.id not in done.records]
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:

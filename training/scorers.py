@@ -27,12 +27,36 @@ class Asked:
     steps: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What scores are kept with, so that no other model's are taken for them: `digest` as in `ModelDescription`."""
+
+    model: str
+    dtype: str
+    digest: str | None
+
+    @property
+    def config(self) -> dict[str, str]:
+        """For the configuration of a journal. Raises `ModelUnavailable` if the digest is not known."""
+        if self.digest is None:
+            raise ModelUnavailable(
+                f"the server does not tell the `digest` of {self.model} in /model, so scores of another model of that "
+                "name could be taken for its own: update the server, or load the model with --model, without --server"
+            )
+        return {"model": self.model, "dtype": self.dtype, "digest": self.digest}
+
+
 class Scorer(Protocol):
     """Scores the steps of solutions; `name`: the model's."""
 
     @property
     def name(self) -> str:
         """The model's name."""
+        ...
+
+    @property
+    def identity(self) -> Identity:
+        """The model's; two that score differently have different ones."""
         ...
 
     def score(self, batch: Sequence[Asked]) -> list[Scores]:
@@ -50,6 +74,12 @@ class EngineScorer:
     def name(self) -> str:
         """The model's name."""
         return self._engine.description.name
+
+    @property
+    def identity(self) -> Identity:
+        """The model's."""
+        about = self._engine.description
+        return Identity(about.name, about.dtype, about.digest)
 
     def score(self, batch: Sequence[Asked]) -> list[Scores]:
         """Scores per solution."""
@@ -72,7 +102,7 @@ class ServerScorer:
         transport = httpx.HTTPTransport(retries=2)
         self._client = httpx.Client(base_url=url, headers=headers, timeout=SECONDS, transport=transport)
         try:
-            self._name = str(self._get("/model")["name"])
+            self._identity = self._served()
         except ModelUnavailable:
             self.close()
             raise
@@ -80,12 +110,21 @@ class ServerScorer:
     @property
     def name(self) -> str:
         """The model's name."""
-        return self._name
+        return self._identity.model
+
+    @property
+    def identity(self) -> Identity:
+        """Of the server's default model when this scorer was made."""
+        return self._identity
 
     def score(self, batch: Sequence[Asked]) -> list[Scores]:
-        """Scores per solution, a request each."""
+        """Scores per solution, a request each. Raises `ModelUnavailable` also if the server serves another model now:
+        models can be swapped while it answers."""
         with ThreadPoolExecutor(IN_FLIGHT) as pool:
-            return list(pool.map(self._score, batch))
+            scores = list(pool.map(self._score, batch))
+        if (now := self._served()) != self._identity:
+            raise ModelUnavailable(f"{self._client.base_url} serves another model than at the start: {now}")
+        return scores
 
     def close(self) -> None:
         """Closes the connections."""
@@ -99,11 +138,11 @@ class ServerScorer:
         self._check(response)
         return tuple(ScoreResponse.model_validate(response.json()).solutions[0].step_scores or ())
 
-    def _get(self, path: str) -> dict[str, object]:
-        response = self._send("GET", path)
+    def _served(self) -> Identity:
+        response = self._send("GET", "/model")
         self._check(response)
-        told: dict[str, object] = response.json()
-        return told
+        told = response.json()
+        return Identity(told["name"], told["dtype"], told.get("digest"))
 
     def _send(self, method: str, path: str, body: object = None) -> httpx.Response:
         try:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from training.bayes import BayesSettings
 from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
-from unprm.types import Extraction, SamplingSettings, Split
+from unprm.types import Extraction, Normalization, SamplingSettings, Split
 
 LossName = Literal["bce", "mse", "orm", "rank"]
 
@@ -186,6 +186,19 @@ class Reading:
 
 AUTO = Reading()
 """How solutions are read where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrfSettings:
+    """Of the vote `wrf`: `alpha`, the weight of the reward in [0, 1], and how rewards and frequencies are made
+    comparable."""
+
+    alpha: float = 0.5
+    normalization: Normalization = "minmax"
+
+
+WRF = WrfSettings()
+"""The paper's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,10 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What a server tells about the model it serves."""
+    """What a server tells about the model it serves.
+
+    `digest`: of all that its scores depend on, None where another program runs the model and does not tell.
+    """
 
     name: str
     family: str
@@ -155,6 +158,7 @@ class ModelDescription:
     input_format: str
     calibration: Calibration
     demo: bool
+    digest: str | None = None
 
 
 class BatchScores(NamedTuple):

@@ -343,6 +343,11 @@ class ModelResponse(_Model):
     device: str
     dtype: str
     input_format: str
+    digest: str | None = Field(
+        default=None,
+        description="Of weights, input format and `dtype`: models that score differently have different ones. "
+        "null where the model runs in another program, which does not tell what it has loaded.",
+    )
     demo: bool
     limits: LimitsOut
 

@@ -13,8 +13,9 @@ from rich.console import Console
 
 from tests.browser.harness import Sheet, flaws
 from tests.server.harness import serving
-from training import best_of_n, journal, processbench
-from training.scorers import Asked
+from training import best_of_n, journal, pool, processbench
+from training.scorers import Asked, Identity
+from training.settings import WrfSettings
 from unprm.engines.fake import FakeEngine
 from unprm.equivalence import Equivalence
 from unprm.votes import STRATEGIES
@@ -33,6 +34,10 @@ class Fixed:
     def __init__(self, name: str, low: float) -> None:
         self.name = name
         self.low = low
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.name, "float32", f"low {self.low}")
 
     def score(self, asked: Sequence[Asked]) -> list[tuple[float, ...] | None]:
         return [self._score(own.steps) for own in asked]
@@ -89,15 +94,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "benchmark" / "level-1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in _rows()))
     samples = processbench.load(str(place / "benchmark"))
     asked = _questions(place / "asked.jsonl")
-    questions = best_of_n.load(asked)
+    questions = pool.load(asked)
     best_of_n.write_solutions(questions, place / "best-of-n")
     with Equivalence() as equivalence:
         for name, low in (("UnPRM", 0.125), ("Blind", 0.75)):
             processbench.evaluate(samples, Fixed(name, low), place / "processbench" / name / "0", SILENT)
             best_of_n.evaluate(questions, Fixed(name, low), equivalence, place / "best-of-n" / name, SILENT)
-        given = best_of_n.load(asked, "logit")
+        given = pool.load(asked, "logit")
         best_of_n.write_solutions(given, place / "given")
-        best_of_n.evaluate(given, None, equivalence, place / "given", SILENT, alpha=0.25)
+        best_of_n.evaluate(given, None, equivalence, place / "given", SILENT, WrfSettings(0.25))
     (place / "before").mkdir()
     shutil.copy(place / "given" / "results.json", place / "before")
     panel = {"EpicPRM": 1.0, "BayesPRM": 0.36}
@@ -162,7 +167,7 @@ def test_a_lane_tells_which_votes_are_right(report: Sheet, run: Path) -> None:
     _judge(page, "UnPRM")
     judged = best_of_n.kept(run / "best-of-n" / "UnPRM")
     expected = {
-        name: [best_of_n.elects_right(vote, 0.5, own, range(4)) for vote in STRATEGIES]
+        name: [best_of_n.elects_right(vote, own, range(4)) for vote in STRATEGIES]
         for name, own in zip(sorted(QUESTIONS), judged, strict=True)
     }
     assert expected["split"] == [False, True, False, False, True]

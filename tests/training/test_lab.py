@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tests.tiny import write_prm
 from training import journal
 from training.best_of_n import Judged
 from training.lab import benchmark, construct, elections, findings, labels, models, run
@@ -100,12 +101,20 @@ ANSWERS = (0, 0, 0, 1, 1, 2)
 JUDGED = Judged(ANSWERS, tuple(name == 1 for name in ANSWERS), (0.4, 0.4, 0.4, 0.9, 0.8, 0.95))
 
 
+def test_a_tie_that_only_the_order_decides_counts_by_its_share_of_right_answers():
+    level = Judged((0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
+    assert elections.log_odds(1.0)(level, range(4)) == 0.5
+    told = elections.ties([[level]], 4)
+    assert told == {"tied": [1], "frequency": [0.5], "mean reward": [0.5], "first appearance": [0]}
+    assert told["frequency"] == elections.accuracies([[level]], 4, elections.VOTES["wrf"])
+
+
 @pytest.mark.parametrize(
     ("prior", "right"),
     [(0.0, True), (2.0, True), (10.0, False)],  # log-odds −0.41 three times, 2.2 and 1.4, 2.9; +10 each: the majority
 )
 def test_log_odds_add_up(prior, right):
-    assert elections.log_odds(prior)(JUDGED, range(6)) is right
+    assert elections.log_odds(prior)(JUDGED, range(6)) == right
 
 
 def test_without_an_answer_nobody_is_elected():
@@ -149,6 +158,26 @@ def test_alpha_and_prior_are_chosen_on_other_questions_than_they_are_tried_on():
     answer = findings.alphas([[hard, easy, hard, easy]]).answer
     assert "is best on half of the questions; on the others, at N = 4, it does worse" in answer
     assert "the paper's 0.5 is best" in findings.alphas([[CLEAR, CLEAR]]).answer
+
+
+def test_a_retrained_prm_gets_no_scores_of_the_one_before(tmp_path, monkeypatch):
+    """It is refused, in place of being evaluated anew: nobody said that the earlier results may go."""
+    monkeypatch.setattr(models, "data_sets", lambda settings: ["UnPRM"])
+    monkeypatch.setattr(models, "cpu_count", lambda: 1)
+    settings, console = replace(TINY, per_level=1), Console(quiet=True)
+    _authored(tmp_path, make_mini(40, 5), 4)
+    benchmark.write_benchmark(settings, tmp_path)
+    prm = tmp_path / "models" / "UnPRM" / "seed-0"
+    write_prm(prm, "UnPRM/seed-0", seed=0, window=1024)
+    models.evaluate(settings, tmp_path, console)
+    results = sorted(tmp_path.rglob("results.json"))
+    before = [path.read_bytes() for path in results]
+    models.evaluate(settings, tmp_path, console)
+    write_prm(prm, "UnPRM/seed-0", seed=1, window=1024)
+    with pytest.raises(OutputMismatch, match=r"UnPRM/seed-0.*digest was"):
+        models.evaluate(settings, tmp_path, console)
+    assert [path.read_bytes() for path in results] == before
+    assert len(results) == 2
 
 
 @pytest.mark.timeout(900)  # a whole lab: a minute and a half where nothing else runs

@@ -1,16 +1,18 @@
 """Votes taken again and again on judged candidates: differences, α, tie-breaks, and a vote that is not the paper's."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from training import best_of_n
-from training.best_of_n import IsRight, Judged, elects_right
+from training.best_of_n import Judged, RightShare, right_share
+from training.settings import WrfSettings
 from unprm import votes
+from unprm.types import Candidate
 
 Seeds = Sequence[Sequence[Judged]]
 """The judged candidates of every question, once per training seed of the PRM."""
-VOTES: dict[str, IsRight] = {name: partial(elects_right, name, 0.5) for name in votes.STRATEGIES}
+VOTES: dict[str, RightShare] = {name: partial(right_share, name) for name in votes.STRATEGIES}
 ALPHAS = (0.5, *(k / 10 for k in range(11) if k != 5))
 """The paper's first, which counts where others are no better."""
 PRIORS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -25,15 +27,15 @@ def sizes(judged: Seeds) -> list[int]:
     return [size for size in best_of_n.SIZES if size <= fewest]
 
 
-def accuracies(judged: Seeds, size: int, rule: IsRight) -> list[float]:
+def accuracies(judged: Seeds, size: int, rule: RightShare) -> list[float]:
     """Of each question, the share of draws of `size` candidates that end right, on average over the seeds."""
     by_seed = [best_of_n.accuracies(own, size, rule) for own in judged]
     return [sum(told) / len(told) for told in zip(*by_seed, strict=True)]
 
 
-def wrf(alpha: float) -> IsRight:
+def wrf(alpha: float) -> RightShare:
     """The WRF vote with this weight of the reward."""
-    return partial(elects_right, "wrf", alpha)
+    return partial(right_share, "wrf", wrf=WrfSettings(alpha))
 
 
 def bands(judged: Sequence[Judged]) -> dict[str, list[int]]:
@@ -53,7 +55,7 @@ def ties(judged: Seeds, size: int) -> dict[str, list[float]]:
     return {"tied": accuracies(judged, size, _is_tied), **told}
 
 
-def log_odds(prior: float) -> IsRight:
+def log_odds(prior: float) -> RightShare:
     """Elects the class with the highest sum, over its candidates, of `prior` plus the log-odds of the reward.
 
     It is the likeliest class if candidates are right or wrong independently of each other, rewards are calibrated,
@@ -68,7 +70,7 @@ def halves(judged: Seeds) -> tuple[Seeds, Seeds]:
     return chosen_on, tried_on
 
 
-def best(judged: Seeds, rules: Mapping[float, IsRight]) -> float:
+def best(judged: Seeds, rules: Mapping[float, RightShare]) -> float:
     """Which of the rules is right most often, on average over N from 4 on; of equal ones the first."""
     tried = [size for size in sizes(judged) if size >= 4]
     return max(rules, key=lambda value: sum(sum(accuracies(judged, size, rules[value])) for size in tried))
@@ -79,7 +81,7 @@ def _drawn(judged: Judged, picks: Sequence[int]) -> tuple[list[int | None], list
     return [judged.classes[k] for k in picks], [judged.rewards[k] or 0.0 for k in picks]
 
 
-def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> bool:
+def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> float:
     sums: dict[int, float] = {}
     right: dict[int, bool] = {}
     for k in picks:
@@ -88,7 +90,11 @@ def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> bool:
             reward = min(max(judged.rewards[k] or 0.0, CLIP), 1 - CLIP)
             sums[name] = sums.get(name, 0.0) + prior + math.log(reward / (1 - reward))
             right[name] = judged.correct[k]
-    return bool(sums) and right[max(sums, key=lambda name: sums[name])]
+    if not sums:
+        return 0.0
+    top = max(sums.values())
+    tied = [right[name] for name, own in sums.items() if top - own <= votes.TIE]
+    return sum(tied) / len(tied)
 
 
 def _is_tied(judged: Judged, picks: Sequence[int]) -> bool:
@@ -96,17 +102,20 @@ def _is_tied(judged: Judged, picks: Sequence[int]) -> bool:
     return any(name is not None for name in classes) and bool(votes.decide("wrf", classes, rewards).tied)
 
 
-def _broken(tie_break: str, judged: Judged, picks: Sequence[int]) -> bool:
-    """Whether WRF ends right if ties are broken this way first."""
+def _broken(tie_break: str, judged: Judged, picks: Sequence[int]) -> float:
+    """How much of WRF's election is right if ties are broken this way first; what is still tied counts by the share of
+    right answers in it."""
     classes, rewards = _drawn(judged, picks)
     if all(name is None for name in classes):
-        return False
+        return 0.0
     result = votes.decide("wrf", classes, rewards)
     tied = [result.candidates[k] for k in result.tied] or [result.candidates[0]]
-    keys = {
-        "frequency": lambda own: (own.count, own.mean_reward or 0.0, -own.members[0]),
-        "mean reward": lambda own: (own.mean_reward or 0.0, own.count, -own.members[0]),
-        "first appearance": lambda own: -own.members[0],
+    keys: dict[str, Callable[[Candidate], tuple[float, ...]]] = {
+        "frequency": lambda own: (own.count, own.mean_reward or 0.0),
+        "mean reward": lambda own: (own.mean_reward or 0.0, own.count),
+        "first appearance": lambda own: (-own.members[0],),
     }
-    winner = max(tied, key=keys[tie_break])
-    return judged.correct[picks[winner.members[0]]]
+    key = keys[tie_break]
+    top = max(map(key, tied))
+    left = [judged.correct[picks[own.members[0]]] for own in tied if key(own) == top]
+    return sum(left) / len(left)

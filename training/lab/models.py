@@ -11,7 +11,7 @@ import torch
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from rich.console import Console
 
-from training import best_of_n, processbench, stage
+from training import best_of_n, pool, processbench, stage
 from training.lab.benchmark import candidates_file, load_benchmark
 from training.lab.construct import data_file
 from training.lab.settings import DATA_SETS, VERDICTS, BaseName, LabSettings
@@ -61,7 +61,7 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
     """Finds first errors and elects answers with every PRM, where an earlier run has not."""
-    best_of_n.write_solutions(best_of_n.load(candidates_file(output)), output / "best-of-n")
+    best_of_n.write_solutions(pool.load(candidates_file(output)), output / "best-of-n")
     places = [place for base in settings.bases for data_set in DATA_SETS for place in seeds(settings, base, data_set)]
     for line in _side_by_side([partial(_evaluate, output, place) for place in places]):
         console.print(line)
@@ -92,7 +92,7 @@ def _train(settings: TrainSettings) -> str:
 
 
 def _evaluate(output: Path, place: str) -> str:
-    subsets, questions = load_benchmark(output), best_of_n.load(candidates_file(output))
+    subsets, questions = load_benchmark(output), pool.load(candidates_file(output))
     console = _lines()
     with Equivalence() as equivalence:
         engine = load_engine(str(output / "models" / place))

@@ -10,6 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
+from training.best_of_n import Judged, right_share
 from training.metrics import Share, first_error_score, percent
 from training.mini.sample import sample
 from unprm import steps, votes
@@ -19,7 +20,6 @@ from unprm.extraction import extract
 from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate
-from unprm.types import Strategy
 
 TEMPERATURE = 0.8
 CANDIDATES = 16
@@ -95,7 +95,10 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
         f1=found.f1,
         first_error_found=found.erroneous,
         right_left_alone=found.correct,
-        votes={strategy: Share.of([_elected(strategy, group) for group in groups]) for strategy in votes.STRATEGIES},
+        votes={
+            strategy: Share.of([right_share(strategy, own, range(len(own.classes))) for own in map(_judged, groups)])
+            for strategy in votes.STRATEGIES
+        },
     )
 
 
@@ -124,11 +127,8 @@ def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: 
         progress.advance(task)
 
 
-def _elected(strategy: Strategy, group: Sequence[_Scored]) -> float:
-    """1 if the vote elects the right answer; the domain's answers are equal if their digits are."""
-    names = {answer: name for name, answer in enumerate({s.answer for s in group if s.answer})}
-    classes = [names.get(s.answer or "") for s in group]
-    if not names:
-        return 0.0
-    result = votes.decide(strategy, classes, [steps.reward(s.step_scores) for s in group])
-    return float(group[result.solution_index].right)
+def _judged(group: Sequence[_Scored]) -> Judged:
+    """What votes see of a problem's solutions; the domain's answers are equal if their digits are."""
+    names = {answer: name for name, answer in enumerate(dict.fromkeys(s.answer for s in group if s.answer))}
+    classes = tuple(names.get(s.answer or "") for s in group)
+    return Judged(classes, tuple(s.right for s in group), tuple(steps.reward(s.step_scores) for s in group))

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from training.best_of_n import uses_rewards
 from training.metrics import Share, percent
 from training.report.blocks import Plot, Table, counted, lead, listed, seeds
 from training.report.drawing import GREY, legend, percent_axis, plot, styles
@@ -13,7 +14,7 @@ from training.report.found import BestOfN, BySize, over_seeds
 from unprm.types import Strategy
 from unprm.votes import STRATEGIES
 
-REWARDED: tuple[Strategy, ...] = tuple(vote for vote in STRATEGIES if vote != "majority")
+REWARDED: tuple[Strategy, ...] = tuple(vote for vote in STRATEGIES if uses_rewards(vote))
 _MAJORITY = {"color": GREY, "linestyle": "--", "linewidth": 1.6}
 _ANY = {"color": GREY, "linestyle": ":", "linewidth": 1.6}
 
@@ -39,12 +40,13 @@ def _by_vote(prms: Sequence[BestOfN]) -> Plot:
     size = _common_size(prms)
     best = {prm.name: _best_vote(prm, size) for prm in prms}
     shares = {f"{p.name} with {best[p.name]}": p.accuracy[best[p.name]][size].share for p in prms}
+    rows = -(-len(REWARDED) // 2)
     majority, any_right = _pooled([p.accuracy["majority"] for p in prms]), _pooled([p.any_right for p in prms])
 
     def draw(figure: Figure) -> None:
-        panels = figure.subplots(2, 2, sharex=True, sharey=True)
+        panels = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
         handles: dict[str, Any] = {}
-        for axes, vote in zip(panels.flat, REWARDED, strict=True):
+        for axes, vote in zip(panels.flat, REWARDED, strict=False):
             for prm, style in zip(prms, styles(len(prms)), strict=True):
                 handles[prm.name] = _line(axes, prm.accuracy[vote], style)
                 _whiskers(axes, prm.accuracy[vote], style)
@@ -52,18 +54,20 @@ def _by_vote(prms: Sequence[BestOfN]) -> Plot:
             handles["any right"] = _line(axes, any_right, _ANY)
             top = max(prms, key=lambda prm: prm.accuracy[vote][size].share.mean)
             axes.set_title(f"{vote}: {top.name} {percent(top.accuracy[vote][size].share.mean)}")
+        for axes in panels.flat[len(REWARDED) :]:
+            axes.set_visible(False)
         _name_axes(panels, prms)
         legend(figure, handles)
 
     return plot(
         "accuracy-by-vote",
         f"At N = {size} {lead(shares | {'majority': majority[size].share})}",
-        f"Four panels, {listed(REWARDED)}: accuracy against the number of candidates for "
+        f"A panel for each of {listed(REWARDED)}: accuracy against the number of candidates for "
         f"{listed(prm.name for prm in prms)}.",
         "Share of questions whose elected answer is right, against the number N of candidates, a line per PRM; "
         "majority and the share with any right candidate are means over the PRMs. In the title each PRM stands with "
         f"its best vote. {_note(prms)}.",
-        7.6,
+        0.4 + 3.6 * rows,
         draw,
     )
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, m
 from training import stats
 from training.best_of_n import Judged
 from training.metrics import Share
+from training.settings import WrfSettings
 from unprm.types import Strategy
 
 
@@ -60,7 +61,7 @@ def over_seeds(runs: Sequence[Mapping[int, Share]]) -> BySize:
 @dataclass(frozen=True, slots=True)
 class BestOfN:
     """A PRM's votes: `accuracy[vote][N]`, and that any of N candidates is right. `judged`: the candidates of one
-    seed, by question; empty if they were not kept. `alpha` is that seed's."""
+    seed, by question; empty if they were not kept. `wrf`: that seed's settings."""
 
     name: str
     seeds: int
@@ -68,7 +69,7 @@ class BestOfN:
     accuracy: dict[Strategy, BySize]
     any_right: BySize
     judged: tuple[Judged, ...]
-    alpha: float
+    wrf: WrfSettings
 
 
 @dataclass(frozen=True, slots=True)

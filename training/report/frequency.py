@@ -7,12 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.best_of_n import Judged, elects_right
+from training.best_of_n import right_share
 from training.metrics import Share, percent
 from training.report.blocks import Plot, counted, lead, listed
 from training.report.drawing import GREY, RIGHT, WRONG, percent_axis, plot
 from training.report.found import BestOfN
-from unprm.types import Strategy
 from unprm.votes import STRATEGIES
 
 BINS = 20
@@ -66,7 +65,9 @@ def _distribution(prm: BestOfN, shares: Sequence[float]) -> Plot:
 
 
 def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
-    outcomes = {vote: [_outcome(vote, prm.alpha, own) for own in prm.judged] for vote in STRATEGIES}
+    outcomes = {
+        vote: [right_share(vote, own, range(len(own.classes)), prm.wrf) for own in prm.judged] for vote in STRATEGIES
+    }
     hard = [k for k, share in enumerate(shares) if 0 < share < 0.5]
 
     def draw(figure: Figure) -> None:
@@ -82,7 +83,7 @@ def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
         percent_axis(axes.xaxis)
         axes.set_xlabel("right candidates of a question (gold answer frequency)")
         handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles[:2], labels[:2], loc="outside lower center", ncols=2, markerscale=1.8)
+        figure.legend(handles[:3], labels[:3], loc="outside lower center", ncols=3, markerscale=1.8)
 
     if hard:
         hardest: dict[str, Share] = {vote: Share.of([outcomes[vote][k] for k in hard]) for vote in STRATEGIES}
@@ -93,28 +94,30 @@ def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
         "lanes",
         title,
         f"A lane for each vote, {listed(STRATEGIES)}: a point per question at its gold answer frequency, in the upper "
-        "half of the lane if the elected answer is right, in the lower if it is wrong.",
+        "half of the lane if the elected answer is right, in the lower if it is wrong, between if both kinds are tied.",
         "A point per question and vote over all its candidates: up and round if the elected answer is right, down and "
-        "crossed if it is wrong; the height within is only to part the points, the dotted line stands at one half. "
+        "crossed if it is wrong, a bar between where right and wrong answers are tied; the height within is only "
+        "to part the points, the dotted line stands at one half. "
         f"PRM: {prm.name}. {_n(prm)}, of which {len(hard):,} with right candidates, but fewer than half.",
         6.4,
         draw,
     )
 
 
-def _lane(axes: Axes, height: int, shares: Sequence[float], outcomes: Sequence[bool]) -> None:
-    marks: tuple[tuple[bool, float, Any], ...] = (
-        (True, 0.22, {"label": "right", "marker": "o", "color": RIGHT, "s": 16, "alpha": 0.5, "linewidths": 0}),
-        (False, -0.22, {"label": "wrong", "marker": "x", "color": WRONG, "s": 16, "alpha": 0.7, "linewidths": 1}),
+def _lane(axes: Axes, height: int, shares: Sequence[float], outcomes: Sequence[float]) -> None:
+    marks: tuple[tuple[str, float, Any], ...] = (
+        ("right", 0.22, {"marker": "o", "color": RIGHT, "s": 16, "alpha": 0.5, "linewidths": 0}),
+        ("wrong", -0.22, {"marker": "x", "color": WRONG, "s": 16, "alpha": 0.7, "linewidths": 1}),
+        ("tied", 0, {"marker": "|", "color": GREY, "s": 16, "alpha": 0.7, "linewidths": 1}),
     )
-    for right, offset, style in marks:
-        places = [k for k, outcome in enumerate(outcomes) if outcome == right]
+    for label, offset, style in marks:
+        places = [k for k, outcome in enumerate(outcomes) if _label(outcome) == label]
         up = [height + offset + 0.3 * (k * _GOLDEN % 1 - 0.5) for k in places]
-        axes.scatter([shares[k] for k in places], up, **style)
+        axes.scatter([shares[k] for k in places], up, label=label, **style)
 
 
-def _outcome(vote: Strategy, alpha: float, own: Judged) -> bool:
-    return elects_right(vote, alpha, own, range(len(own.classes)))
+def _label(outcome: float) -> str:
+    return {0.0: "wrong", 1.0: "right"}.get(outcome, "tied")
 
 
 def _n(prm: BestOfN) -> str:

@@ -21,9 +21,10 @@ from training.report.found import (
     mean_of,
     over_seeds,
 )
+from training.settings import WrfSettings
 from unprm import votes
 from unprm.errors import RecordInvalid
-from unprm.types import Strategy
+from unprm.types import Normalization, Strategy
 
 LAYOUT = {
     "findings": "findings.json",
@@ -55,6 +56,7 @@ def read(directory: Path) -> Found:
 
 class _BestOfN(BaseModel):
     alpha: float
+    normalization: Normalization = "minmax"  # results of before it could be chosen do not name it
     questions: int = Field(ge=1)
     accuracy: dict[Strategy, dict[int, Share]]
     any_right: Annotated[dict[int, Share], Field(min_length=1)]
@@ -94,7 +96,7 @@ def _best_of_n(name: str, paths: Sequence[Path]) -> BestOfN:
         {vote: over_seeds([run.accuracy[vote] for run in runs]) for vote in votes.STRATEGIES},
         over_seeds([run.any_right for run in runs]),
         () if kept is None else tuple(best_of_n.kept(paths[kept].parent)),
-        runs[kept or 0].alpha,
+        WrfSettings(runs[kept or 0].alpha, runs[kept or 0].normalization),
     )
 
 

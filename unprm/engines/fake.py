@@ -56,6 +56,7 @@ class FakeEngine:
         demo: bool = False,
         name: str = "fake",
         calibration: Calibration | None = None,
+        digest: str | None = "fake",
     ) -> None:
         self.format = FakeFormat()
         self.description = ModelDescription(
@@ -71,6 +72,7 @@ class FakeEngine:
             input_format="{problem}\\n{step 1}ş{step 2}ş… (bytes; scored at each ş)",
             calibration=calibration or Calibration(),
             demo=demo,
+            digest=digest,
         )
         self.batches: list[tuple[Encoded, ...]] = []
         self.closed = False

@@ -20,6 +20,7 @@ from unprm.engines.checkpoint import (
     locate,
     read_config,
 )
+from unprm.engines.digest import model_digest
 from unprm.engines.heads import VerdictHead, read_head
 from unprm.engines.quantized import Eight, quantize
 from unprm.engines.readers import AtPositions, LikelihoodRatios, Reader
@@ -28,7 +29,7 @@ from unprm.engines.torch_engine import TorchEngine
 from unprm.engines.vllm_model import prepare
 from unprm.errors import ModelInvalid
 from unprm.formats import unprm
-from unprm.formats.family import Family, Head, LikelihoodRatio, Readout, Verdicts
+from unprm.formats.family import Family, Head, LikelihoodRatio, PrmFormat, Readout, Verdicts
 from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.model_names import public_name
 from unprm.types import Engine, ModelDescription
@@ -88,6 +89,7 @@ def load_engine(
     format = kind.build(tokenizer, files.directory)
     readout = _adjusted(format.readout, reference, beta)
     chosen = _pick_engine(engine, place, url, readout, dtype)
+    shown = dtype if dtype in get_args(Eight) else str(number).removeprefix("torch.")
     description = ModelDescription(
         name=public_name(files.name),
         family=kind.name,
@@ -96,11 +98,12 @@ def load_engine(
         revision=adapter_revision if adapter else revision,
         engine=chosen,
         device=url if chosen == "remote" and url else str(place),
-        dtype=dtype if dtype in get_args(Eight) else str(number).removeprefix("torch."),
+        dtype=shown,
         max_tokens=_window(files.base, tokenizer),
         input_format=format.input_format,
         calibration=Calibration.read(files.directory),
         demo=model in mini.ADAPTERS,
+        digest=None if chosen == "remote" else _digest(files, format, readout, tokenizer, shown),
     )
     if chosen == "remote":
         return RemoteEngine(str(url), key, format, description)
@@ -120,6 +123,14 @@ def load_engine(
     except NotImplementedError as error:
         raise ModelInvalid(f"{files.name} can't be scored by the torch engine: {error}") from None
     return loaded
+
+
+def _digest(files: PrmFiles, format: PrmFormat, readout: Readout, tokenizer: Tokenizer, dtype: str) -> str:
+    places = [files.base, *([files.adapter] if files.adapter else [])]
+    if isinstance(readout, LikelihoodRatio):
+        places.append(fetch(readout.reference, None))
+        readout = LikelihoodRatio(readout.beta, "")  # its weights count, not its name
+    return model_digest(places, format, readout, tokenizer.to_str(), dtype)
 
 
 def _pick_engine(

@@ -31,6 +31,7 @@ export class Questions {
     if (byId("judge").value !== path) return; // another one was chosen meanwhile
     this.run = this.runs.find((own) => own.path === path);
     this.results.ballot.alpha = this.run.told.alpha;
+    this.results.ballot.normalization = this.run.told.normalization ?? "minmax";
     this.lanes.show(elections, `${this.run.name}: questions and the votes that are right`);
     if (this.lanes.chosen !== null && this.lanes.has(this.lanes.chosen)) await this._show(this.lanes.chosen);
     else byId("asked-one").hidden = true;
@@ -71,7 +72,7 @@ function candidates({ solutions }, { correct, rewards, scores }, logistic) {
     answer: own,
     correct: correct[k],
     reward: logistic && rewards[k] !== null ? 1 / (1 + Math.exp(-rewards[k])) : rewards[k],
-    step_scores: scores?.[k] ?? null,
+    step_scores: steps.length > 0 && scores?.[k]?.length === steps.length ? scores[k] : null,
     unscored: scores?.[k] === null ? { code: steps.length > 0 ? "solution_too_long" : "blank" } : null,
   }));
 }

@@ -1,0 +1,144 @@
+"""Questions with their gold answers and the candidates that were sampled for each, with rewards if they came along."""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+from training import sources
+from training.settings import Reading
+from unprm import steps
+from unprm.errors import RecordInvalid
+
+Given = float | tuple[float, ...]
+"""A candidate's reward, or the scores of its steps, each in [0, 1]; no score at all if it was not scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its gold answer and its candidates.
+
+    `steps`: of each candidate as they were given, None where they have to be found in its text. `rewards` or
+    `step_scores`: of each candidate, if they were given; a candidate without step scores was not scored.
+    """
+
+    id: str
+    problem: str
+    gold: str
+    texts: tuple[str, ...]
+    steps: tuple[tuple[str, ...] | None, ...]
+    rewards: tuple[float, ...] | None = None
+    step_scores: tuple[tuple[float, ...], ...] | None = None
+
+    def split(self, reading: Reading) -> list[tuple[str, ...]]:
+        """The steps of each candidate."""
+        return [
+            tuple(steps.split(text, reading.split)) if given is None else given
+            for text, given in zip(self.texts, self.steps, strict=True)
+        ]
+
+
+class _Candidate(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    text: str = ""
+    steps: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _has_text(self) -> Self:
+        if not {"text", "steps"} & self.model_fields_set:
+            raise ValueError("a candidate has neither `text` nor `steps`")
+        return self
+
+
+class _Row(BaseModel):
+    """A record of `training sample`, or `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    id: str | None = Field(None, validation_alias=AliasChoices("id", "idx"))
+    problem: str = Field(min_length=1, validation_alias=AliasChoices("problem", "question"))
+    gold: str = Field(min_length=1, validation_alias=AliasChoices("gold", "answer"))
+    candidates: list[_Candidate] = Field(min_length=1, validation_alias=AliasChoices("candidates", "completions"))
+
+
+def load(path: Path, reward_field: str = "") -> list[Question]:
+    """The questions of a JSONL file, plain or `.gz`. `reward_field`: where each candidate's reward stands, a number, or
+    the list of its step scores.
+
+    Raises `RecordInvalid` with the record that is none, or has a candidate without reward, or with step scores that
+    are no numbers in [0, 1] or not as many as its steps; for a file with rewards of both kinds; and for an empty one.
+    """
+    questions: dict[str, Question] = {}
+    for number, told in sources.from_file(path):
+        try:
+            question = _question(_Row.model_validate(told), str(number), reward_field)
+            _check_alike([*questions.values()][:1], question, reward_field)
+        except ValueError as error:
+            raise RecordInvalid(str(path), number, sources.reason(error)) from error
+        if question.id in questions:
+            raise RecordInvalid(str(path), number, f"the id {question.id!r} occurs twice")
+        questions[question.id] = question
+    if not questions:
+        raise RecordInvalid(str(path), 0, "there is no question in it")
+    return list(questions.values())
+
+
+def digest(questions: Sequence[Question]) -> str:
+    """Of all that is told of the questions: 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps([asdict(question) for question in questions]).encode()).hexdigest()[:16]
+
+
+def _question(row: _Row, number: str, reward_field: str) -> Question:
+    given = [_given(own, reward_field, k) for k, own in enumerate(row.candidates)] if reward_field else []
+    rewards = tuple(own for own in given if isinstance(own, float))
+    scores = tuple(own for own in given if isinstance(own, tuple))
+    if rewards and scores:
+        raise ValueError(f"some candidates have a number at {reward_field!r}, others a list of step scores")
+    return Question(
+        number if row.id is None else row.id,
+        row.problem,
+        row.gold,
+        tuple(own.text or steps.join(own.steps or ()) for own in row.candidates),
+        tuple(None if own.steps is None else tuple(own.steps) for own in row.candidates),
+        rewards or None,
+        scores or None,
+    )
+
+
+def _given(candidate: _Candidate, field: str, index: int) -> Given:
+    value = (candidate.model_extra or {}).get(field)
+    if isinstance(value, list):
+        return _step_scores(value, candidate.steps, f"candidate {index} at {field!r}")
+    if (number := _number(value)) is None:
+        raise ValueError(f"candidate {index} has no number at {field!r}, nor a list of step scores")
+    return number
+
+
+def _step_scores(values: list[object], given: list[str] | None, place: str) -> tuple[float, ...]:
+    scores = tuple(own for own in map(_number, values) if own is not None and 0 <= own <= 1)
+    if len(scores) < len(values):
+        raise ValueError(f"{place}: step scores are numbers in [0, 1]")
+    if scores and given is not None and len(scores) != len(given):
+        raise ValueError(f"{place}: {len(scores)} step scores for {len(given)} steps")
+    return scores
+
+
+def _number(value: object) -> float | None:
+    """A finite number, None for anything else."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer beyond all floats
+        return None
+
+
+def _check_alike(before: Sequence[Question], question: Question, field: str) -> None:
+    if any((own.rewards is None) != (question.rewards is None) for own in before):
+        raise ValueError(f"records before have numbers at {field!r} and this one step scores, or the other way round")
