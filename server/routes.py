@@ -15,6 +15,7 @@ from unprm.types import Strategy
 from unprm.votes import STRATEGIES
 from unprm.wire import (
     VOTE_REQUESTS,
+    CalibrationOut,
     CompareResponse,
     LimitsOut,
     ModelName,
@@ -101,6 +102,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         dtype=about.dtype,
         input_format=about.input_format,
         demo=about.demo,
+        calibration=None if about.recorded is None else CalibrationOut.of(about.recorded),
         limits=LimitsOut(
             max_solutions=settings.max_solutions,
             max_steps_per_solution=settings.max_steps,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from unprm.calibration import Calibration
+from unprm.calibration import Calibration, RecordedCalibration
 
 Aggregate = Literal["min", "last", "product", "mean"]
 """How a solution's step scores become its reward."""
@@ -139,7 +139,11 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What a server tells about the model it serves."""
+    """What a server tells about the model it serves.
+
+    `calibration` is for the mean with other models; a model that is asked alone gives calibrated scores only if its
+    calibration is a `recorded` one.
+    """
 
     name: str
     family: str
@@ -153,6 +157,7 @@ class ModelDescription:
     input_format: str
     calibration: Calibration
     demo: bool
+    recorded: RecordedCalibration | None = None
 
 
 class BatchScores(NamedTuple):

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from unprm.calibration import Calibration
+from unprm.calibration import Calibration, RecordedCalibration
 from unprm.types import BatchScores, Encoded, ModelDescription
 
 TAG = 256
@@ -56,6 +56,7 @@ class FakeEngine:
         demo: bool = False,
         name: str = "fake",
         calibration: Calibration | None = None,
+        recorded: RecordedCalibration | None = None,
     ) -> None:
         self.format = FakeFormat()
         self.description = ModelDescription(
@@ -69,8 +70,9 @@ class FakeEngine:
             dtype="float32",
             max_tokens=max_tokens,
             input_format="{problem}\\n{step 1}ş{step 2}ş… (bytes; scored at each ş)",
-            calibration=calibration or Calibration(),
+            calibration=recorded.calibration if recorded else calibration or Calibration(),
             demo=demo,
+            recorded=recorded,
         )
         self.batches: list[tuple[Encoded, ...]] = []
         self.closed = False
