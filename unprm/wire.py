@@ -339,8 +339,8 @@ class ModelsResponse(_Model):
 
 
 class CalibrationOut(_Model):
-    """A recorded calibration: `scale` times the log-odds of a score plus `shift` are the log-odds of what is returned. By
-    default a step with less than `threshold` there is an error."""
+    """A recorded calibration: returned scores have `scale` times the log-odds of the model's, plus `shift`. By default
+    a step that scores below `threshold` is an error."""
 
     model: str = Field(description="Hub name of the model that it was recorded of.")
     scale: float
