@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from unprm import steps as step_text
 from unprm import votes
-from unprm.calibration import Calibration, log_odds
+from unprm.calibration import log_odds
 from unprm.errors import Unscorable
-from unprm.types import Normalization, Solution, Strategy, Usage, VoteResult
+from unprm.types import ModelDescription, Normalization, Solution, Strategy, Usage, VoteResult
 from unprm.wire import (
     CandidateOut,
     Candidates,
@@ -32,10 +32,11 @@ class WrfTerms(NamedTuple):
 
 class Scores(NamedTuple):
     """Step scores of each solution, None for one without; None as a whole if no vote needed any. `unscorable`: by their
-    indices, why solutions can have none."""
+    indices, why solutions can have none. `threshold`: the recorded one of the model, if it has one."""
 
     steps: Sequence[tuple[float, ...] | None] | None
     unscorable: Mapping[int, Unscorable]
+    threshold: float | None = None
 
     def of(self, index: int) -> tuple[float, ...] | None:
         """Step scores of one solution."""
@@ -43,11 +44,13 @@ class Scores(NamedTuple):
 
 
 def averaged(
-    scores: Sequence[Sequence[tuple[float, ...]]], calibrations: Sequence[Calibration]
+    scores: Sequence[Sequence[tuple[float, ...]]], models: Sequence[ModelDescription]
 ) -> Sequence[tuple[float, ...]]:
-    """Of several models: the mean of their calibrated step scores. Of one: its scores as they are."""
-    if len(scores) == 1:
+    """Of several models: the mean of their calibrated step scores. Of one: its scores as they are, or calibrated if its
+    calibration is a recorded one."""
+    if len(models) == 1 and models[0].recorded is None:
         return scores[0]
+    calibrations = [model.calibration for model in models]
     return [
         tuple(
             sum(calibrate(score) for calibrate, score in zip(calibrations, step, strict=True)) / len(calibrations)
@@ -142,12 +145,17 @@ def score_response(
 def _result(request: Candidates, index: int, solution: Solution, scores: Scores) -> dict[str, Any]:
     """What every response has of a solution."""
     steps, error = scores.of(index), scores.unscorable.get(index)
+    # a recorded threshold is for scores of that model, not for those that came with the request
+    by_model = steps is not None and solution.step_scores is None
+    recorded = scores.threshold if by_model and request.threshold is None else None
+    threshold = next(own for own in (request.threshold, recorded, step_text.THRESHOLD) if own is not None)
     return {
         "id": solution.id,
         "answer": solution.answer,
         "step_scores": None if steps is None else list(steps),
         "reward": None if steps is None else step_text.reward(steps, request.aggregate),
-        "first_error": None if steps is None else step_text.first_error(steps, request.threshold),
+        "first_error": None if steps is None else step_text.first_error(steps, threshold),
+        "threshold": recorded,
         "step_log_odds": None if steps is None or not request.log_odds else list(map(log_odds, steps)),
         "unscored": None if error is None else Unscored.of(error),
     }

@@ -1,12 +1,19 @@
 """How the server loads a model; the only place of it that needs torch."""
 
+import logging
+
 from server.settings import Settings
+from unprm.calibration import RecordedCalibration
+from unprm.formats import recorded
 from unprm.types import Engine
 from unprm.wire import LoadModelRequest
+
+logger = logging.getLogger(__name__)
 
 
 def load(settings: Settings, asked: LoadModelRequest) -> Engine:
     """The engine of a model; raises `ModelInvalid`."""
+    calibration = _recorded(asked) if settings.calibration == "recorded" else None
     # only here: the server itself needs no torch
     import joblib
     import torch
@@ -35,4 +42,16 @@ def load(settings: Settings, asked: LoadModelRequest) -> Engine:
         dtype=settings.dtype,
         batch_tokens=settings.batch_tokens,
         prefix_cache_gb=settings.prefix_cache_gb,
+        recorded=calibration,
     )
+
+
+def _recorded(asked: LoadModelRequest) -> RecordedCalibration:
+    """Raises `ModelInvalid` if there is none; says in the log what it makes worse."""
+    found = recorded.find(asked.model, asked.name, asked.adapter)
+    for own in recorded.drawbacks(found.model):
+        logger.warning(
+            "the recorded calibration of %s makes the %s on %s worse: %.3f with it, %.3f without",
+            found.model, own.figure, own.subset, own.with_it, own.without,
+        )  # fmt: skip
+    return found

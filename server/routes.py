@@ -15,6 +15,7 @@ from unprm.types import Strategy
 from unprm.votes import STRATEGIES
 from unprm.wire import (
     VOTE_REQUESTS,
+    CalibrationOut,
     CompareResponse,
     LimitsOut,
     ModelName,
@@ -102,6 +103,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         input_format=about.input_format,
         digest=about.digest,
         demo=about.demo,
+        calibration=None if about.recorded is None else CalibrationOut.of(about.recorded),
         limits=LimitsOut(
             max_solutions=settings.max_solutions,
             max_steps_per_solution=settings.max_steps,

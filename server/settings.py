@@ -92,6 +92,10 @@ class Settings(BaseSettings):
     beta: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Scale of implicit rewards (eurus)."
     )
+    calibration: Literal["recorded"] | None = Field(
+        default=None,
+        description="recorded: scores calibrated, and an error's threshold, by others' figures; see docs/engines.md.",
+    )
     engine: Literal["auto", "torch", "vllm", "remote"] = Field(
         default="auto",
         description="auto: vllm on CUDA where installed, else torch; remote: vLLM's server at --url.",

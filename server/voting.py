@@ -148,7 +148,7 @@ async def _scores(models: Sequence[Model], request: Candidates, candidates: _Rea
 
     Raises `Unscorable` if there is no candidate with scores, or the request wants that."""
     scores = [solution.step_scores for solution in candidates.solutions]
-    unscorable = dict(candidates.unscorable)
+    unscorable, threshold = dict(candidates.unscorable), None
     if missing := candidates.missing:
         assert request.problem is not None, "checked before"
         inputs = await _all(_encoded(model, request.problem, missing, context) for model in models)
@@ -161,13 +161,15 @@ async def _scores(models: Sequence[Model], request: Candidates, candidates: _Rea
                 for model, (encoded, promised) in zip(models, inputs, strict=True)
             )
             context.usage = sum((result.usage for result in results), Usage())
-            calibrations = [model.engine.description.calibration for model in models]
-            means = averaged([result.scores for result in results], calibrations)
+            described = [model.engine.description for model in models]
+            means = averaged([result.scores for result in results], described)
+            if len(described) == 1 and described[0].recorded is not None:
+                threshold = described[0].recorded.threshold
             for index, computed in zip(readable, means, strict=True):
                 scores[index] = computed
     if not any(scores):
         raise unscorable[min(unscorable)]
-    return Scores(scores, unscorable)
+    return Scores(scores, unscorable, threshold)
 
 
 async def _encoded(

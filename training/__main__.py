@@ -186,15 +186,47 @@ def mini(
 
 @app.command()
 def calibrate(
-    data: Annotated[Path, typer.Option(help="Step-labelled JSON lines that the model has not learned.", exists=True)],
+    context: typer.Context,
+    data: Annotated[
+        Path | None, typer.Option(help="Step-labelled JSON lines that the model has not learned.", exists=True)
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            help="Recorded step scores of PRMs on one subset of ProcessBench, in place of a model.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="With --scores: those on another subset.", exists=True, dir_okay=False)
+    ] = None,
+    source: Annotated[
+        str, typer.Option(help="With --scores and --output: where they come from, and their licence; for the file.")
+    ] = "",
     model: evaluation.Model = "unprm-mini",
     adapter: evaluation.Adapter = None,
     family: evaluation.Family = None,
     engine: evaluation.Engine = "auto",
     server: evaluation.Server = None,
-    output: Annotated[Path | None, typer.Option(help="Where to write; the model's directory by default.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Directory to write to, the model's by default; with --scores a JSON file, none by default."),
+    ] = None,
 ) -> None:
-    """Fit a PRM's calibration, by which its scores are averaged with other models'."""
+    """Fit a PRM's calibration, by which its scores are averaged with other models'.
+
+    With --scores: those of all PRMs there, with the threshold that finds most first errors, and what they are worth on
+    another subset. The file is what `python -m server --calibration recorded` reads.
+    """
+    if scores is not None:
+        evaluation.refuse_beside(context, "scores", "test", "source", "output")
+        _calibrate_recorded(scores, test, source, output)
+        return
+    if test is not None or source:
+        raise typer.BadParameter("it goes with --scores", param_hint="--source" if test is None else "--test")
+    if data is None:
+        raise typer.BadParameter("give solutions with --data, or recorded --scores", param_hint="--data")
     from training.calibrate import calibrate as fit
 
     place = output or Path(adapter or model)
@@ -208,6 +240,24 @@ def calibrate(
         f"calibration error {found.before.calibration_error:.3f} before, {found.after.calibration_error:.3f} after",
         highlight=False,
     )
+
+
+def _calibrate_recorded(scores: Path, test: Path | None, source: str, output: Path | None) -> None:
+    from training import recorded_calibration, recorded_scores
+
+    if output is not None and not (source and test):
+        raise typer.BadParameter(
+            "a file says how its numbers were tested and where they are from: give --test and --source with it",
+            param_hint="--output",
+        )
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        raise typer.BadParameter(f"{output} can be no JSON file: expected one in a directory", param_hint="--output")
+    subsets = recorded_scores.read(filter(None, (scores, test)))
+    found = recorded_calibration.fit_all(subsets, str(scores))
+    Console().print(recorded_calibration.table(found))
+    if output is not None:
+        recorded_calibration.write(found, subsets, source, output)
+        console.print(f"wrote {output}")
 
 
 @app.command()

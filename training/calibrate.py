@@ -1,9 +1,10 @@
 """Platt calibration of a PRM: step scores that say how often such steps are right.
 
 Where several models are asked together, their calibrated scores are averaged; a model that is asked alone gives its
-scores as they are.
+scores as they are, unless its server was started with `--calibration recorded`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from training import records
 from training.metrics import Validation
 from training.scorers import Asked, Scorer
-from unprm.calibration import Calibration, log_odds
+from unprm.calibration import EDGE, Calibration, log_odds
 from unprm.errors import RecordInvalid
 
 BATCH = 64
@@ -46,11 +47,16 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
                 scores.append(own)
                 labels.append(solution.labels)
         progress.advance(task, len(batch))
-    right = [label for own in labels for label in own]
-    if len(set(right)) < 2:
+    if len({label for own in labels for label in own}) < 2:
         raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")
-    odds = np.array([[log_odds(score)] for own in scores for score in own])
-    fitted = LogisticRegression(C=np.inf).fit(odds, right)
-    found = Calibration(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
+    found = fit(scores, labels)
     after = [tuple(found(score) for score in own) for own in scores]
-    return Calibrated(found, len(right), Validation.of(scores, labels), Validation.of(after, labels))
+    return Calibrated(found, sum(map(len, labels)), Validation.of(scores, labels), Validation.of(after, labels))
+
+
+def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]], edge: float = EDGE) -> Calibration:
+    """Platt's: a logistic regression of labels on log-odds, without regularisation. Scores count as no nearer to 0 or
+    1 than `edge`. Both labels must occur."""
+    odds = np.array([[log_odds(score, edge)] for own in scores for score in own])
+    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(odds, [label for own in labels for label in own])
+    return Calibration(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))

@@ -25,15 +25,21 @@ Family = Annotated[str | None, typer.Option(help="How it is read, if it does not
 EngineName = Literal["auto", "torch", "vllm"]
 Engine = Annotated[EngineName, typer.Option(help="auto: vLLM on CUDA where it is installed, else torch.")]
 Server = Annotated[str | None, typer.Option(help="Ask the server at this URL in place of a model here.")]
-Output = Annotated[
-    Path,
-    typer.Option(help="Directory for scores and results; the same command goes on there.", callback=directory),
+_OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
+Output = Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)]
+Scores = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Recorded step scores of PRMs, files or directories, in place of a model; repeat for more.", exists=True
+    ),
 ]
 
 
 @app.command()
 def processbench(
-    output: Output,
+    context: typer.Context,
+    output: Annotated[Path | None, typer.Option(help=f"{_OUTPUT_HELP} Not with --scores.")] = None,
+    scores: Scores = None,
     data: Annotated[
         str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
     ] = "Qwen/ProcessBench",
@@ -46,9 +52,18 @@ def processbench(
     """Find the first wrong step of solutions: ProcessBench's F1, beside what was published."""
     from training import processbench as bench
 
+    if scores:
+        refuse_beside(context, "scores")
+        from training import recorded_scores
+
+        Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
+        return
+    if output is None:
+        raise typer.BadParameter("say where results go, or give recorded --scores", param_hint="--output")
+    place = directory(output)
     subsets = bench.load(data)
     with scoring(model, adapter, family, engine, server) as scorer:
-        results = bench.evaluate(subsets, scorer, output, console)
+        results = bench.evaluate(subsets, scorer, place, console)
     Console().print(bench.table(results))
 
 
@@ -85,6 +100,14 @@ def best_of_n(
         results = bench.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
         bench.write_solutions(questions, output, reading)
     Console().print(bench.table(results))
+
+
+def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:
+    """Raises `BadParameter` if an option is given that does not go with the one of this name."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if given is not None and given.name == "COMMANDLINE" and parameter.name not in (name, *allowed):
+            raise typer.BadParameter(f"it does not go with --{name}", param_hint=parameter.opts[0])
 
 
 @contextmanager

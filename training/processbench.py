@@ -7,9 +7,10 @@ harmonic mean; the average is over the subsets' F1 (Zheng et al., "ProcessBench"
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -58,6 +59,20 @@ class Sample:
     label: int | None
 
 
+class Labelled(Protocol):
+    """What figures take of a sample; `label` as that of `Sample`."""
+
+    @property
+    def id(self) -> str:
+        """What its scores are found by."""
+        ...
+
+    @property
+    def label(self) -> int | None:
+        """Index of the first wrong step, None if all are right."""
+        ...
+
+
 class _Row(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
@@ -96,10 +111,14 @@ def _samples(source: str, rows: Iterator[tuple[int, object]]) -> list[Sample]:
             raise RecordInvalid(source, number, f"the id {valid.id!r} occurs twice")
         label = None if valid.label < 0 else valid.label
         samples[valid.id] = Sample(valid.id, Asked(valid.problem, tuple(valid.steps)), label)
-    kinds = {sample.label is None for sample in samples.values()}
-    if len(kinds) < 2:
-        raise RecordInvalid(source, 0, "F1 takes wrong solutions and right ones (label -1): both kinds are needed")
+    check_kinds(source, samples.values())
     return list(samples.values())
+
+
+def check_kinds(source: str, samples: Iterable[Labelled]) -> None:
+    """Raises `RecordInvalid` if all solutions are wrong, or all right."""
+    if len({sample.label is None for sample in samples}) < 2:
+        raise RecordInvalid(source, 0, "F1 takes wrong solutions and right ones (label -1): both kinds are needed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +138,7 @@ class Figures:
     too_long: int
 
 
-def figures(samples: Sequence[Sample], scores: Mapping[str, Scores], threshold: float) -> Figures:
+def figures(samples: Sequence[Labelled], scores: Mapping[str, Scores], threshold: float) -> Figures:
     """Figures of a subset; both right and wrong solutions must occur (`ValueError`)."""
     predicted = [prediction(scores[sample.id], threshold) for sample in samples]
     actual = [sample.label for sample in samples]
@@ -135,7 +154,7 @@ def prediction(scores: Scores, threshold: float) -> int | None:
     return UNSCORED if scores is None else steps.first_error(scores, threshold)
 
 
-def best_threshold(samples: Sequence[Sample], scores: Mapping[str, Scores]) -> float:
+def best_threshold(samples: Sequence[Labelled], scores: Mapping[str, Scores]) -> float:
     """The threshold with the highest F1 on these samples; of equal ones that nearest to 0.5."""
     return max(GRID, key=lambda threshold: (figures(samples, scores, threshold).f1, -abs(threshold - THRESHOLD)))
 
@@ -169,7 +188,7 @@ def evaluate(
     return measured
 
 
-def results(subsets: Mapping[str, Sequence[Sample]], scores: Mapping[str, Mapping[str, Scores]]) -> dict[str, Result]:
+def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapping[str, Scores]]) -> dict[str, Result]:
     """The result at the threshold 0.5, and that at the best one of GSM8K; of the first subset if that is not there.
 
     A single subset has no best one: it would be chosen on what it is tried on.

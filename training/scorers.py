@@ -1,5 +1,6 @@
 """Who scores solutions for an evaluation: a model in this process, or a running server."""
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,11 +30,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What scores are kept with, so that no other model's are taken for them: `digest` as in `ModelDescription`."""
+    """What scores are kept with, so that no other model's are taken for them: `digest` as in `ModelDescription`;
+    `calibration` as a server tells it that calibrates its scores."""
 
     model: str
     dtype: str
     digest: str | None
+    calibration: str = ""
 
     @property
     def config(self) -> dict[str, str]:
@@ -43,7 +46,8 @@ class Identity:
                 f"the server does not tell the `digest` of {self.model} in /model, so scores of another model of that "
                 "name could be taken for its own: update the server, or load the model with --model, without --server"
             )
-        return {"model": self.model, "dtype": self.dtype, "digest": self.digest}
+        calibration = {"calibration": self.calibration} if self.calibration else {}
+        return {"model": self.model, "dtype": self.dtype, "digest": self.digest} | calibration
 
 
 class Scorer(Protocol):
@@ -142,7 +146,10 @@ class ServerScorer:
         response = self._send("GET", "/model")
         self._check(response)
         told = response.json()
-        return Identity(told["name"], told["dtype"], told.get("digest"))
+        calibration = told.get("calibration")
+        return Identity(
+            told["name"], told["dtype"], told.get("digest"), json.dumps(calibration) if calibration else ""
+        )
 
     def _send(self, method: str, path: str, body: object = None) -> httpx.Response:
         try:

@@ -9,8 +9,8 @@ from typing import Self
 from unprm.errors import ModelInvalid
 
 NAME = "calibration.json"
-_EDGE = 1e-9
-"""Scores count as no nearer to 0 or 1: their log-odds are finite."""
+EDGE = 1e-9
+"""Scores count as no nearer to 0 or 1, so that their log-odds are finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,16 @@ class Calibration:
         return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
 
 
-def log_odds(score: float) -> float:
-    """Of a score in [0, 1]; finite."""
-    kept = min(max(score, _EDGE), 1 - _EDGE)
+@dataclass(frozen=True, slots=True)
+class RecordedCalibration:
+    """The calibration of a published PRM by its hub name, and the calibrated score below which a step is an error."""
+
+    model: str
+    calibration: Calibration
+    threshold: float
+
+
+def log_odds(score: float, edge: float = EDGE) -> float:
+    """Of a score in [0, 1]; finite, for it counts as no nearer to 0 or 1 than `edge`."""
+    kept = min(max(score, edge), 1 - edge)
     return math.log(kept / (1 - kept))

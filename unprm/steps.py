@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from unprm.blocks import Span, blocks
 from unprm.types import Aggregate, Split
 
+THRESHOLD = 0.5
+"""A step that scores below it is an error, where no other threshold is asked for."""
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LINE_END = re.compile(r"\n")
 _STEP_LINE = re.compile(r"^(?=[^\S\n]*(?:[#*]{1,4}[^\S\n]*)?Step[^\S\n]*\d)", re.MULTILINE | re.IGNORECASE)
@@ -79,6 +81,6 @@ def reward(step_scores: Sequence[float], aggregate: Aggregate = "min") -> float:
             return math.fsum(step_scores) / len(step_scores)
 
 
-def first_error(step_scores: Sequence[float], threshold: float = 0.5) -> int | None:
+def first_error(step_scores: Sequence[float], threshold: float = THRESHOLD) -> int | None:
     """Index of the first step that scores below the threshold, None if there is none."""
     return next((index for index, score in enumerate(step_scores) if score < threshold), None)

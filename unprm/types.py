@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from unprm.calibration import Calibration
+from unprm.calibration import Calibration, RecordedCalibration
 
 Aggregate = Literal["min", "last", "product", "mean"]
 """How a solution's step scores become its reward."""
@@ -144,6 +144,8 @@ class ModelDescription:
     """What a server tells about the model it serves.
 
     `digest`: of all that its scores depend on, None where another program runs the model and does not tell.
+    `calibration` is for the mean with other models; a model that is asked alone gives calibrated scores only if its
+    calibration is a `recorded` one.
     """
 
     name: str
@@ -159,6 +161,7 @@ class ModelDescription:
     calibration: Calibration
     demo: bool
     digest: str | None = None
+    recorded: RecordedCalibration | None = None
 
 
 class BatchScores(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
 
 from unprm import steps as step_text
+from unprm.calibration import RecordedCalibration
 from unprm.errors import InvalidRequest, Unscorable
 from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, Solution, Split, Strategy
 
@@ -29,6 +30,11 @@ NORMALIZATION = (
     "How reward and frequency are made comparable: each min-max over the answers (the paper), or `share`: "
     "mean reward and share of all candidates as they are."
 )
+ERROR_BELOW = (
+    "A step that scores below it, a number in [0, 1], is an error. By default 0.5; for scores of one model with a "
+    "recorded calibration (`/model`), the threshold that was recorded with it."
+)
+USED_THRESHOLD = "The recorded threshold that `first_error` was found by; missing where there was none."
 FreeText = Annotated[str, StringConstraints(pattern=r"^")]
 """A string that UTF-8 can hold; it may be blank."""
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")]
@@ -96,7 +102,7 @@ class Candidates(_Model):
     split: Split = Field("auto", description=SPLIT)
     extraction: Extraction = Field("auto", description=EXTRACTION)
     aggregate: Aggregate = "min"
-    threshold: Probability = Field(0.5, description="A step that scores below it is an error.")
+    threshold: Probability | None = Field(None, description=ERROR_BELOW)
     on_invalid: OnInvalid = Field("unscored", description=ON_INVALID)
     log_odds: bool = Field(False, description="Also return each score's log-odds; the raw value of implicit rewards.")
     model: ModelName | Annotated[list[ModelName], Field(min_length=1, max_length=16)] | None = Field(
@@ -206,6 +212,7 @@ class ScoredSolution(_Model):
     answer: str | None
     unscored: Unscored | None
     step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda own: own is None)
+    threshold: float | None = Field(default=None, exclude_if=lambda own: own is None, description=USED_THRESHOLD)
 
 
 class ScoreResponse(_Model):
@@ -240,6 +247,7 @@ class VotedSolution(_Model):
     first_error: int | None
     unscored: Unscored | None
     step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda own: own is None)
+    threshold: float | None = Field(default=None, exclude_if=lambda own: own is None, description=USED_THRESHOLD)
 
 
 class VoteOut(_Model):
@@ -330,6 +338,26 @@ class ModelsResponse(_Model):
     models: list[ModelState]
 
 
+class CalibrationOut(_Model):
+    """A recorded calibration: returned scores have `scale` times the log-odds of the model's, plus `shift`. By default
+    a step that scores below `threshold` is an error."""
+
+    model: str = Field(description="Hub name of the model that it was recorded of.")
+    scale: float
+    shift: float
+    threshold: float
+
+    @classmethod
+    def of(cls, recorded: RecordedCalibration) -> Self:
+        """As the contract tells it."""
+        return cls(
+            model=recorded.model,
+            scale=recorded.calibration.scale,
+            shift=recorded.calibration.shift,
+            threshold=recorded.threshold,
+        )
+
+
 class ModelResponse(_Model):
     """The model that is served; `demo` marks the embedded model, which knows only its own small domain."""
 
@@ -349,6 +377,10 @@ class ModelResponse(_Model):
         "null where the model runs in another program, which does not tell what it has loaded.",
     )
     demo: bool
+    calibration: CalibrationOut | None = Field(
+        default=None,
+        description="With --calibration recorded: that of the scores of this model, asked alone.",
+    )
     limits: LimitsOut
 
 

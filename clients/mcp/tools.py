@@ -39,7 +39,9 @@ Reward = Annotated[
     Aggregate,
     Field(description="How step scores become a solution's reward: the lowest, the last, their product or mean."),
 ]
-Threshold = Annotated[Probability, Field(description="A step that scores below it counts as wrong.")]
+Threshold = Annotated[
+    Probability | None, Field(description="A step that scores below it counts as wrong; by default the server's, 0.5.")
+]
 Vote = Annotated[
     Strategy,
     Field(
@@ -60,7 +62,7 @@ def create(client: AsyncClient) -> MCPServer:
         problem: Problem,
         solutions: Solutions,
         aggregate: Reward = "min",
-        threshold: Threshold = 0.5,
+        threshold: Threshold = None,
         split: Steps = "auto",
         extraction: Answers = "auto",
     ) -> ScoreResponse:
@@ -68,9 +70,9 @@ def create(client: AsyncClient) -> MCPServer:
         redo. For each solution comes back: `step_scores`, one probability in [0, 1] for each step that all is right so
         far; `first_error`, the index of the first wrong step, counted from 0, or null if none is; `reward`, one number
         for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores."""
-        options: ScoreOptions = {
-            "aggregate": aggregate, "threshold": threshold, "split": split, "extraction": extraction
-        }  # fmt: skip
+        options: ScoreOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
+        if threshold is not None:
+            options["threshold"] = threshold
         with _as_tool_errors():
             return await client.score_steps(problem, solutions, **options)
 

@@ -27,8 +27,6 @@ from unprm_client import _base, terminal
 from unprm_client.client import Client
 from unprm_client.errors import ClientError
 
-THRESHOLD = 0.5
-
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
 File = Annotated[
@@ -159,7 +157,7 @@ def _show(requests: list[dict[str, Any]], outcomes: Iterable[BaseModel | ClientE
 
 
 def _draw(console: Console, request: dict[str, Any], outcome: BaseModel) -> None:
-    threshold = float(request.get("threshold", THRESHOLD))
+    threshold = request.get("threshold")
     if isinstance(outcome, ScoreResponse):
         console.print(terminal.scored(outcome, threshold))
     elif isinstance(outcome, CompareResponse):

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from unprm.steps import THRESHOLD
 from unprm.wire import (
     CompareResponse,
     ScoredSolution,
@@ -23,18 +24,18 @@ _BAR = 20
 """Characters of a full bar."""
 
 
-def scored(response: ScoreResponse, threshold: float) -> RenderableType:
+def scored(response: ScoreResponse, threshold: float | None) -> RenderableType:
     """Every solution, its steps coloured by their scores; the first below the threshold is marked."""
     parts: list[RenderableType] = []
     for number, solution in enumerate(response.solutions):
-        parts += [_heading(number, solution), _steps(solution.steps, solution.step_scores, threshold)]
+        parts += [_heading(number, solution), _steps(solution.steps, solution, threshold)]
     return Group(*parts, _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens))
 
 
-def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: float) -> RenderableType:
+def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: float | None) -> RenderableType:
     """The vote, and the solution that stands for the winner; `steps` are those of the request's solutions."""
     elected = response.solutions[response.solution_index]
-    best = _steps(steps[response.solution_index], elected.step_scores, threshold)
+    best = _steps(steps[response.solution_index], elected, threshold)
     usage = response.usage
     return Group(
         _outcome(response),
@@ -93,8 +94,10 @@ def _classes(vote: VoteOut) -> Table:
     return table
 
 
-def _steps(steps: Sequence[str], scores: Sequence[float] | None, threshold: float) -> Text:
-    return Text("\n").join(_lines(steps, scores, threshold))
+def _steps(steps: Sequence[str], solution: ScoredSolution | VotedSolution, threshold: float | None) -> Text:
+    """Coloured and marked by the threshold of the request, if it has one, else by that which the server took."""
+    taken = next(own for own in (threshold, solution.threshold, THRESHOLD) if own is not None)
+    return Text("\n").join(_lines(steps, solution.step_scores, taken))
 
 
 def _lines(steps: Sequence[str], scores: Sequence[float] | None, threshold: float) -> Iterator[Text]:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.server.harness import PROBLEM, Running, boxed
+from tests.server.harness import PROBLEM, Running, boxed, serving
+from unprm.calibration import Calibration, RecordedCalibration
+from unprm.engines.fake import FakeEngine
 from unprm_client.__main__ import app
 
 HOSTILE = "a\x1b[31mred\x1b]0;title\x07 [bold]b[/bold] \u202eesrever"
@@ -42,6 +44,14 @@ def test_scores_are_shown_step_by_step(server: Running) -> None:
 def test_the_threshold_of_the_request_applies(server: Running) -> None:
     told = run(server, "score", stdin=json.dumps(request(given("7", 0.9, 0.1), threshold=0.05)))
     assert "✗" not in told.output
+
+
+def test_the_recorded_threshold_of_the_server_applies() -> None:
+    recorded = RecordedCalibration("org/prm", Calibration(), threshold=0.8)
+    asked = {"problem": "p", "solutions": [["a", "b"]]}
+    with serving(FakeEngine(scores=lambda item: [0.9, 0.7], recorded=recorded)) as running:
+        assert "0.700 ✗ b  ← first error" in run(running, "score", stdin=json.dumps(asked)).output
+        assert "✗" not in run(running, "score", stdin=json.dumps(asked | {"threshold": 0.6})).output
 
 
 def test_a_vote_is_shown_as_a_table(server: Running) -> None:

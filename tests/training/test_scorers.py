@@ -14,6 +14,7 @@ from tests.server.harness import serving
 from tests.tiny import write_prm
 from training import best_of_n, pool, processbench
 from training.scorers import Asked, EngineScorer, ServerScorer
+from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.engines.load import load_engine
 from unprm.equivalence import Equivalence
@@ -103,3 +104,15 @@ def test_a_model_that_is_swapped_while_it_is_asked_is_noticed(tmp_path):
         with pytest.raises(ModelUnavailable, match="another model than at the start"):
             _first_errors(scorer, tmp_path)
     assert (tmp_path / "easy.jsonl").read_text("utf-8") == ""
+
+
+def test_calibrated_scores_of_a_server_are_not_taken_for_plain_ones(tmp_path):
+    calibrated = FakeEngine(recorded=RecordedCalibration("a/prm", Calibration(2.0, 1.0), 0.7))
+    with serving(FakeEngine()) as running, closing(ServerScorer(running.url)) as scorer:
+        _first_errors(scorer, tmp_path)
+    with (
+        serving(calibrated) as running,
+        closing(ServerScorer(running.url)) as scorer,
+        pytest.raises(OutputMismatch, match="calibration was"),
+    ):
+        _first_errors(scorer, tmp_path)

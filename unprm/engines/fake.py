@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from unprm.calibration import Calibration
+from unprm.calibration import Calibration, RecordedCalibration
 from unprm.types import BatchScores, Encoded, ModelDescription
 
 TAG = 256
@@ -57,6 +57,7 @@ class FakeEngine:
         name: str = "fake",
         calibration: Calibration | None = None,
         digest: str | None = "fake",
+        recorded: RecordedCalibration | None = None,
     ) -> None:
         self.format = FakeFormat()
         self.description = ModelDescription(
@@ -70,9 +71,10 @@ class FakeEngine:
             dtype="float32",
             max_tokens=max_tokens,
             input_format="{problem}\\n{step 1}ş{step 2}ş… (bytes; scored at each ş)",
-            calibration=calibration or Calibration(),
+            calibration=recorded.calibration if recorded else calibration or Calibration(),
             demo=demo,
             digest=digest,
+            recorded=recorded,
         )
         self.batches: list[tuple[Encoded, ...]] = []
         self.closed = False

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
 from unprm import mini
-from unprm.calibration import Calibration
+from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.checkpoint import (
     PrmFiles,
     fetch,
@@ -60,6 +60,7 @@ def load_engine(
     batch_tokens: int = BATCH_TOKENS,
     memory: float = 0.9,
     prefix_cache_gb: float = 0.0,
+    recorded: RecordedCalibration | None = None,
 ) -> Engine:
     """Loads a PRM and puts it on the device, an adapter merged.
 
@@ -74,7 +75,7 @@ def load_engine(
     that serves this model, with its API key; `auto` is `vllm` on CUDA where it is installed, else `torch`.
 
     `prefix_cache_gb`: GiB of keys and values that torch keeps from call to call, so that what a sequence begins with is
-    not run again; vLLM keeps them within `memory` unless this is 0.
+    not run again; vLLM keeps them within `memory` unless this is 0. `recorded` replaces the model's own calibration.
 
     Raises `ModelInvalid` with what is missing or does not fit.
     """
@@ -101,9 +102,10 @@ def load_engine(
         dtype=shown,
         max_tokens=_window(files.base, tokenizer),
         input_format=format.input_format,
-        calibration=Calibration.read(files.directory),
+        calibration=recorded.calibration if recorded else Calibration.read(files.directory),
         demo=model in mini.ADAPTERS,
         digest=None if chosen == "remote" else _digest(files, format, readout, tokenizer, shown),
+        recorded=recorded,
     )
     if chosen == "remote":
         return RemoteEngine(str(url), key, format, description)

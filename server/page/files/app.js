@@ -127,6 +127,7 @@ async function showModel() {
     const model = await ask(name === null ? "model" : `model?name=${encodeURIComponent(name)}`);
     limits = model.limits;
     input.offerModels(model.models);
+    input.offerThreshold(model.calibration);
     byId("model-line").textContent = `${model.name} on ${model.device}`;
     byId("demo").hidden = !model.demo;
     if (trouble !== null) content();

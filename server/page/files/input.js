@@ -5,6 +5,10 @@ import { Problem } from "./errors.js";
 
 /** In place of a model's name: the mean of all that are served. */
 const ALL = "*";
+/** Where no other threshold is recorded of a model. */
+const THRESHOLD = 0.5;
+/** The threshold that was offered last. */
+let offered = String(THRESHOLD);
 
 /** What stands in the form, as texts. */
 export function fields() {
@@ -59,6 +63,14 @@ export function offerModels(names) {
   if ([...names, ALL].includes(before)) select.value = before;
   byId("model-field").hidden = names.length < 2;
   if (names.length > 1) byId("options").open = true;
+}
+
+/** Offers the threshold that goes with a model's scores, unless another one was written. */
+export function offerThreshold(calibration) {
+  const input = byId("threshold");
+  const own = String(byId("model").value === ALL ? THRESHOLD : (calibration?.threshold ?? THRESHOLD));
+  if (input.value === offered) input.value = own;
+  offered = own;
 }
 
 /** The name of the chosen model, if it is one; else the default's. */
