@@ -181,6 +181,7 @@ def evaluate(
     wrf: WrfSettings = WRF,
     seed: int = 0,
     reading: Reading = AUTO,
+    aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> Results:
     """Judges, scores, votes, and writes `output/results.json`; `output/votes.md`, the same as a table; and
     `output/elections.jsonl`, which tells of every question which votes elect a right answer. Arguments as those of
@@ -190,7 +191,7 @@ def evaluate(
     logistic function before the votes.
     """
     judged = judge(questions, scorer, equivalence, output, console, reading)
-    measured = results(judged, wrf, seed)
+    measured = results(judged, wrf, seed, aggregates)
     name = scorer.name if scorer else GIVEN
     logistic = scorer is None and not _are_probabilities(r for question in questions for r in question.rewards or ())
     told = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
@@ -233,15 +234,22 @@ def _write_elections(questions: Sequence[Question], judged: Sequence[Judged], ou
     journal.write(output / "elections.jsonl", {"stage": "elections", **asdict(wrf)}, records)
 
 
-def results(judged: Sequence[Judged], wrf: WrfSettings = WRF, seed: int = 0) -> Results:
-    """Takes all votes at all sizes that every question has candidates for, and over all candidates."""
+def results(
+    judged: Sequence[Judged],
+    wrf: WrfSettings = WRF,
+    seed: int = 0,
+    aggregates: Sequence[Aggregate] = AGGREGATES,
+) -> Results:
+    """Takes all votes at all sizes that every question has candidates for, and over all candidates. `aggregates`: what
+    rewards are made of step scores, the minimum in any case."""
     counts = [len(own.classes) for own in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
     rules = {name: partial(right_share, name, wrf=wrf) for name in votes.STRATEGIES}
     rewarded = {name: rule for name, rule in rules.items() if uses_rewards(name)}
     first = _accuracy(judged, rules, sizes, seed)
     any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)
-    others = AGGREGATES[1:] if all(own.scores is not None for own in judged) else ()
+    scored = all(own.scores is not None for own in judged)
+    others = [name for name in aggregates if name != AGGREGATES[0]] if scored else []
     return Results(
         questions=len(judged),
         candidates=min(counts),

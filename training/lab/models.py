@@ -14,7 +14,7 @@ from rich.console import Console
 from training import best_of_n, pool, processbench, stage
 from training.lab.benchmark import candidates_file, load_benchmark
 from training.lab.construct import data_file
-from training.lab.settings import DATA_SETS, VERDICTS, BaseName, LabSettings
+from training.lab.settings import DATA_SETS, VERDICTS, VOTING, BaseName, LabSettings
 from training.mini.pipeline import reasoner
 from training.mini.pretrain import WITHOUT_VERDICTS, PretrainSettings
 from training.scorers import EngineScorer
@@ -60,10 +60,15 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
 
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
-    """Finds first errors and elects answers with every PRM, where an earlier run has not."""
+    """Finds first errors with every PRM, and elects answers with those of `VOTING`, where an earlier run has not."""
     best_of_n.write_solutions(pool.load(candidates_file(output)), output / "best-of-n")
-    places = [place for base in settings.bases for data_set in DATA_SETS for place in seeds(settings, base, data_set)]
-    for line in _side_by_side([partial(_evaluate, output, place) for place in places]):
+    calls = [
+        partial(_evaluate, output, place, data_set in VOTING)
+        for base in settings.bases
+        for data_set in DATA_SETS
+        for place in seeds(settings, base, data_set)
+    ]
+    for line in _side_by_side(calls):
         console.print(line)
 
 
@@ -91,15 +96,16 @@ def _train(settings: TrainSettings) -> str:
     return f"{settings.name}: {report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}"
 
 
-def _evaluate(output: Path, place: str) -> str:
-    subsets, questions = load_benchmark(output), pool.load(candidates_file(output))
+def _evaluate(output: Path, place: str, votes: bool) -> str:
     console = _lines()
     with Equivalence() as equivalence:
         engine = load_engine(str(output / "models" / place))
         try:
             scorer = EngineScorer(engine)
-            found = processbench.evaluate(subsets, scorer, output / "processbench" / place, console)
-            best_of_n.evaluate(questions, scorer, equivalence, output / "best-of-n" / place, console)
+            found = processbench.evaluate(load_benchmark(output), scorer, output / "processbench" / place, console)
+            if votes:
+                questions, judged = pool.load(candidates_file(output)), output / "best-of-n" / place
+                best_of_n.evaluate(questions, scorer, equivalence, judged, console, aggregates=["min"])
         finally:
             engine.close()
     return f"{place}: F1 {100 * found['fixed'].average_f1:.1f}"

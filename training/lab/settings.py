@@ -11,12 +11,9 @@ LONGEST = 192
 VERDICTS = "Y", "N"
 """Tokens of the verdicts on right and wrong steps, which no base has seen. The embedded one learned `+` and `-` from
 the exact checker when it was pretrained; so what a PRM says with these comes from its own data."""
-
-
 BaseName = Literal["verdicts", "text"]
-"""What the PRMs are trained from: the embedded reasoner, whose pretraining showed it verdicts of the exact checker
-(under
-other tokens), or a reasoner that has read solutions and nothing else."""
+"""What the PRMs are trained from: "verdicts", the embedded reasoner, whose pretraining showed it verdicts of the exact
+checker under other tokens; or "text", a reasoner that has read solutions and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ PRESETS = {
         bases=("verdicts",),
         adaptive=AdaptiveSettings(first=8, enough=5, most=24, block=4),
     ),
-    "full": LabSettings(questions=320, evaluated=200, candidates=128, per_level=100, seeds=3),
+    "full": LabSettings(questions=160, evaluated=200, candidates=128, per_level=100, seeds=3),
 }
 
 
@@ -98,12 +95,11 @@ DATA_SETS = {
     "Exact": DataSet("most uncertain solutions, labels of the exact checker: the ceiling", "uncertainty", None),
 }
 """The paper's four data sets, and ours. Those of one selection hold the same solutions."""
+VOTING = ("UnPRM", "BayesPRM", "Exact")
+"""Data sets whose PRMs also elect answers: the paper's, the best searched one and the ceiling."""
 
 
 def searches(settings: LabSettings, selection: SelectionName) -> dict[str, AnnotateSettings]:
-    """The searches that solutions of a selection are annotated by: all of the study for the paper's, and for the others
-    those that a data set needs."""
-    every = variants(settings.annotate)
-    if selection == "uncertainty":
-        return every
-    return {own.search: every[own.search] for own in DATA_SETS.values() if own.selection == selection and own.search}
+    """The searches that the data sets of a selection need, by their names in the study."""
+    needed = [data_set.search for data_set in DATA_SETS.values() if data_set.selection == selection]
+    return {name: search for name, search in variants(settings.annotate).items() if name in needed}
