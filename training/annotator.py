@@ -125,8 +125,8 @@ class Annotator:
 
     async def annotate(self, solutions: Sequence[Record], memory: Memory) -> None:
         """Annotates solutions of one question. Raises `SamplerFailed` after all of them were tried."""
-        needy = [solution for solution in solutions if self._needs_question(solution)]
-        question = asyncio.create_task(self._question(needy[0], memory)) if needy else None
+        first = next(filter(self._needs_question, solutions), None)
+        question = asyncio.create_task(self._question(first, memory)) if first else None
         work = (self._annotate(solution, question, memory) for solution in solutions)
         for result in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(result, BaseException):
@@ -136,7 +136,8 @@ class Annotator:
         return self.search is not None and not solution["correct"] and len(solution["steps"]) > 1
 
     def _needs_question(self, solution: Record) -> bool:
-        """Whether the question's own rollouts decide on a solution; a fixed count leaves out right ones, too."""
+        """Whether the label depends on rollouts of the question alone; with a fixed count that of a right solution
+        does, too: it is left out where the model solves the question too seldom."""
         return self._is_searched(solution) or (self.search is not None and self.settings.adaptive.fixed_count)
 
     async def _question(self, solution: Record, memory: Memory) -> Question:
@@ -181,7 +182,7 @@ class Annotator:
             await self._find(self.search, solution, question, memory)
         else:
             found = None
-            if not solution["correct"]:
+            if not solution["correct"]:  # of a single step it is always that one
                 found = search.drawn(len(solution["steps"]), seed_of(self.settings.seed, solution["id"]))
             self.write("labelled", _told(solution, {"labels": _labels(solution, found)}))
 
