@@ -5,7 +5,6 @@ to be shown; models without a template, such as `unprm-mini`, get the problem an
 """
 
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +39,6 @@ WORKED_EXAMPLES = (
 """Problems, each with its solution in the form that the instruction asks for."""
 _PLACE = "<<<the problem stands here>>>"
 
-logger = logging.getLogger(__name__)
-
 
 def messages(problem: str, worked_examples: bool = False) -> list[dict[str, str]]:
     """What a chat model is sent to solve a problem: worked examples, if any, are earlier turns of the chat."""
@@ -67,16 +64,13 @@ class Prompter:
 
     @classmethod
     def load(cls, directory: Path, worked_examples: bool = False) -> Self:
-        """The prompter for the model in a directory. A model without a chat template is shown no worked examples, and
-        a warning says so.
+        """The prompter for the model in a directory. A model without a chat template is shown no worked examples.
 
         Raises `ModelInvalid` if it has no usable tokenizer, or a chat template that changes the problem.
         """
         tokenizer = read_tokenizer(directory)
         backend: Tokenizer = tokenizer.backend_tokenizer
         if not tokenizer.chat_template:
-            if worked_examples:
-                logger.warning("%s has no chat template: it is asked without worked examples", directory)
             return cls((), (), "\n", plain(backend))
         chat = messages(_PLACE, worked_examples)
         text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)

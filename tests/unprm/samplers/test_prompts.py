@@ -68,10 +68,8 @@ def test_worked_examples_are_right():
     assert sum(number % 6 == 0 and number % 9 != 0 for number in range(10, 100)) == 10
 
 
-def test_a_model_without_a_template_is_shown_no_examples_and_a_warning_says_so(base, caplog):
+def test_a_model_without_a_template_is_shown_no_examples(base):
     assert Prompter.load(base, worked_examples=True).encode("12 + 34?") == Prompter.load(base).encode("12 + 34?")
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "without worked examples" in caplog.text
 
 
 @pytest.mark.parametrize("worked_examples", [False, True])
