@@ -62,19 +62,18 @@ def _hits(found, left):
 
 def test_f1_of_prms_is_compared_on_the_same_questions():
     good = _hits([[2, 2, 1], [2, 2, 2]], [[1, 1, 1], [1, 1, 1]])
-    bad = _hits([[0, 1, 0], [0, 1, 0]], [[1, 0, 1], [1, 1, 1]])
     assert good.by_seed() == pytest.approx([2 * (5 / 6) / (11 / 6), 1.0])
-    assert good.f1() == pytest.approx(sum(good.by_seed()) / 2)
-    same = labels.f1_difference(_hits([[2, 1, 0]], [[1, 1, 0]]), _hits([[2, 1, 0]], [[1, 1, 0]]))
-    assert same == labels.Share(0.0, 0.0, 0.0)
-    difference = labels.f1_difference(good, bad)
-    assert difference.mean == pytest.approx(good.f1() - bad.f1())
-    assert 0 < difference.low < difference.mean < difference.high
+    assert good.f1().value == pytest.approx(sum(good.by_seed()) / 2)
+    # the question that both fail on comes and goes in both alike
+    one, other = _hits([[2, 0, 2]], [[1, 1, 1]]), _hits([[2, 0, 2]], [[1, 1, 1]])
+    assert one.f1().interval().low < 0.6
+    assert (one.f1() - other.f1()).interval() == Share(0.0, 0.0, 0.0)
+    assert (good.f1() - one.f1()).variance == pytest.approx(np.var(good.by_seed(), ddof=1) / 2)
 
 
 def test_f1_is_the_mean_over_the_levels():
     both = labels.Hits(np.array([[[[1.0]], [[1.0]]], [[[1.0]], [[0.0]]]]), np.array([[[1.0], [2.0]], [[1.0], [1.0]]]))
-    assert both.f1() == 0.5  # 1 and 0
+    assert both.f1().value == 0.5  # 1 and 0
 
 
 def test_measures_point_where_the_uncertainty_rises(tmp_path):
@@ -89,12 +88,28 @@ def test_measures_point_where_the_uncertainty_rises(tmp_path):
     }  # fmt: skip
     journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
     told = {own.measure: own for own in labels.measures(tmp_path)}
-    assert told["surprisal_max"].hit == 1
-    assert told["surprisal_max"].rank == 0
-    assert told["surprisal_max"].chance == pytest.approx(1 / 3)
+    surprisal, entropy = told["surprisal_max"].among_all, told["entropy"].among_all
+    assert (surprisal.hits.tolist(), surprisal.counts.tolist()) == ([[1]], [1])
+    assert (surprisal.rank, surprisal.chance) == (0, pytest.approx(1 / 3))
     # the entropy of four tokens, one of which is unlikely, rises less than that of two against a mean of 0.1
-    assert told["entropy"].hit == 0
-    assert told["entropy"].rank == 0.5
+    assert (entropy.hits.tolist(), entropy.rank) == ([[0]], 0.5)
+    # without the last step two are left
+    assert told["entropy"].before_last.rank == 1
+    assert told["entropy"].before_last.chance == 0.5
+
+
+def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
+    problem = next(q for q in make_mini(50, 1) if len(parse(q.problem).operations) == 3)
+    steps = parse(problem.problem).solution()
+    solution = {
+        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.answer, "model": "m",
+        "steps": [*steps[:2], steps[2].replace("= ", "= 9")], "ends": [2, 4, 9], "correct": False,
+        "logprobs": [-0.1] * 8 + [-3.0], "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
+    }  # fmt: skip
+    journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
+    for own in labels.measures(tmp_path):
+        assert own.among_all.counts.sum() == 1
+        assert own.before_last.counts.sum() == 0
 
 
 ANSWERS = (0, 0, 0, 1, 1, 2)
@@ -121,7 +136,7 @@ def test_without_an_answer_nobody_is_elected():
     nobody = Judged((None, None), (False, False), (0.5, 0.9))
     for rule in (elections.log_odds(1.0), *elections.VOTES.values()):
         assert not rule(nobody, range(2))
-    assert elections.ties([[nobody]], 2) == {"tied": [0], "frequency": [0], "mean reward": [0], "first appearance": [0]}
+    assert not any(own.any() for own in elections.ties([[nobody]], 2).values())
 
 
 TIED = Judged((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
@@ -130,34 +145,64 @@ CLEAR = Judged((0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
 
 
 def test_ties_of_two_classes_end_as_the_tie_break_says():
-    told = elections.ties([[TIED, CLEAR]], 4)
+    told = {name: own[0].tolist() for name, own in elections.ties([[TIED, CLEAR]], 4).items()}
     assert told == {"tied": [1, 0], "frequency": [1, 1], "mean reward": [0, 1], "first appearance": [0, 1]}
 
 
 def test_findings_say_where_ties_are_and_what_breaks_them_best():
-    answer = findings.ties([[TIED] * 10]).answer
-    assert answer.startswith("Most votes are tied at N = 4: 100.0 %.")
-    assert "mean reward does worse (-100.0 [-100.0, -100.0])" in answer
-    assert findings.ties([[CLEAR]]).answer == "No vote is tied."
+    answer = vote_findings.ties([[TIED] * 10]).answer
+    assert answer.startswith("Most votes are tied at N = 4: 100.0 (100.0–100.0) in %")
+    assert "breaking ties by mean reward is worse than by frequency (-100.0 [-100.0, -100.0]" in answer
+    assert vote_findings.ties([[CLEAR]]).answer == "No vote is tied."
 
 
-def test_findings_name_all_votes_that_are_equal():
-    assert findings.frequencies([[CLEAR]]).answer.endswith("right: all are right, or none.")
-    few = Judged((0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
-    answer = findings.frequencies([[few, few, CLEAR]]).answer
-    assert answer.endswith("right: where 25%–50% of them are, prm and weighted with 100.0 % of 2 questions.")
+FEW = Judged((0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
+"""The reward alone finds the right answer."""
 
 
-def test_alpha_and_prior_are_chosen_on_other_questions_than_they_are_tried_on():
+def test_votes_are_compared_where_there_are_questions_enough():
+    judged = [[FEW] * 12 + [CLEAR] * 3]
+    answer = vote_findings.frequencies(judged, elections.votes_taken(judged)).answer
+    # majority takes the two wrong ones, hmr sees half of the candidates agree, wrf half frequency and half reward
+    assert "25%–50%, 12 questions: better: prm (+100.0 [+100.0, +100.0]" in answer
+    assert "as good: hmr (+0.0 " in answer
+    assert "75%–100%" not in answer
+    assert "fewer than 10 questions, votes are not compared" in answer
+
+
+def test_no_vote_is_called_better_for_what_a_single_question_says():
+    judged = [[FEW] + [CLEAR] * 39]
+    answer = vote_findings.votes(elections.votes_taken(judged)).answer
+    assert "better" not in answer
+    assert "worse" not in answer
+    assert "hmr and prm can't be told apart (-2.5 [" in answer
+
+
+def test_votes_differ_by_seed_as_well(monkeypatch):
+    other = Judged(FEW.classes, FEW.correct, (0.9, 0.9, 0.1, 0.2))
+    same, split = [[FEW] * 40] * 3, [[FEW] * 40, [FEW] * 40, [other] * 40]
+    for judged, outcome in ((same, "weighted is better than majority"), (split, "weighted and majority can't be told")):
+        assert outcome in vote_findings.votes(elections.votes_taken(judged)).answer
+
+
+def test_a_prior_is_chosen_on_other_questions_than_it_is_tried_on():
     hard = Judged((0, 0, 0, 1), (False, False, False, True), (0.4, 0.4, 0.4, 0.9))
     easy = Judged((0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
-    chosen_on, tried_on = elections.halves([[hard, easy, hard, easy]])
-    assert (chosen_on, tried_on) == ([[hard, hard]], [[easy, easy]])
+    judged = [[hard, easy] * 20]
+    chosen_on, tried_on = elections.halves(judged)
+    assert (chosen_on, tried_on) == ([[hard] * 20], [[easy] * 20])
     prior = elections.best(chosen_on, {prior: elections.log_odds(prior) for prior in elections.PRIORS})
-    assert elections.accuracies(chosen_on, 4, elections.log_odds(prior)) == [1, 1]
-    answer = findings.alphas([[hard, easy, hard, easy]]).answer
-    assert "is best on half of the questions; on the others, at N = 4, it does worse" in answer
-    assert "the paper's 0.5 is best" in findings.alphas([[CLEAR, CLEAR]]).answer
+    assert elections.outcomes(chosen_on, 4, elections.log_odds(prior)).tolist() == [[1] * 20]
+    found = vote_findings.another_vote(judged, elections.votes_taken(judged))
+    assert "log-odds is worse than hmr (-100.0 [" in found.answer
+    assert found.rows[-1][1:] == ["100.0 (100.0–100.0)"] * 2 + [found.rows[-1][3]] * 0 + found.rows[-1][3:]
+
+
+def test_alphas_are_held_against_the_papers():
+    answer = vote_findings.alphas([[FEW] * 30]).answer
+    assert "against the paper's 0.5 with " in answer
+    assert "as good: 0.6 (" in answer or "better: 0.6 (" in answer
+    assert "corrected" in answer
 
 
 def test_a_retrained_prm_gets_no_scores_of_the_one_before(tmp_path, monkeypatch):
