@@ -89,7 +89,8 @@ def note(count: int, margin: float, seeds: int) -> str:
     )
     return (
         f"Differences are in points, with 95 % intervals over {over.get(seeds, 'questions and training seeds')}."
-        f"{corrected if count > 1 else ''} “As good” is shown to differ by less than {_margin(margin)}."
+        f"{corrected if count > 1 else ''} “As good” is shown to differ by less than {_margin(margin)}, which few "
+        "questions can't show even if all end alike."
     )
 
 

@@ -10,16 +10,20 @@ from rich.console import Console
 
 from tests.tiny import write_prm
 from training import journal
+from training import records as training_records
 from training.best_of_n import Judged
-from training.lab import benchmark, construct, elections, findings, labels, models, run
-from training.lab.settings import LabSettings, data_sets
+from training.lab import benchmark, construct, elections, findings, labels, models, run, vote_findings
+from training.lab.settings import DATA_SETS, LabSettings
+from training.metrics import Share
 from training.mini.slips import Author
 from training.questions import make_mini
+from training.records import LabelledSolution
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error
+from unprm.mini.checker import labels as checker_labels
 from unprm.mini.domain import parse
 
-TINY = LabSettings(questions=5, evaluated=40, candidates=4, per_level=8, seeds=1, k=8, epochs=1)
+TINY = LabSettings(questions=5, evaluated=40, candidates=4, per_level=8, seeds=1, k=8, epochs=1, bases=("verdicts",))
 
 
 def _authored(place, questions, per_question):
@@ -165,7 +169,7 @@ def test_votes_are_compared_where_there_are_questions_enough():
     answer = vote_findings.frequencies(judged, elections.votes_taken(judged)).answer
     # majority takes the two wrong ones, hmr sees half of the candidates agree, wrf half frequency and half reward
     assert "25%–50%, 12 questions: better: prm (+100.0 [+100.0, +100.0]" in answer
-    assert "as good: hmr (+0.0 " in answer
+    assert "can't be told apart from it: hmr (+0.0 " in answer  # 12 questions don't show that it is as good
     assert "75%–100%" not in answer
     assert "fewer than 10 questions, votes are not compared" in answer
 
@@ -195,7 +199,7 @@ def test_a_prior_is_chosen_on_other_questions_than_it_is_tried_on():
     assert elections.outcomes(chosen_on, 4, elections.log_odds(prior)).tolist() == [[1] * 20]
     found = vote_findings.another_vote(judged, elections.votes_taken(judged))
     assert "log-odds is worse than hmr (-100.0 [" in found.answer
-    assert found.rows[-1][1:] == ["100.0 (100.0–100.0)"] * 2 + [found.rows[-1][3]] * 0 + found.rows[-1][3:]
+    assert found.rows[-1][1] == "100.0 (100.0–100.0)"
 
 
 def test_alphas_are_held_against_the_papers():
@@ -225,11 +229,103 @@ def test_a_retrained_prm_gets_no_scores_of_the_one_before(tmp_path, monkeypatch)
     assert len(results) == 2
 
 
+SKILL = {
+    "verdicts": {"UnPRM": 0.2, "UnPRM-literal": 0.2, "EpicPRM": 0.9, "BayesPRM": 0.9, "Exact": 0.9},
+    "text": {"UnPRM": 0.9, "UnPRM-literal": 0.2, "EpicPRM": 0.2, "BayesPRM": 0.7, "Exact": 0.8},
+}
+"""How often a made-up PRM knows what a step is worth."""
+
+
+def _made_up_lab(place, settings):
+    """Everything that findings are made of, with PRMs that know a step by chance."""
+    _authored(place, make_mini(40, 5), 8)
+    benchmark.write_benchmark(settings, place)
+    rng = random.Random(1)
+    for base, skills in SKILL.items():
+        for name, skill in skills.items():
+            for seed in range(settings.seeds):
+                _made_up_results(place, f"{name}-{base}/seed-{seed}", random.Random(f"{name}{seed}"), skill)
+    records = []
+    for question in make_mini(30, 9):
+        solution = Author(rng, 1.0).solve(parse(question.problem))
+        ends = [6 * (k + 1) for k in range(len(solution))]
+        records.append({
+            "id": question.id, "question": question.id, "problem": question.problem, "model": "m", "steps": solution,
+            "ends": ends, "logprobs": [-rng.random() for _ in range(ends[-1])],
+            "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
+            "correct": first_error(parse(question.problem), solution) is None,
+            "verified": 1, "rank": 0, "tried": [{"step": 1, "prefix": "p", "value": 0, "samples": 8, "correct": 0,
+                                                 "tokens": 80}],
+        })  # fmt: skip
+    journal.write(construct.selected_file(place, "random"), {}, records)
+    for selection, search in (("uncertainty", "uncertainty"), ("uncertainty", "adaptive_binary"),
+                              ("uncertainty", "uncertainty-literal"), ("uncertainty", "bayes")):  # fmt: skip
+        path = construct.annotated(place, selection) / f"{search}.jsonl"
+        labelled = [
+            record | {"labels": checker_labels(parse(record["problem"]), record["steps"])
+                      if record["correct"] or search == "bayes" else [False] * len(record["steps"])}
+            for record in records
+        ]  # fmt: skip
+        journal.write(path, {"share_prefixes": False, "search": search}, labelled)
+        journal.write(path.with_suffix(".unresolved.jsonl"), {}, [])
+        journal.write(path.with_suffix(".questions.jsonl"), {}, [])
+    for name in SKILL["text"]:
+        path = construct.data_file(place, name)
+        path.parent.mkdir(exist_ok=True)
+        solutions = [(r["problem"], r["steps"], checker_labels(parse(r["problem"]), r["steps"])) for r in records]
+        training_records.write(path, [LabelledSolution(p, tuple(s), tuple(own)) for p, s, own in solutions])
+
+
+def _made_up_results(place, prm, rng, skill):
+    def judge(right):
+        known = rng.random() < skill
+        return (0.9 if right else 0.1) if known else rng.random()
+
+    for subset, samples in benchmark.load_benchmark(place).items():
+        told = [
+            {"id": s.id, "scores": [judge(s.label is None or k < s.label) for k in range(len(s.asked.steps))]}
+            for s in samples
+        ]
+        journal.write(place / "processbench" / prm / f"{subset}.jsonl", {}, told)
+    told = []
+    for record in journal.read(benchmark.candidates_file(place)):
+        answers = [own["text"].rpartition(" ")[2] for own in record["completions"][:4]]
+        correct = [f"{{{record['answer']}}}" in answer for answer in answers]
+        classes = [answers.index(answer) for answer in answers]
+        told.append(
+            {"id": record["id"], "classes": classes, "correct": correct, "rewards": [judge(own) for own in correct]}
+        )
+    journal.write(place / "best-of-n" / prm / "candidates.jsonl", {}, told)
+
+
+def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
+    settings = replace(TINY, seeds=3, bases=("verdicts", "text"))
+    _made_up_lab(tmp_path, settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "DATA_SETS", SKILL["text"])
+        findings.write(settings, tmp_path)
+    told = {own["question"]: own for own in json.loads((tmp_path / "findings.json").read_text("utf-8"))}
+    first, second, both, *rest = told.values()
+    assert first["question"] == "Which data makes the best PRM, on the base that saw verdicts in its pretraining?"
+    for name in ("EpicPRM", "BayesPRM", "Exact"):
+        assert f"{name} (+" in first["answer"].partition("can't")[0]
+    assert "BayesPRM is better than EpicPRM" in second["answer"]
+    assert "EpicPRM and UnPRM" in both["answer"].partition("other way round: ")[2].partition("\n")[0]
+    assert "The gap to UnPRM differs between the bases for " in both["answer"]
+    measures, searches, *votes = rest
+    assert "Among all steps but the last (" in measures["answer"]
+    bayes = next(row for row in searches["rows"] if row[0] == "bayes")
+    assert bayes[searches["columns"].index("first error found")] == "100.0 (100.0–100.0)"
+    assert "better: bayes (+" in searches["answer"]
+    assert len(votes) == 5 * 3  # on the second base UnPRM is the best itself
+    assert all(own["question"].startswith("With PRMs of ") for own in votes)
+
+
 @pytest.mark.timeout(900)  # a whole lab: a minute and a half where nothing else runs
 def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
-    kept = {name: data_sets(TINY)[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
+    kept = {name: DATA_SETS[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
     for module in (construct, models, findings):
-        monkeypatch.setattr(module, "data_sets", lambda settings: kept)
+        monkeypatch.setattr(module, "DATA_SETS", kept)
     console = Console(quiet=True)
 
     def stop(*args):
@@ -239,7 +335,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
         patch.setattr(models, "evaluate", stop)
         with pytest.raises(KeyboardInterrupt):
             run.run(TINY, tmp_path, console)
-    weights = tmp_path / "models" / "UnPRM" / "seed-0" / "adapter_model.safetensors"
+    weights = tmp_path / "models" / "UnPRM-verdicts" / "seed-0" / "adapter_model.safetensors"
     before = weights.stat().st_mtime_ns
     report = run.run(TINY, tmp_path, console)
     assert weights.stat().st_mtime_ns == before
@@ -251,7 +347,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     asked = [record["id"] for record in journal.read(tmp_path / "best-of-n" / "solutions.jsonl")]
     assert len(asked) == TINY.evaluated
     for name in kept:
-        place = tmp_path / "best-of-n" / name / "seed-0"
+        place = tmp_path / "best-of-n" / f"{name}-verdicts" / "seed-0"
         assert [record["id"] for record in journal.read(place / "elections.jsonl")] == sorted(asked)
         assert all(record["scores"] for record in journal.read(place / "candidates.jsonl"))
     cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))

@@ -45,14 +45,14 @@ def every(settings: LabSettings, output: Path, hits: Hit) -> list[Finding]:
 
 def best(hits: Mapping[str, Hits]) -> str:
     """The data set of a search whose PRMs find most first errors."""
-    searched = [name for name, own in DATA_SETS.items() if own.search is not None]
+    searched = [name for name in hits if DATA_SETS[name].search is not None]
     return max(searched, key=lambda name: hits[name].f1().value)
 
 
 def differences(hits: Mapping[str, Hits]) -> dict[Pair, Comparison]:
     """The family of comparisons between the data sets of a base."""
     f1 = {name: own.f1() for name, own in hits.items()}
-    return compare({(a, b): f1[a] - f1[b] for a, b in PAIRS}, F1_MARGIN)
+    return compare({(a, b): f1[a] - f1[b] for a, b in PAIRS if a in f1 and b in f1}, F1_MARGIN)
 
 
 def data(
@@ -61,14 +61,14 @@ def data(
     """Which data makes the best PRM, and at what cost."""
     f1 = {name: own.f1() for name, own in hits.items()}
     rows: list[Row] = []
-    for name, own in DATA_SETS.items():
+    for name in hits:
         made = labels.made(output, name)
         judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
         vote = Estimate.mean(elections.outcomes(judged, elections.sizes(judged)[-1], elections.VOTES["prm"]))
         each = " ".join(f"{100 * value:.1f}" for value in hits[name].by_seed())
         against = "" if name == REFERENCE else family[name, REFERENCE].figures
         cells = f"{made.samples:,}", percent(made.first), f1[name].share.in_percent, each, against
-        rows.append([name, own.about, made.solutions, *cells, vote.share.in_percent])
+        rows.append([name, DATA_SETS[name].about, made.solutions, *cells, vote.share.in_percent])
     highest = max(f1, key=lambda name: f1[name].value)
     lines = [
         f"F1 of finding the first error is highest for {highest}: {percent(f1[highest].value)}.",
@@ -91,16 +91,14 @@ def bases(hits: Hit, families: Mapping[BaseName, Mapping[Pair, Comparison]]) -> 
     """Whether the order of the data sets is the same on two bases."""
     first, second = hits
     f1 = {base: {name: told.f1() for name, told in own.items()} for base, own in hits.items()}
-    gaps = {
-        base: {name: own[name] - own[REFERENCE] for name in DATA_SETS if name != REFERENCE} for base, own in f1.items()
-    }
+    gaps = {base: {name: own[name] - own[REFERENCE] for name in own if name != REFERENCE} for base, own in f1.items()}
     changes = compare({name: gaps[second][name] - gaps[first][name] for name in gaps[first]}, F1_MARGIN)
     turned = [
         f"{a} and {b}"
-        for a, b in PAIRS
+        for a, b in families[first]
         if {families[first][a, b].outcome, families[second][a, b].outcome} == {"better", "worse"}
     ]
-    places = {base: sorted(DATA_SETS, key=lambda name: -own[name].value) for base, own in f1.items()}
+    places = {base: sorted(own, key=lambda name: -own[name].value) for base, own in f1.items()}
     tau = _agreement(list(f1[first].values()), list(f1[second].values()))
     lines = [
         *(f"By F1 on {BASES[base]}: {', '.join(places[base])}." for base in hits),
@@ -118,7 +116,7 @@ def bases(hits: Hit, families: Mapping[BaseName, Mapping[Pair, Comparison]]) -> 
             [name,
              *(cell for base in hits for cell in (f1[base][name].share.in_percent, places[base].index(name) + 1)),
              changes[name].figures if name in changes else ""]
-            for name in DATA_SETS
+            for name in hits[first]
         ],
     )  # fmt: skip
 

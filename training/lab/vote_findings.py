@@ -27,24 +27,24 @@ def every(judged: Seeds) -> list[Finding]:
 
 
 def votes(right: Right) -> Finding:
-    """Whether HMR, WRF and the sum of rewards beat majority and PRM, and at which N."""
+    """Whether HMR, WRF and the sum of rewards beat majority and PRM, and at which N: a family for each two votes."""
     sizes = [size for size in right if size > 1]  # of one candidate all votes elect that one
-    family = compare(
-        {(a, b, size): Estimate.mean(right[size][a] - right[size][b]) for a, b in PAIRS for size in sizes},
-        ACCURACY_MARGIN,
-    )
+    families = {
+        (a, b): compare({size: Estimate.mean(right[size][a] - right[size][b]) for size in sizes}, ACCURACY_MARGIN)
+        for a, b in PAIRS
+    }
     last = max(right)
-    lines = [f"{a} against {b}: {_by_size({size: family[a, b, size] for size in sizes})}." for a, b in PAIRS]
-    lines.append(f"At N = {last}: {sentences({(a, b): family[a, b, last] for a, b in PAIRS})}.")
+    lines = [f"{a} against {b}: {_by_size(family)}." for (a, b), family in families.items()]
+    lines.append(f"At N = {last}: {sentences({pair: family[last] for pair, family in families.items()})}.")
     return Finding(
         question="Do HMR, WRF and the sum of rewards beat majority and PRM?",
-        answer="\n".join([*lines, note(len(family), ACCURACY_MARGIN, _seeds(right))]),
+        answer="\n".join([*lines, note(len(sizes), ACCURACY_MARGIN, _seeds(right))]),
         columns=["N", *(f"{name} in % (95 % interval)" for name in elections.VOTES), *(f"{a} − {b}" for a, b in PAIRS)],
         rows=[
             [
                 size,
                 *(Estimate.mean(own).share.in_percent for own in told.values()),
-                *(family[a, b, size].figures if size > 1 else "" for a, b in PAIRS),
+                *(family[size].figures if size in family else "" for family in families.values()),
             ]
             for size, told in right.items()
         ],
