@@ -124,8 +124,8 @@ def test_a_tie_that_only_the_order_decides_counts_by_its_share_of_right_answers(
     level = Judged((0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
     assert elections.log_odds(1.0)(level, range(4)) == 0.5
     told = elections.ties([[level]], 4)
-    assert told == {"tied": [1], "frequency": [0.5], "mean reward": [0.5], "first appearance": [0]}
-    assert told["frequency"] == elections.accuracies([[level]], 4, elections.VOTES["wrf"])
+    assert told == {"tied": [[1]], "frequency": [[0.5]], "mean reward": [[0.5]], "first appearance": [[0]]}
+    assert told["frequency"] == elections.outcomes([[level]], 4, elections.VOTES["wrf"])
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,10 @@ def test_votes_are_compared_where_there_are_questions_enough():
 def test_no_vote_is_called_better_for_what_a_single_question_says():
     judged = [[FEW] + [CLEAR] * 39]
     answer = vote_findings.votes(elections.votes_taken(judged)).answer
-    assert "better" not in answer
-    assert "worse" not in answer
-    assert "hmr and prm can't be told apart (-2.5 [" in answer
+    largest = answer.partition("At N = 4: ")[2]
+    assert "is better" not in largest
+    assert "is worse" not in largest
+    assert "hmr and prm can't be told apart (-2.5 [" in largest
 
 
 def test_votes_differ_by_seed_as_well(monkeypatch):
@@ -211,19 +212,19 @@ def test_alphas_are_held_against_the_papers():
 
 def test_a_retrained_prm_gets_no_scores_of_the_one_before(tmp_path, monkeypatch):
     """It is refused, in place of being evaluated anew: nobody said that the earlier results may go."""
-    monkeypatch.setattr(models, "data_sets", lambda settings: ["UnPRM"])
+    monkeypatch.setattr(models, "DATA_SETS", ["UnPRM"])
     monkeypatch.setattr(models, "cpu_count", lambda: 1)
     settings, console = replace(TINY, per_level=1), Console(quiet=True)
     _authored(tmp_path, make_mini(40, 5), 4)
     benchmark.write_benchmark(settings, tmp_path)
-    prm = tmp_path / "models" / "UnPRM" / "seed-0"
-    write_prm(prm, "UnPRM/seed-0", seed=0, window=1024)
+    prm = tmp_path / "models" / "UnPRM-verdicts" / "seed-0"
+    write_prm(prm, "UnPRM-verdicts/seed-0", seed=0, window=1024)
     models.evaluate(settings, tmp_path, console)
     results = sorted(tmp_path.rglob("results.json"))
     before = [path.read_bytes() for path in results]
     models.evaluate(settings, tmp_path, console)
-    write_prm(prm, "UnPRM/seed-0", seed=1, window=1024)
-    with pytest.raises(OutputMismatch, match=r"UnPRM/seed-0.*digest was"):
+    write_prm(prm, "UnPRM-verdicts/seed-0", seed=1, window=1024)
+    with pytest.raises(OutputMismatch, match=r"UnPRM-verdicts/seed-0.*digest was"):
         models.evaluate(settings, tmp_path, console)
     assert [path.read_bytes() for path in results] == before
     assert len(results) == 2
