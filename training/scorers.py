@@ -147,9 +147,7 @@ class ServerScorer:
         self._check(response)
         told = response.json()
         calibration = told.get("calibration")
-        return Identity(
-            told["name"], told["dtype"], told.get("digest"), json.dumps(calibration) if calibration else ""
-        )
+        return Identity(told["name"], told["dtype"], told.get("digest"), json.dumps(calibration) if calibration else "")
 
     def _send(self, method: str, path: str, body: object = None) -> httpx.Response:
         try:

@@ -10,16 +10,20 @@ from rich.console import Console
 
 from tests.tiny import write_prm
 from training import journal
+from training import records as training_records
 from training.best_of_n import Judged
-from training.lab import benchmark, construct, elections, findings, labels, models, run
-from training.lab.settings import LabSettings, data_sets
+from training.lab import benchmark, construct, elections, findings, labels, models, run, vote_findings
+from training.lab.settings import DATA_SETS, LabSettings
+from training.metrics import Share
 from training.mini.slips import Author
 from training.questions import make_mini
+from training.records import LabelledSolution
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error
+from unprm.mini.checker import labels as checker_labels
 from unprm.mini.domain import parse
 
-TINY = LabSettings(questions=5, evaluated=40, candidates=4, per_level=8, seeds=1, k=8, epochs=1)
+TINY = LabSettings(questions=5, evaluated=40, candidates=4, per_level=8, seeds=1, k=8, epochs=1, bases=("verdicts",))
 
 
 def _authored(place, questions, per_question):
@@ -62,19 +66,18 @@ def _hits(found, left):
 
 def test_f1_of_prms_is_compared_on_the_same_questions():
     good = _hits([[2, 2, 1], [2, 2, 2]], [[1, 1, 1], [1, 1, 1]])
-    bad = _hits([[0, 1, 0], [0, 1, 0]], [[1, 0, 1], [1, 1, 1]])
     assert good.by_seed() == pytest.approx([2 * (5 / 6) / (11 / 6), 1.0])
-    assert good.f1() == pytest.approx(sum(good.by_seed()) / 2)
-    same = labels.f1_difference(_hits([[2, 1, 0]], [[1, 1, 0]]), _hits([[2, 1, 0]], [[1, 1, 0]]))
-    assert same == labels.Share(0.0, 0.0, 0.0)
-    difference = labels.f1_difference(good, bad)
-    assert difference.mean == pytest.approx(good.f1() - bad.f1())
-    assert 0 < difference.low < difference.mean < difference.high
+    assert good.f1().value == pytest.approx(sum(good.by_seed()) / 2)
+    # the question that both fail on comes and goes in both alike
+    one, other = _hits([[2, 0, 2]], [[1, 1, 1]]), _hits([[2, 0, 2]], [[1, 1, 1]])
+    assert one.f1().interval().low < 0.6
+    assert (one.f1() - other.f1()).interval() == Share(0.0, 0.0, 0.0)
+    assert (good.f1() - one.f1()).variance == pytest.approx(np.var(good.by_seed(), ddof=1) / 2)
 
 
 def test_f1_is_the_mean_over_the_levels():
     both = labels.Hits(np.array([[[[1.0]], [[1.0]]], [[[1.0]], [[0.0]]]]), np.array([[[1.0], [2.0]], [[1.0], [1.0]]]))
-    assert both.f1() == 0.5  # 1 and 0
+    assert both.f1().value == 0.5  # 1 and 0
 
 
 def test_measures_point_where_the_uncertainty_rises(tmp_path):
@@ -89,12 +92,28 @@ def test_measures_point_where_the_uncertainty_rises(tmp_path):
     }  # fmt: skip
     journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
     told = {own.measure: own for own in labels.measures(tmp_path)}
-    assert told["surprisal_max"].hit == 1
-    assert told["surprisal_max"].rank == 0
-    assert told["surprisal_max"].chance == pytest.approx(1 / 3)
+    surprisal, entropy = told["surprisal_max"].among_all, told["entropy"].among_all
+    assert (surprisal.hits.tolist(), surprisal.counts.tolist()) == ([[1]], [1])
+    assert (surprisal.rank, surprisal.chance) == (0, pytest.approx(1 / 3))
     # the entropy of four tokens, one of which is unlikely, rises less than that of two against a mean of 0.1
-    assert told["entropy"].hit == 0
-    assert told["entropy"].rank == 0.5
+    assert (entropy.hits.tolist(), entropy.rank) == ([[0]], 0.5)
+    # without the last step two are left
+    assert told["entropy"].before_last.rank == 1
+    assert told["entropy"].before_last.chance == 0.5
+
+
+def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
+    problem = next(q for q in make_mini(50, 1) if len(parse(q.problem).operations) == 3)
+    steps = parse(problem.problem).solution()
+    solution = {
+        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.answer, "model": "m",
+        "steps": [*steps[:2], steps[2].replace("= ", "= 9")], "ends": [2, 4, 9], "correct": False,
+        "logprobs": [-0.1] * 8 + [-3.0], "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
+    }  # fmt: skip
+    journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
+    for own in labels.measures(tmp_path):
+        assert own.among_all.counts.sum() == 1
+        assert own.before_last.counts.sum() == 0
 
 
 ANSWERS = (0, 0, 0, 1, 1, 2)
@@ -105,8 +124,8 @@ def test_a_tie_that_only_the_order_decides_counts_by_its_share_of_right_answers(
     level = Judged((0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
     assert elections.log_odds(1.0)(level, range(4)) == 0.5
     told = elections.ties([[level]], 4)
-    assert told == {"tied": [1], "frequency": [0.5], "mean reward": [0.5], "first appearance": [0]}
-    assert told["frequency"] == elections.accuracies([[level]], 4, elections.VOTES["wrf"])
+    assert told == {"tied": [[1]], "frequency": [[0.5]], "mean reward": [[0.5]], "first appearance": [[0]]}
+    assert told["frequency"] == elections.outcomes([[level]], 4, elections.VOTES["wrf"])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +140,7 @@ def test_without_an_answer_nobody_is_elected():
     nobody = Judged((None, None), (False, False), (0.5, 0.9))
     for rule in (elections.log_odds(1.0), *elections.VOTES.values()):
         assert not rule(nobody, range(2))
-    assert elections.ties([[nobody]], 2) == {"tied": [0], "frequency": [0], "mean reward": [0], "first appearance": [0]}
+    assert not any(own.any() for own in elections.ties([[nobody]], 2).values())
 
 
 TIED = Judged((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
@@ -130,61 +149,184 @@ CLEAR = Judged((0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
 
 
 def test_ties_of_two_classes_end_as_the_tie_break_says():
-    told = elections.ties([[TIED, CLEAR]], 4)
+    told = {name: own[0].tolist() for name, own in elections.ties([[TIED, CLEAR]], 4).items()}
     assert told == {"tied": [1, 0], "frequency": [1, 1], "mean reward": [0, 1], "first appearance": [0, 1]}
 
 
 def test_findings_say_where_ties_are_and_what_breaks_them_best():
-    answer = findings.ties([[TIED] * 10]).answer
-    assert answer.startswith("Most votes are tied at N = 4: 100.0 %.")
-    assert "mean reward does worse (-100.0 [-100.0, -100.0])" in answer
-    assert findings.ties([[CLEAR]]).answer == "No vote is tied."
+    answer = vote_findings.ties([[TIED] * 10]).answer
+    assert answer.startswith("Most votes are tied at N = 4: 100.0 (100.0–100.0) in %")
+    assert "breaking ties by mean reward is worse than by frequency (-100.0 [-100.0, -100.0]" in answer
+    assert vote_findings.ties([[CLEAR]]).answer == "No vote is tied."
 
 
-def test_findings_name_all_votes_that_are_equal():
-    assert findings.frequencies([[CLEAR]]).answer.endswith("right: all are right, or none.")
-    few = Judged((0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
-    answer = findings.frequencies([[few, few, CLEAR]]).answer
-    assert answer.endswith("right: where 25%–50% of them are, prm and weighted with 100.0 % of 2 questions.")
+FEW = Judged((0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
+"""The reward alone finds the right answer."""
 
 
-def test_alpha_and_prior_are_chosen_on_other_questions_than_they_are_tried_on():
+def test_votes_are_compared_where_there_are_questions_enough():
+    judged = [[FEW] * 12 + [CLEAR] * 3]
+    answer = vote_findings.frequencies(judged, elections.votes_taken(judged)).answer
+    # majority takes the two wrong ones, hmr sees half of the candidates agree, wrf half frequency and half reward
+    assert "25%–50%, 12 questions: better: prm (+100.0 [+100.0, +100.0]" in answer
+    assert "can't be told apart from it: hmr (+0.0 " in answer  # 12 questions don't show that it is as good
+    assert "75%–100%" not in answer
+    assert "fewer than 10 questions, votes are not compared" in answer
+
+
+def test_no_vote_is_called_better_for_what_a_single_question_says():
+    judged = [[FEW] + [CLEAR] * 39]
+    answer = vote_findings.votes(elections.votes_taken(judged)).answer
+    largest = answer.partition("At N = 4: ")[2]
+    assert "is better" not in largest
+    assert "is worse" not in largest
+    assert "hmr and prm can't be told apart (-2.5 [" in largest
+
+
+def test_votes_differ_by_seed_as_well(monkeypatch):
+    other = Judged(FEW.classes, FEW.correct, (0.9, 0.9, 0.1, 0.2))
+    same, split = [[FEW] * 40] * 3, [[FEW] * 40, [FEW] * 40, [other] * 40]
+    for judged, outcome in ((same, "weighted is better than majority"), (split, "weighted and majority can't be told")):
+        assert outcome in vote_findings.votes(elections.votes_taken(judged)).answer
+
+
+def test_a_prior_is_chosen_on_other_questions_than_it_is_tried_on():
     hard = Judged((0, 0, 0, 1), (False, False, False, True), (0.4, 0.4, 0.4, 0.9))
     easy = Judged((0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
-    chosen_on, tried_on = elections.halves([[hard, easy, hard, easy]])
-    assert (chosen_on, tried_on) == ([[hard, hard]], [[easy, easy]])
+    judged = [[hard, easy] * 20]
+    chosen_on, tried_on = elections.halves(judged)
+    assert (chosen_on, tried_on) == ([[hard] * 20], [[easy] * 20])
     prior = elections.best(chosen_on, {prior: elections.log_odds(prior) for prior in elections.PRIORS})
-    assert elections.accuracies(chosen_on, 4, elections.log_odds(prior)) == [1, 1]
-    answer = findings.alphas([[hard, easy, hard, easy]]).answer
-    assert "is best on half of the questions; on the others, at N = 4, it does worse" in answer
-    assert "the paper's 0.5 is best" in findings.alphas([[CLEAR, CLEAR]]).answer
+    assert elections.outcomes(chosen_on, 4, elections.log_odds(prior)).tolist() == [[1] * 20]
+    found = vote_findings.another_vote(judged, elections.votes_taken(judged))
+    assert "log-odds is worse than hmr (-100.0 [" in found.answer
+    assert found.rows[-1][1] == "100.0 (100.0–100.0)"
+
+
+def test_alphas_are_held_against_the_papers():
+    answer = vote_findings.alphas([[FEW] * 30]).answer
+    assert "against the paper's 0.5 with " in answer
+    assert "as good: 0.6 (" in answer or "better: 0.6 (" in answer
+    assert "corrected" in answer
 
 
 def test_a_retrained_prm_gets_no_scores_of_the_one_before(tmp_path, monkeypatch):
     """It is refused, in place of being evaluated anew: nobody said that the earlier results may go."""
-    monkeypatch.setattr(models, "data_sets", lambda settings: ["UnPRM"])
+    monkeypatch.setattr(models, "DATA_SETS", ["UnPRM"])
     monkeypatch.setattr(models, "cpu_count", lambda: 1)
     settings, console = replace(TINY, per_level=1), Console(quiet=True)
     _authored(tmp_path, make_mini(40, 5), 4)
     benchmark.write_benchmark(settings, tmp_path)
-    prm = tmp_path / "models" / "UnPRM" / "seed-0"
-    write_prm(prm, "UnPRM/seed-0", seed=0, window=1024)
+    prm = tmp_path / "models" / "UnPRM-verdicts" / "seed-0"
+    write_prm(prm, "UnPRM-verdicts/seed-0", seed=0, window=1024)
     models.evaluate(settings, tmp_path, console)
     results = sorted(tmp_path.rglob("results.json"))
     before = [path.read_bytes() for path in results]
     models.evaluate(settings, tmp_path, console)
-    write_prm(prm, "UnPRM/seed-0", seed=1, window=1024)
-    with pytest.raises(OutputMismatch, match=r"UnPRM/seed-0.*digest was"):
+    write_prm(prm, "UnPRM-verdicts/seed-0", seed=1, window=1024)
+    with pytest.raises(OutputMismatch, match=r"UnPRM-verdicts/seed-0.*digest was"):
         models.evaluate(settings, tmp_path, console)
     assert [path.read_bytes() for path in results] == before
     assert len(results) == 2
 
 
+SKILL = {
+    "verdicts": {"UnPRM": 0.2, "UnPRM-literal": 0.2, "EpicPRM": 0.9, "BayesPRM": 0.9, "Exact": 0.9},
+    "text": {"UnPRM": 0.9, "UnPRM-literal": 0.2, "EpicPRM": 0.2, "BayesPRM": 0.7, "Exact": 0.8},
+}
+"""How often a made-up PRM knows what a step is worth."""
+
+
+def _made_up_lab(place, settings):
+    """Everything that findings are made of, with PRMs that know a step by chance."""
+    _authored(place, make_mini(40, 5), 8)
+    benchmark.write_benchmark(settings, place)
+    rng = random.Random(1)
+    for base, skills in SKILL.items():
+        for name, skill in skills.items():
+            for seed in range(settings.seeds):
+                _made_up_results(place, f"{name}-{base}/seed-{seed}", random.Random(f"{name}{seed}"), skill)
+    records = []
+    for question in make_mini(30, 9):
+        solution = Author(rng, 1.0).solve(parse(question.problem))
+        ends = [6 * (k + 1) for k in range(len(solution))]
+        records.append({
+            "id": question.id, "question": question.id, "problem": question.problem, "model": "m", "steps": solution,
+            "ends": ends, "logprobs": [-rng.random() for _ in range(ends[-1])],
+            "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
+            "correct": first_error(parse(question.problem), solution) is None,
+            "verified": 1, "rank": 0, "tried": [{"step": 1, "prefix": "p", "value": 0, "samples": 8, "correct": 0,
+                                                 "tokens": 80}],
+        })  # fmt: skip
+    journal.write(construct.selected_file(place, "random"), {}, records)
+    for selection, search in (("uncertainty", "uncertainty"), ("uncertainty", "adaptive_binary"),
+                              ("uncertainty", "uncertainty-literal"), ("uncertainty", "bayes")):  # fmt: skip
+        path = construct.annotated(place, selection) / f"{search}.jsonl"
+        labelled = [
+            record | {"labels": checker_labels(parse(record["problem"]), record["steps"])
+                      if record["correct"] or search == "bayes" else [False] * len(record["steps"])}
+            for record in records
+        ]  # fmt: skip
+        journal.write(path, {"share_prefixes": False, "search": search}, labelled)
+        journal.write(path.with_suffix(".unresolved.jsonl"), {}, [])
+        journal.write(path.with_suffix(".questions.jsonl"), {}, [])
+    for name in SKILL["text"]:
+        path = construct.data_file(place, name)
+        path.parent.mkdir(exist_ok=True)
+        solutions = [(r["problem"], r["steps"], checker_labels(parse(r["problem"]), r["steps"])) for r in records]
+        training_records.write(path, [LabelledSolution(p, tuple(s), tuple(own)) for p, s, own in solutions])
+
+
+def _made_up_results(place, prm, rng, skill):
+    def judge(right):
+        known = rng.random() < skill
+        return (0.9 if right else 0.1) if known else rng.random()
+
+    for subset, samples in benchmark.load_benchmark(place).items():
+        told = [
+            {"id": s.id, "scores": [judge(s.label is None or k < s.label) for k in range(len(s.asked.steps))]}
+            for s in samples
+        ]
+        journal.write(place / "processbench" / prm / f"{subset}.jsonl", {}, told)
+    told = []
+    for record in journal.read(benchmark.candidates_file(place)):
+        answers = [own["text"].rpartition(" ")[2] for own in record["completions"][:4]]
+        correct = [f"{{{record['answer']}}}" in answer for answer in answers]
+        classes = [answers.index(answer) for answer in answers]
+        told.append(
+            {"id": record["id"], "classes": classes, "correct": correct, "rewards": [judge(own) for own in correct]}
+        )
+    journal.write(place / "best-of-n" / prm / "candidates.jsonl", {}, told)
+
+
+def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
+    settings = replace(TINY, seeds=3, bases=("verdicts", "text"))
+    _made_up_lab(tmp_path, settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "DATA_SETS", SKILL["text"])
+        findings.write(settings, tmp_path)
+    told = {own["question"]: own for own in json.loads((tmp_path / "findings.json").read_text("utf-8"))}
+    first, second, both, *rest = told.values()
+    assert first["question"] == "Which data makes the best PRM, on the base that saw verdicts in its pretraining?"
+    for name in ("EpicPRM", "BayesPRM", "Exact"):
+        assert f"{name} (+" in first["answer"].partition("can't")[0]
+    assert "BayesPRM is better than EpicPRM" in second["answer"]
+    assert "EpicPRM and UnPRM" in both["answer"].partition("other way round: ")[2].partition("\n")[0]
+    assert "The gap to UnPRM differs between the bases for " in both["answer"]
+    measures, searches, *votes = rest
+    assert "Among all steps but the last (" in measures["answer"]
+    bayes = next(row for row in searches["rows"] if row[0] == "bayes")
+    assert bayes[searches["columns"].index("first error found")] == "100.0 (100.0–100.0)"
+    assert "better: bayes (+" in searches["answer"]
+    assert len(votes) == 5 * 3  # on the second base UnPRM is the best itself
+    assert all(own["question"].startswith("With PRMs of ") for own in votes)
+
+
 @pytest.mark.timeout(900)  # a whole lab: a minute and a half where nothing else runs
 def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
-    kept = {name: data_sets(TINY)[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
+    kept = {name: DATA_SETS[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
     for module in (construct, models, findings):
-        monkeypatch.setattr(module, "data_sets", lambda settings: kept)
+        monkeypatch.setattr(module, "DATA_SETS", kept)
     console = Console(quiet=True)
 
     def stop(*args):
@@ -194,7 +336,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
         patch.setattr(models, "evaluate", stop)
         with pytest.raises(KeyboardInterrupt):
             run.run(TINY, tmp_path, console)
-    weights = tmp_path / "models" / "UnPRM" / "seed-0" / "adapter_model.safetensors"
+    weights = tmp_path / "models" / "UnPRM-verdicts" / "seed-0" / "adapter_model.safetensors"
     before = weights.stat().st_mtime_ns
     report = run.run(TINY, tmp_path, console)
     assert weights.stat().st_mtime_ns == before
@@ -206,7 +348,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     asked = [record["id"] for record in journal.read(tmp_path / "best-of-n" / "solutions.jsonl")]
     assert len(asked) == TINY.evaluated
     for name in kept:
-        place = tmp_path / "best-of-n" / name / "seed-0"
+        place = tmp_path / "best-of-n" / f"{name}-verdicts" / "seed-0"
         assert [record["id"] for record in journal.read(place / "elections.jsonl")] == sorted(asked)
         assert all(record["scores"] for record in journal.read(place / "candidates.jsonl"))
     cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))

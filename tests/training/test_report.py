@@ -364,9 +364,10 @@ def test_figures_are_pictures_with_a_text_and_the_same_as_files(tmp_path):
 
 
 def test_numbers_stand_to_the_right_and_words_to_the_left(tmp_path):
-    _findings(tmp_path, columns=["PRM", "share", "saved", "why"], rows=[["7B-PRM", 0.5, "34 %", "2 reasons"]])
+    row = ["7B-PRM", 0.5, "34 %", "-1.2 [-3.4, +1.0], p < 0.001", "2 reasons"]
+    _findings(tmp_path, columns=["PRM", "share", "saved", "difference", "why"], rows=[row])
     classes = [found.get("class") for tag, found in _Page(write(tmp_path)).tags if tag == "td"]
-    assert classes == [None, "number", "number", None]
+    assert classes == [None, "number", "number", "number", None]
 
 
 def test_the_same_results_give_the_same_page(tmp_path):

@@ -65,6 +65,4 @@ def _write_data_sets(selection: SelectionName, output: Path) -> None:
         place = data_file(output, name)
         place.parent.mkdir(parents=True, exist_ok=True)
         given = found.get(name) or {r["id"]: labels(parse(r["problem"]), r["steps"]) for r in chosen}
-        records.write(
-            place, [LabelledSolution(r["problem"], tuple(r["steps"]), tuple(given[r["id"]])) for r in chosen]
-        )
+        records.write(place, [LabelledSolution(r["problem"], tuple(r["steps"]), tuple(given[r["id"]])) for r in chosen])

@@ -4,8 +4,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import numpy as np
+
 from training import best_of_n
 from training.best_of_n import Judged, RightShare, right_share
+from training.bootstrap import Numbers
 from training.settings import WrfSettings
 from unprm import votes
 from unprm.types import Candidate
@@ -27,10 +30,15 @@ def sizes(judged: Seeds) -> list[int]:
     return [size for size in best_of_n.SIZES if size <= fewest]
 
 
-def accuracies(judged: Seeds, size: int, rule: RightShare) -> list[float]:
-    """Of each question, the share of draws of `size` candidates that end right, on average over the seeds."""
-    by_seed = [best_of_n.accuracies(own, size, rule) for own in judged]
-    return [sum(told) / len(told) for told in zip(*by_seed, strict=True)]
+def outcomes(judged: Seeds, size: int, rule: RightShare) -> Numbers:
+    """The share of draws of `size` candidates that end right, (seeds, questions). Draws are common to all rules and
+    seeds, so that outcomes are paired."""
+    return np.array([best_of_n.accuracies(own, size, rule) for own in judged], dtype=float)
+
+
+def votes_taken(judged: Seeds) -> dict[int, dict[str, Numbers]]:
+    """Outcomes of every vote at every N."""
+    return {size: {name: outcomes(judged, size, rule) for name, rule in VOTES.items()} for size in sizes(judged)}
 
 
 def wrf(alpha: float) -> RightShare:
@@ -48,11 +56,11 @@ def bands(judged: Sequence[Judged]) -> dict[str, list[int]]:
     }
 
 
-def ties(judged: Seeds, size: int) -> dict[str, list[float]]:
-    """Of each question, the share of WRF votes that are tied (`tied`), and that of votes which end right by
-    tie-break."""
-    told = {name: accuracies(judged, size, partial(_broken, name)) for name in TIE_BREAKS}
-    return {"tied": accuracies(judged, size, _is_tied), **told}
+def ties(judged: Seeds, size: int) -> dict[str, Numbers]:
+    """The share of WRF votes that are tied (`tied`), and that of votes which end right by tie-break, each (seeds,
+    questions)."""
+    told = {name: outcomes(judged, size, partial(_broken, name)) for name in TIE_BREAKS}
+    return {"tied": outcomes(judged, size, _is_tied), **told}
 
 
 def log_odds(prior: float) -> RightShare:
@@ -73,7 +81,7 @@ def halves(judged: Seeds) -> tuple[Seeds, Seeds]:
 def best(judged: Seeds, rules: Mapping[float, RightShare]) -> float:
     """Which of the rules is right most often, on average over N from 4 on; of equal ones the first."""
     tried = [size for size in sizes(judged) if size >= 4]
-    return max(rules, key=lambda value: sum(sum(accuracies(judged, size, rules[value])) for size in tried))
+    return max(rules, key=lambda value: sum(float(outcomes(judged, size, rules[value]).sum()) for size in tried))
 
 
 def _drawn(judged: Judged, picks: Sequence[int]) -> tuple[list[int | None], list[float]]:

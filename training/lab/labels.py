@@ -1,27 +1,23 @@
 """How true the lab's labels are, how well PRMs that learned from them find first errors, and which measure of
 uncertainty points at errors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from training import journal, processbench, stats
+from training.bootstrap import Estimate, Numbers, weights
 from training.lab.benchmark import load_benchmark, question_of
-from training.lab.construct import data_file, selected_file
+from training.lab.construct import annotated, data_file, selected_file
 from training.lab.models import seeds
-from training.lab.settings import DataSet, LabSettings
-from training.metrics import Share
+from training.lab.settings import DATA_SETS, BaseName, LabSettings
 from training.records import read
 from training.select import step_uncertainties
-from unprm.mini.checker import first_error
+from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES
-
-RESAMPLES = 2000
-Numbers = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +36,23 @@ class Hits:
         made: Numbers = self._f1(np.ones((1, self.counts.shape[2])))[:, 0]
         return made
 
-    def f1(self) -> float:
+    def f1(self) -> Estimate:
         """The mean of the seeds' F1."""
-        return float(self.by_seed().mean())
+        questions = self.counts.shape[2]
+        return Estimate.of_seeds(self.by_seed(), self._f1(weights(questions)), questions)
 
-    def resampled(self, weights: Numbers, rng: np.random.Generator) -> Numbers:
-        """F1 with the questions taken as often as `weights`, (resamples, questions), says, and with seeds drawn
-        anew: (resamples,)."""
-        f1 = self._f1(weights)
-        picks = rng.integers(0, len(f1), (len(f1), len(weights)))
-        made: Numbers = np.take_along_axis(f1, picks, axis=0).mean(axis=0)
-        return made
-
-    def _f1(self, weights: Numbers) -> Numbers:
-        """(seeds, resamples)"""
-        hits, counts = self.hits @ weights.T, (self.counts @ weights.T)[:, :, None]
+    def _f1(self, taken: Numbers) -> Numbers:
+        """(seeds, resamples), with the questions taken as often as `taken`, (resamples, questions), says"""
+        hits, counts = self.hits @ taken.T, (self.counts @ taken.T)[:, :, None]
         found, left = np.divide(hits, counts, out=np.zeros_like(hits), where=counts > 0)
         total = found + left
         made: Numbers = np.divide(2 * found * left, total, out=np.zeros_like(total), where=total > 0).mean(axis=0)
         return made
 
 
-def hits(settings: LabSettings, output: Path, name: str) -> Hits:
-    """What the PRMs of a data set hit at the threshold 0.5."""
-    subsets, places = load_benchmark(output), seeds(settings, name)
+def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> Hits:
+    """What the PRMs of a base and a data set hit at the threshold 0.5."""
+    subsets, places = load_benchmark(output), seeds(settings, base, name)
     questions = {
         question: k for k, question in enumerate(sorted({question_of(s) for own in subsets.values() for s in own}))
     }
@@ -80,17 +69,6 @@ def hits(settings: LabSettings, output: Path, name: str) -> Hits:
     return Hits(found, counts)
 
 
-def f1_difference(first: Hits, second: Hits) -> Share:
-    """Difference of two F1 on the same benchmark, with its 95 % bootstrap interval over questions, which both have in
-    common, and training seeds."""
-    rng = np.random.default_rng(0)
-    questions = first.counts.shape[2]
-    weights = rng.multinomial(questions, np.full(questions, 1 / questions), RESAMPLES).astype(float)
-    differences = first.resampled(weights, rng) - second.resampled(weights, rng)
-    low, high = np.quantile(differences, [0.025, 0.975])
-    return Share(first.f1() - second.f1(), float(low), float(high))
-
-
 @dataclass(frozen=True, slots=True)
 class Made:
     """Of a data set: its solutions; the rollouts of its search, also for solutions that stayed without labels, but not
@@ -101,37 +79,51 @@ class Made:
     first: float
 
 
-def made(output: Path, name: str, own: DataSet) -> Made:
+def made(output: Path, name: str) -> Made:
     """What a data set holds and what it cost."""
     solutions = list(read(data_file(output, name)))
-    annotated = output / "annotated" / f"{name}.jsonl"
+    own = DATA_SETS[name]
     first = [
         told.labels.index(False) == first_error(parse(told.problem), told.steps)
         for told in solutions
         if not all(told.labels)
     ]
-    samples = 0 if own.labels is None else stats.costs(annotated).samples
+    samples = stats.costs(annotated(output, own.selection) / f"{own.search}.jsonl").samples if own.search else 0
     return Made(len(solutions), samples, sum(first) / len(first))
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
-    """How a measure of uncertainty points at first errors. `hit`: share of the wrong solutions where Δu is largest at
-    the first error; `chance`: if any step were as likely; `rank`: mean relative rank of the first error by falling Δu,
-    0 first and 1 last; `length`: correlation of a step's uncertainty with the logarithm of its tokens."""
+class Pointing:
+    """Whether a measure of uncertainty rises most at the first error.
 
-    measure: str
-    hit: float
+    `hits`, (1, questions): solutions where it does; `counts`, (questions,): solutions. `chance`: the share if any step
+    were as likely. `rank`: mean relative rank of the first error by falling Δu, 0 first and 1 last.
+    """
+
+    hits: Numbers
+    counts: Numbers
     chance: float
     rank: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """How a measure of uncertainty points at first errors: `among_all` steps of the wrong solutions, and `before_last`,
+    among the steps that a search tries, of those whose first error is one of them. `length`: correlation of a step's
+    uncertainty with the logarithm of its tokens."""
+
+    measure: str
+    among_all: Pointing
+    before_last: Pointing
     length: float
 
 
 def measures(output: Path) -> list[Pointer]:
-    """Of every measure, on the wrong solutions of more than one step. The first step's Δu is taken against the mean of
-    the question's steps."""
+    """Of every measure, on the wrong solutions where there is a choice between steps. The first step's Δu is taken
+    against the mean of the question's steps."""
     wrong = list(_wrong(output))
-    return [_pointer(name, wrong) for name in MEASURES]
+    questions = {name: k for k, name in enumerate(dict.fromkeys(str(record["question"]) for record, _ in wrong))}
+    return [_pointer(name, wrong, questions) for name in MEASURES]
 
 
 def _wrong(output: Path) -> Iterator[tuple[journal.Record, int]]:
@@ -141,19 +133,68 @@ def _wrong(output: Path) -> Iterator[tuple[journal.Record, int]]:
             yield record, error
 
 
-def _pointer(measure: str, wrong: list[tuple[journal.Record, int]]) -> Pointer:
-    places, chances, values, lengths = [], [], [], []
+def _pointer(measure: str, wrong: list[tuple[journal.Record, int]], questions: Mapping[str, int]) -> Pointer:
+    values: list[float] = []
+    lengths: list[int] = []
+    told: list[tuple[int, Numbers, int]] = []
     for record, error in wrong:
         own = step_uncertainties(record["logprobs"], record["ends"], measure)
         rises = np.diff([record["mean_step_uncertainty"][measure], *own])
-        places.append((int((rises > rises[error]).sum()), len(own)))
-        chances.append(1 / len(own))
+        told.append((questions[str(record["question"])], rises, error))
         values += own
         lengths += np.diff([0, *record["ends"]]).tolist()
-    return Pointer(
-        measure=measure,
-        hit=float(np.mean([place == 0 for place, _ in places])),
-        chance=float(np.mean(chances)),
-        rank=float(np.mean([place / (count - 1) for place, count in places])),
-        length=float(np.corrcoef(values, np.log(lengths))[0, 1]),
-    )
+    # the last step is never tried, so two steps are no choice
+    tried = [(k, rises[:-1], error) for k, rises, error in told if error < len(rises) - 1 and len(rises) > 2]
+    length = float(np.corrcoef(values, np.log(lengths))[0, 1])
+    return Pointer(measure, _pointing(told, len(questions)), _pointing(tried, len(questions)), length)
+
+
+def _pointing(told: list[tuple[int, Numbers, int]], questions: int) -> Pointing:
+    """Of solutions: the number of the question, the steps' Δu, and the first error."""
+    hits, counts = np.zeros((1, questions)), np.zeros(questions)
+    ranks = []
+    for question, rises, error in told:
+        place = int((rises > rises[error]).sum())
+        hits[0, question] += place == 0
+        counts[question] += 1
+        ranks.append(place / (len(rises) - 1))
+    chance = float(np.mean([1 / len(rises) for _, rises, _ in told])) if told else 0.0
+    return Pointing(hits, counts, chance, float(np.mean(ranks)) if ranks else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """How true a search's labels of the wrong solutions are: the share whose first error was found, none for a solution
+    without labels; and the share of the step labels that are right."""
+
+    first: Estimate
+    steps: Estimate
+
+
+def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
+    """Of searches that annotated the same solutions, by name.
+
+    Raises `ValueError` naming a search that annotated others.
+    """
+    records = {name: [told for told in stats.load(path) if not told["correct"]] for name, path in runs.items()}
+    solutions = {name: {str(told["id"]) for told in own} for name, own in records.items()}
+    first = next(iter(solutions), "")
+    for name, own in solutions.items():
+        if own != solutions[first]:
+            apart = len(own ^ solutions[first])
+            raise ValueError(f"{name} annotated other wrong solutions than {first}: {apart} are in one of them alone")
+    return {name: _truth(own) for name, own in records.items()}
+
+
+def _truth(wrong: Sequence[journal.Record]) -> Truth:
+    questions = {name: k for k, name in enumerate(sorted({str(told["question"]) for told in wrong}))}
+    found, solutions, right, steps = np.zeros((4, len(questions)))
+    for told in wrong:
+        question, problem = questions[str(told["question"])], parse(told["problem"])
+        solutions[question] += 1
+        if "labels" in told:
+            found[question] += told["labels"].index(False) == first_error(problem, told["steps"])
+            truth = labels(problem, told["steps"])
+            right[question] += sum(given == true for given, true in zip(told["labels"], truth, strict=True))
+            steps[question] += len(truth)
+    return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps))

@@ -10,8 +10,8 @@ import rich.table
 
 from training.metrics import Share, percent
 
-_NUMBER = re.compile(r"[−+-]?\d[\d.,–]*( %)?( \(.*\))?|–|")
-"""Also a percentage, and one with its interval in brackets."""
+_NUMBER = re.compile(r"[−+-]?\d[\d.,–]*( %)?( \(.*\)| \[.*\](, p [=<] [\d.]+)?)?|–|")
+"""Also a percentage, and one with its interval in brackets, or a difference with its interval and p-value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,109 @@
+"""Which of two ways is better, in words no stronger than the numbers: families of comparisons, corrected together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from training.bootstrap import Estimate, Key, holm
+from training.metrics import Share
+
+LEVEL = 0.05
+"""Of corrected p-values: below it something is said."""
+F1_MARGIN = 0.03
+"""Of F1, and of shares of labels: about the least that ProcessBench's 3,400 solutions can tell apart of two PRMs."""
+ACCURACY_MARGIN = 0.01
+"""Of a vote's accuracy: two of the lab's 200 questions, five of MATH500's."""
+
+Outcome = Literal["better", "worse", "as good", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The difference of a first way to a second, in shares. `p` that there is none, `p_equivalent` that it is `margin`
+    or more; both corrected within the family."""
+
+    difference: Estimate
+    margin: float
+    p: float
+    p_equivalent: float
+
+    @property
+    def outcome(self) -> Outcome:
+        """What may be said of the first way."""
+        if self.p < LEVEL:
+            return "better" if self.difference.value > 0 else "worse"
+        return "as good" if self.is_small else "open"
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the difference is shown to be below the margin."""
+        return self.p_equivalent < LEVEL
+
+    @property
+    def figures(self) -> str:
+        """In points, with the 95 % interval and the corrected p: `+1.2 [+0.3, +2.1], p = 0.012`."""
+        return f"{points(self.difference.interval())}, {shown(self.p)}"
+
+    def sentence(self, first: str, second: str) -> str:
+        """What may be said, with the figures."""
+        small = f", by less than {_margin(self.margin)}" if self.is_small else ""
+        said = {
+            "better": f"{first} is better than {second}{small}",
+            "worse": f"{first} is worse than {second}{small}",
+            "as good": f"{first} is as good as {second}",
+            "open": f"{first} and {second} can't be told apart",
+        }[self.outcome]
+        return f"{said} ({self.figures})"
+
+
+def compare(differences: Mapping[Key, Estimate], margin: float) -> dict[Key, Comparison]:
+    """Corrects a family of differences; whatever is said of any of them belongs in it."""
+    p = holm({key: own.p for key, own in differences.items()})
+    within = holm({key: own.p_within(margin) for key, own in differences.items()})
+    return {key: Comparison(own, margin, p[key], within[key]) for key, own in differences.items()}
+
+
+def sentences(family: Mapping[tuple[str, str], Comparison]) -> str:
+    """What may be said of each pair: `a is better than b (…); …`."""
+    return "; ".join(own.sentence(*pair) for pair, own in family.items())
+
+
+def grouped(family: Mapping[str, Comparison]) -> str:
+    """The first ways by what may be said of them against a common second one: `better: a (…), b (…); worse: c (…)`."""
+    words: dict[Outcome, str] = {
+        "better": "better", "worse": "worse", "as good": "as good", "open": "can't be told apart from it"
+    }  # fmt: skip
+    parts = []
+    for outcome, said in words.items():
+        own = [f"{name} ({told.figures})" for name, told in family.items() if told.outcome == outcome]
+        if own:
+            parts.append(f"{said}: {', '.join(own)}")
+    return "; ".join(parts)
+
+
+def note(count: int, margin: float, seeds: int) -> str:
+    """How to read the figures of a family of `count` comparisons, of PRMs of `seeds` training seeds (0: no PRM)."""
+    over = {0: "questions", 1: "questions, not over training seeds, of which there is one"}
+    corrected = (
+        f" Of each family of {count} comparisons p is corrected (Holm), and only p below {LEVEL:g} says anything."
+    )
+    return (
+        f"Differences are in points, with 95 % intervals over {over.get(seeds, 'questions and training seeds')}."
+        f"{corrected if count > 1 else ''} “As good” is shown to differ by less than {_margin(margin)}, which few "
+        "questions can't show even if all end alike."
+    )
+
+
+def points(difference: Share) -> str:
+    """A difference of shares in points, with its interval: `+1.2 [+0.3, +2.1]`."""
+    return f"{100 * difference.mean:+.1f} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
+
+
+def shown(p: float) -> str:
+    """`p = 0.012`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _margin(margin: float) -> str:
+    number = f"{100 * margin:g}"
+    return f"{number} point" if number == "1" else f"{number} points"

@@ -1,0 +1,145 @@
+"""What the lab finds out about data sets: which makes the best PRM, on each base and on both."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from training import best_of_n
+from training.bootstrap import Estimate, Numbers
+from training.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note, sentences
+from training.lab import elections, labels
+from training.lab.labels import Hits
+from training.lab.models import seeds
+from training.lab.settings import DATA_SETS, BaseName, LabSettings
+from training.metrics import Share, percent
+from training.report.blocks import listed
+from training.report.found import Finding
+
+Row = list[str | int | float]
+Pair = tuple[str, str]
+REFERENCE = "UnPRM"
+"""The paper's own data set: what others are compared with."""
+PAIRS: tuple[Pair, ...] = (
+    *((name, REFERENCE) for name in DATA_SETS if name != REFERENCE),
+    ("BayesPRM", "EpicPRM"),
+    ("BayesPRM", "Exact"),
+)
+"""The comparisons of data sets: a family for each base."""
+BASES: dict[BaseName, str] = {
+    "verdicts": "the base that saw verdicts in its pretraining",
+    "text": "the base that never saw a verdict",
+}
+
+
+Hit = Mapping[BaseName, Mapping[str, Hits]]
+"""By base and data set."""
+
+
+def every(settings: LabSettings, output: Path, hits: Hit) -> list[Finding]:
+    """All findings."""
+    families = {base: differences(own) for base, own in hits.items()}
+    found = [data(settings, output, base, own, families[base]) for base, own in hits.items()]
+    return [*found, bases(hits, families)] if len(hits) > 1 else found
+
+
+def best(hits: Mapping[str, Hits]) -> str:
+    """The data set of a search whose PRMs find most first errors."""
+    searched = [name for name in hits if DATA_SETS[name].search is not None]
+    return max(searched, key=lambda name: hits[name].f1().value)
+
+
+def differences(hits: Mapping[str, Hits]) -> dict[Pair, Comparison]:
+    """The family of comparisons between the data sets of a base."""
+    f1 = {name: own.f1() for name, own in hits.items()}
+    return compare({(a, b): f1[a] - f1[b] for a, b in PAIRS if a in f1 and b in f1}, F1_MARGIN)
+
+
+def data(
+    settings: LabSettings, output: Path, base: BaseName, hits: Mapping[str, Hits], family: Mapping[Pair, Comparison]
+) -> Finding:
+    """Which data makes the best PRM, and at what cost."""
+    f1 = {name: own.f1() for name, own in hits.items()}
+    rows: list[Row] = []
+    for name in hits:
+        made = labels.made(output, name)
+        judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
+        vote = Estimate.mean(elections.outcomes(judged, elections.sizes(judged)[-1], elections.VOTES["prm"]))
+        each = " ".join(f"{100 * value:.1f}" for value in hits[name].by_seed())
+        against = "" if name == REFERENCE else family[name, REFERENCE].figures
+        cells = f"{made.samples:,}", percent(made.first), f1[name].share.in_percent, each, against
+        rows.append([name, DATA_SETS[name].about, made.solutions, *cells, vote.share.in_percent])
+    highest = max(f1, key=lambda name: f1[name].value)
+    lines = [
+        f"F1 of finding the first error is highest for {highest}: {percent(f1[highest].value)}.",
+        f"Against {REFERENCE} with {percent(f1[REFERENCE].value)}: "
+        f"{grouped({a: own for (a, b), own in family.items() if b == REFERENCE})}.",
+        f"{sentences({pair: own for pair, own in family.items() if pair[1] != REFERENCE})}.",
+        note(len(family), F1_MARGIN, settings.seeds),
+    ]
+    return Finding(
+        question=f"Which data makes the best PRM, on {BASES[base]}?",
+        answer="\n".join(lines),
+        columns=["data set", "solutions and labels", "solutions", "rollouts", "first error labelled",
+                 "F1 in % (95 % interval)", "F1 of each seed", f"F1 against {REFERENCE}, points",
+                 "prm vote at the largest N in % (95 % interval)"],
+        rows=rows,
+    )  # fmt: skip
+
+
+def bases(hits: Hit, families: Mapping[BaseName, Mapping[Pair, Comparison]]) -> Finding:
+    """Whether the order of the data sets is the same on two bases."""
+    first, second = hits
+    f1 = {base: {name: told.f1() for name, told in own.items()} for base, own in hits.items()}
+    gaps = {base: {name: own[name] - own[REFERENCE] for name in own if name != REFERENCE} for base, own in f1.items()}
+    changes = compare({name: gaps[second][name] - gaps[first][name] for name in gaps[first]}, F1_MARGIN)
+    turned = [
+        f"{a} and {b}"
+        for a, b in families[first]
+        if {families[first][a, b].outcome, families[second][a, b].outcome} == {"better", "worse"}
+    ]
+    places = {base: sorted(own, key=lambda name: -own[name].value) for base, own in f1.items()}
+    tau = _agreement(list(f1[first].values()), list(f1[second].values()))
+    lines = [
+        *(f"By F1 on {BASES[base]}: {', '.join(places[base])}." for base in hits),
+        f"Kendall's τ of the two orders is {tau.mean:.2f}, 95 % interval [{tau.low:.2f}, {tau.high:.2f}].",
+        f"Compared pairs that are told apart on both bases, but the other way round: {listed(turned or ['none'])}.",
+        f"The gap to {REFERENCE} {_changed(changes)}.",
+        note(len(changes), F1_MARGIN, len(hits[first][REFERENCE].by_seed())),
+    ]
+    return Finding(
+        question="Is the order of the data sets the same on both bases?",
+        answer="\n".join(lines),
+        columns=["data set", *(f"{what}, {base}" for base in hits for what in ("F1 in % (95 % interval)", "place")),
+                 f"gap to {REFERENCE}, {second} − {first}, points"],
+        rows=[
+            [name,
+             *(cell for base in hits for cell in (f1[base][name].share.in_percent, places[base].index(name) + 1)),
+             changes[name].figures if name in changes else ""]
+            for name in hits[first]
+        ],
+    )  # fmt: skip
+
+
+def _changed(changes: Mapping[str, Comparison]) -> str:
+    told = [f"{name} ({own.figures})" for name, own in changes.items() if own.p < LEVEL]
+    return f"differs between the bases for {listed(told)}" if told else "can't be told to differ between the bases"
+
+
+def _agreement(first: Sequence[Estimate], second: Sequence[Estimate]) -> Share:
+    """Kendall's τ of two lists, with its 95 % percentile interval; the seeds of each PRM vary on their own."""
+
+    def order(values: Numbers) -> Numbers:
+        """Which of every two is the larger, (…, pairs)"""
+        a, b = np.triu_indices(values.shape[-1], 1)
+        made: Numbers = np.sign(values[..., a] - values[..., b])
+        return made
+
+    def resampled(own: Sequence[Estimate], start: int) -> Numbers:
+        """(RESAMPLES, data sets)"""
+        return np.stack([told.value + told.deviations(start + k) for k, told in enumerate(own)], axis=-1)
+
+    value = (order(np.array([own.value for own in first])) * order(np.array([own.value for own in second]))).mean()
+    drawn = (order(resampled(first, 1)) * order(resampled(second, 1 + len(first)))).mean(axis=-1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Share(float(value), float(low), float(high))

@@ -1,0 +1,106 @@
+"""What the lab finds out about labels: which measure points at errors, and what searches cost and find."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from training import study
+from training.bootstrap import Estimate
+from training.comparisons import F1_MARGIN, compare, grouped, note
+from training.lab import labels
+from training.lab.labels import Pointer, Truth
+from training.metrics import percent
+from training.report.found import Finding
+
+Row = list[str | int | float]
+ENTROPY = "entropy"
+"""The paper's measure."""
+PAPER_RANKS = "0.33 to 0.51"
+"""Of the step found, by sampling model (paper, section 6)."""
+
+
+def measures(output: Path) -> Finding:
+    """Which measure of uncertainty points at the first error."""
+    told = {own.measure: own for own in labels.measures(output)}
+    entropy = told[ENTROPY]
+
+    def share(own: Pointer, among: str) -> Estimate:
+        pointing = getattr(own, among)
+        return Estimate.ratio(pointing.hits, pointing.counts)
+
+    def against(own: Pointer, among: str) -> Estimate:
+        counts = getattr(own, among).counts
+        return Estimate.ratio(getattr(own, among).hits - getattr(entropy, among).hits, counts)
+
+    places = {"before_last": "all steps but the last", "among_all": "all steps"}
+    family = compare(
+        {(name, among): against(own, among) for among in places for name, own in told.items() if name != ENTROPY},
+        F1_MARGIN,
+    )
+    lines = []
+    for among, words in places.items():
+        pointing = getattr(entropy, among)
+        lines.append(
+            f"Among {words} ({pointing.counts.sum():,.0f} wrong solutions) the paper's entropy rises most at the first "
+            f"error in {percent(share(entropy, among).value)}, where a step at random is it in "
+            f"{percent(pointing.chance)}. Against it: "
+            f"{grouped({name: own for (name, where), own in family.items() if where == among})}."
+        )
+    lines += [
+        f"A step's entropy correlates with the logarithm of its length by {entropy.length:.3f}. The searches never try "
+        "the last step.",
+        note(len(family), F1_MARGIN, 0),
+    ]
+    return Finding(
+        question="Which measure of uncertainty finds the first error best?",
+        answer="\n".join(lines),
+        columns=["measure",
+                 "rises most at the first error, last step left out, in % (95 % interval)", "rank (0 first, 1 last)",
+                 "rises most at the first error, all steps, in % (95 % interval)", "rank (0 first, 1 last)",
+                 "correlation with log length"],
+        rows=[
+            [name,
+             share(own, "before_last").share.in_percent, f"{own.before_last.rank:.2f}",
+             share(own, "among_all").share.in_percent, f"{own.among_all.rank:.2f}",
+             f"{own.length:.3f}"]
+            for name, own in told.items()
+        ],
+    )  # fmt: skip
+
+
+def searches(place: Path) -> Finding:
+    """What every search costs on the same solutions, and how true its labels are; `place`: their directory."""
+    told = study.rows(place)
+    truths = labels.truths({row[0]: place / f"{row[0]}.jsonl" for row in told})
+    baseline = truths[study.BASELINE]
+    figures: dict[str, Callable[[Truth], Estimate]] = {
+        "first error found": lambda truth: truth.first, "step labels right": lambda truth: truth.steps
+    }  # fmt: skip
+    families = {
+        column: compare(
+            {name: figure(own) - figure(baseline) for name, own in truths.items() if name != study.BASELINE}, F1_MARGIN
+        )
+        for column, figure in figures.items()
+    }
+    rows: list[Row] = []
+    for name, *cells in told:
+        shown_cells = dict(zip(study.COLUMNS[1:], cells, strict=True))
+        shown_cells |= {column: figure(truths[name]).share.in_percent for column, figure in figures.items()}
+        against = [families[column][name].figures if name != study.BASELINE else "" for column in figures]
+        rows.append([name, *shown_cells.values(), *against])
+    lines = [
+        f"{column[0].upper()}{column[1:]}, against {study.BASELINE} with {percent(figures[column](baseline).value)}: "
+        f"{grouped(family)}."
+        for column, family in families.items()
+    ]
+    lines += [
+        "The exact checker says what is true of wrong solutions. One that a search leaves without labels counts as an "
+        "error not found, and its steps don't count.",
+        f"The ranks in the paper are {PAPER_RANKS}.",
+        note(len(truths) - 1, F1_MARGIN, 0),
+    ]
+    return Finding(
+        question="What does each search cost, and how true are its labels?",
+        answer="\n".join(lines),
+        columns=[*study.COLUMNS, *(f"{column}, against {study.BASELINE}, points" for column in figures)],
+        rows=rows,
+    )

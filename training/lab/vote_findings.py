@@ -1,0 +1,178 @@
+"""What the lab finds out about votes, with the PRMs of one data set and base."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from training.bootstrap import Estimate, Numbers
+from training.comparisons import ACCURACY_MARGIN, Comparison, Outcome, compare, grouped, note, sentences
+from training.lab import elections
+from training.lab.elections import Seeds
+from training.metrics import percent
+from training.report.blocks import listed
+from training.report.found import Finding
+
+Row = list[str | int | float]
+Right = Mapping[int, Mapping[str, Numbers]]
+"""By N and vote: outcomes, (seeds, questions)."""
+PAIRS = tuple((vote, other) for vote in ("hmr", "wrf", "weighted") for other in ("majority", "prm"))
+FEWEST = 10
+"""Questions that a comparison takes: what fewer have in common says nothing of others."""
+
+
+def every(judged: Seeds) -> list[Finding]:
+    """All findings; `judged`: the candidates of every question, once per training seed."""
+    right = elections.votes_taken(judged)
+    return [votes(right), frequencies(judged, right), alphas(judged), ties(judged), another_vote(judged, right)]
+
+
+def votes(right: Right) -> Finding:
+    """Whether HMR, WRF and the sum of rewards beat majority and PRM, and at which N: a family for each two votes."""
+    sizes = [size for size in right if size > 1]  # of one candidate all votes elect that one
+    families = {
+        (a, b): compare({size: Estimate.mean(right[size][a] - right[size][b]) for size in sizes}, ACCURACY_MARGIN)
+        for a, b in PAIRS
+    }
+    last = max(right)
+    lines = [f"{a} against {b}: {_by_size(family)}." for (a, b), family in families.items()]
+    lines.append(f"At N = {last}: {sentences({pair: family[last] for pair, family in families.items()})}.")
+    return Finding(
+        question="Do HMR, WRF and the sum of rewards beat majority and PRM?",
+        answer="\n".join([*lines, note(len(sizes), ACCURACY_MARGIN, _seeds(right))]),
+        columns=["N", *(f"{name} in % (95 % interval)" for name in elections.VOTES), *(f"{a} − {b}" for a, b in PAIRS)],
+        rows=[
+            [
+                size,
+                *(Estimate.mean(own).share.in_percent for own in told.values()),
+                *(family[size].figures if size in family else "" for family in families.values()),
+            ]
+            for size, told in right.items()
+        ],
+    )
+
+
+def _by_size(family: Mapping[int, Comparison]) -> str:
+    """`worse at N = 32 and 64, as good at N = 2, …`"""
+    words: dict[Outcome, str] = {
+        "better": "better", "worse": "worse", "as good": "as good", "open": "not told apart"
+    }  # fmt: skip
+    parts = []
+    for outcome, said in words.items():
+        own = [str(size) for size, told in family.items() if told.outcome == outcome]
+        if own:
+            parts.append(f"{said} at N = {listed(own)}")
+    return ", ".join(parts)
+
+
+def frequencies(judged: Seeds, right: Right) -> Finding:
+    """Where the votes differ: by how often the reasoner is right."""
+    size = max(right)
+    bands = {band: numbers for band, numbers in elections.bands(judged[0]).items() if numbers}
+    compared = {band: numbers for band, numbers in bands.items() if len(numbers) >= FEWEST}
+    family = compare(
+        {
+            (band, vote): Estimate.mean((own - right[size]["majority"])[:, numbers])
+            for band, numbers in compared.items()
+            for vote, own in right[size].items()
+            if vote != "majority"
+        },
+        ACCURACY_MARGIN,
+    )
+    lines = [f"Against majority at N = {size}, by the share of the candidates that are right:"]
+    for band, numbers in compared.items():
+        own = {vote: told for (where, vote), told in family.items() if where == band}
+        lines.append(f"{band}, {len(numbers)} questions: {grouped(own)}.")
+    if len(compared) < len(bands):
+        lines.append(f"Where there are fewer than {FEWEST} questions, votes are not compared.")
+    return Finding(
+        question="Where do the votes differ?",
+        answer="\n".join([*lines, note(len(family), ACCURACY_MARGIN, _seeds(right))]),
+        columns=["candidates that are right", "questions",
+                 *(f"{name} (%)" for name in elections.VOTES),
+                 *(f"{name} − majority" for name in elections.VOTES if name != "majority")],
+        rows=[
+            [band, len(numbers),
+             *(f"{100 * own[:, numbers].mean():.1f}" for own in right[size].values()),
+             *(family[band, name].figures if band in compared else ""
+               for name in elections.VOTES if name != "majority")]
+            for band, numbers in bands.items()
+        ],
+    )  # fmt: skip
+
+
+def alphas(judged: Seeds) -> Finding:
+    """Which α serves WRF best: every other against the paper's."""
+    sizes = [size for size in elections.sizes(judged) if size >= 4]
+    paper, *others = elections.ALPHAS
+    right = {
+        alpha: {size: elections.outcomes(judged, size, elections.wrf(alpha)) for size in sizes}
+        for alpha in sorted(elections.ALPHAS)
+    }
+    means = {alpha: np.mean(list(own.values()), axis=0) for alpha, own in right.items()}
+    family = compare({alpha: Estimate.mean(means[alpha] - means[paper]) for alpha in sorted(others)}, ACCURACY_MARGIN)
+    return Finding(
+        question="Which α serves WRF best?",
+        answer=f"On average over N = {listed(map(str, sizes))}, against the paper's {paper:g} with "
+        f"{percent(float(means[paper].mean()))}: {grouped({f'{alpha:g}': own for alpha, own in family.items()})}.\n"
+        f"{note(len(family), ACCURACY_MARGIN, len(judged))}",
+        columns=["α", *(f"N = {size} (%)" for size in sizes), "on average in % (95 % interval)",
+                 f"against {paper:g}, points"],
+        rows=[
+            [alpha, *(f"{100 * told.mean():.1f}" for told in own.values()),
+             Estimate.mean(means[alpha]).share.in_percent, family[alpha].figures if alpha in family else ""]
+            for alpha, own in right.items()
+        ],
+    )  # fmt: skip
+
+
+def ties(judged: Seeds) -> Finding:
+    """Which tie-break serves WRF best, told at the N with most ties."""
+    by_size = {size: elections.ties(judged, size) for size in elections.sizes(judged) if size > 1}
+    most = max(by_size, key=lambda size: float(by_size[size]["tied"].mean()))
+    ours, *others = elections.TIE_BREAKS
+    right = by_size[most]
+    family = compare(
+        {(f"breaking ties by {name}", f"by {ours}"): Estimate.mean(right[name] - right[ours]) for name in others},
+        ACCURACY_MARGIN,
+    )
+    tied = Estimate.mean(right["tied"])
+    return Finding(
+        question="Which tie-break serves WRF best?",
+        answer=f"Most votes are tied at N = {most}: {tied.share.in_percent} in %, with the 95 % interval. "
+        f"There {sentences(family)}.\n"
+        f"{note(len(family), ACCURACY_MARGIN, len(judged))}"
+        if tied.value
+        else "No vote is tied.",
+        columns=["N", "votes tied in % (95 % interval)",
+                 *(f"right, ties by {name}, in % (95 % interval)" for name in elections.TIE_BREAKS)],
+        rows=[
+            [size, *(Estimate.mean(own[name]).share.in_percent for name in ("tied", *elections.TIE_BREAKS))]
+            for size, own in by_size.items()
+        ],
+    )  # fmt: skip
+
+
+def another_vote(judged: Seeds, right: Right) -> Finding:
+    """Whether some vote beats HMR and WRF: chosen on half of the questions, tried on the other half."""
+    chosen_on, tried_on = elections.halves(judged)
+    prior = elections.best(chosen_on, {prior: elections.log_odds(prior) for prior in elections.PRIORS})
+    taken = {
+        size: {**own, "log-odds": elections.outcomes(judged, size, elections.log_odds(prior))}
+        for size, own in right.items()
+    }
+    tried = {size: {name: told[:, 1::2] for name, told in own.items()} for size, own in taken.items()}
+    last = max(tried)
+    pairs = [(name, other) for name in ("log-odds", "weighted") for other in ("hmr", "wrf")]
+    family = compare({(a, b): Estimate.mean(tried[last][a] - tried[last][b]) for a, b in pairs}, ACCURACY_MARGIN)
+    return Finding(
+        question="Is there a vote that beats HMR and WRF?",
+        answer=f"Log-odds: every candidate adds {prior:g} plus the log-odds of its reward to its class; {prior:g} was "
+        f"best on {len(chosen_on[0])} of the questions. On the other {len(tried_on[0])}, at N = {last}: "
+        f"{sentences(family)}.\n{note(len(family), ACCURACY_MARGIN, len(judged))}",
+        columns=["N", *(f"{name} in % (95 % interval)" for name in tried[last])],
+        rows=[[size, *(Estimate.mean(told).share.in_percent for told in own.values())] for size, own in tried.items()],
+    )
+
+
+def _seeds(right: Right) -> int:
+    return len(next(iter(right[max(right)].values())))
