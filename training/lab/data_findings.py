@@ -11,7 +11,7 @@ from training.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped,
 from training.lab import elections, labels
 from training.lab.labels import Hits
 from training.lab.models import seeds
-from training.lab.settings import DATA_SETS, BaseName, LabSettings
+from training.lab.settings import DATA_SETS, VOTING, BaseName, LabSettings
 from training.metrics import Share, percent
 from training.report.blocks import listed
 from training.report.found import Finding
@@ -43,12 +43,6 @@ def every(settings: LabSettings, output: Path, hits: Hit) -> list[Finding]:
     return [*found, bases(hits, families)] if len(hits) > 1 else found
 
 
-def best(hits: Mapping[str, Hits]) -> str:
-    """The data set of a search whose PRMs find most first errors."""
-    searched = [name for name in hits if DATA_SETS[name].search is not None]
-    return max(searched, key=lambda name: hits[name].f1().value)
-
-
 def differences(hits: Mapping[str, Hits]) -> dict[Pair, Comparison]:
     """The family of comparisons between the data sets of a base."""
     f1 = {name: own.f1() for name, own in hits.items()}
@@ -63,12 +57,11 @@ def data(
     rows: list[Row] = []
     for name in hits:
         made = labels.made(output, name)
-        judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
-        vote = Estimate.mean(elections.outcomes(judged, elections.sizes(judged)[-1], elections.VOTES["prm"]))
+        vote = _highest_reward(settings, output, base, name) if name in VOTING else ""
         each = " ".join(f"{100 * value:.1f}" for value in hits[name].by_seed())
         against = "" if name == REFERENCE else family[name, REFERENCE].figures
         cells = f"{made.samples:,}", percent(made.first), f1[name].share.in_percent, each, against
-        rows.append([name, DATA_SETS[name].about, made.solutions, *cells, vote.share.in_percent])
+        rows.append([name, DATA_SETS[name].about, made.solutions, *cells, vote])
     highest = max(f1, key=lambda name: f1[name].value)
     lines = [
         f"F1 of finding the first error is highest for {highest}: {percent(f1[highest].value)}.",
@@ -85,6 +78,14 @@ def data(
                  "prm vote at the largest N in % (95 % interval)"],
         rows=rows,
     )  # fmt: skip
+
+
+def _highest_reward(settings: LabSettings, output: Path, base: BaseName, name: str) -> str:
+    """How often the solution with the highest reward of all is right."""
+    judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
+    return Estimate.mean(
+        elections.outcomes(judged, elections.sizes(judged)[-1], elections.VOTES["prm"])
+    ).share.in_percent
 
 
 def bases(hits: Hit, families: Mapping[BaseName, Mapping[Pair, Comparison]]) -> Finding:

@@ -11,7 +11,7 @@ from training import best_of_n, journal
 from training.lab import data_findings, label_findings, labels, vote_findings
 from training.lab.construct import annotated
 from training.lab.models import seeds
-from training.lab.settings import DATA_SETS, LabSettings
+from training.lab.settings import DATA_SETS, VOTING, LabSettings
 
 
 def write(settings: LabSettings, output: Path) -> None:
@@ -19,9 +19,9 @@ def write(settings: LabSettings, output: Path) -> None:
     hits = {base: {name: labels.hits(settings, output, base, name) for name in DATA_SETS} for base in settings.bases}
     found = data_findings.every(settings, output, hits)
     found += [label_findings.measures(output), label_findings.searches(annotated(output, "uncertainty"))]
-    for base, own in hits.items():
+    for base in settings.bases:
         # votes lean on rewards: what holds for the paper's PRMs may not for those that find most errors
-        for name in dict.fromkeys([data_findings.REFERENCE, data_findings.best(own)]):
+        for name in (name for name in VOTING if DATA_SETS[name].search):
             judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
             about = f"With PRMs of {name} on {data_findings.BASES[base]}"
             found += [

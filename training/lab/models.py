@@ -3,7 +3,7 @@
 import ctypes
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
         console.print(line)
 
 
-def _side_by_side(calls: list[Call]) -> Iterator[str]:
+def _side_by_side(calls: Sequence[Call]) -> Iterator[str]:
     """What the calls return, as they end. On a CPU each has a core: small models gain more by that than by several
     cores each; on a GPU they take turns, in this process."""
     if torch.cuda.is_available() or cpu_count() == 1:
