@@ -258,6 +258,7 @@ def study(
     concurrency: Concurrency = 32,
 ) -> None:
     """Annotate the same solutions by every search, and compare cost and truth."""
+    from training import search_findings
     from training import study as stage
     from unprm.equivalence import Equivalence
 
@@ -266,7 +267,7 @@ def study(
     made = _source(sampler, model, url).load(settings.drawing)
     with Equivalence() as equivalence:
         _run(lambda: stage.study(selected, made, equivalence, output, searches, concurrency, console), made.close)
-    table = stage.report(output)
+    table = search_findings.markdown(output)
     (output / "study.md").write_text(table, "utf-8")
     Console().print(table, markup=False)
 

@@ -6,18 +6,17 @@ Rollouts of a prefix are drawn once and used by every search that tries it; each
 have taken alone. One file of annotated solutions per search, and the tables in `study.md`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from training import journal, stage, stats
+from training import journal, stage
 from training.annotate import Journals, by_question, check
 from training.annotator import Annotator
 from training.journal import Record
-from training.metrics import percent
 from training.rollouts import Memory
 from training.settings import AnnotateSettings
 from unprm.equivalence import Equivalence
@@ -26,8 +25,6 @@ from unprm.uncertainty import MEASURES
 
 BASELINE = "adaptive_binary"
 """The search that the paper measures its savings against."""
-COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
-           *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
 
 
 def variants(settings: AnnotateSettings) -> dict[str, AnnotateSettings]:
@@ -79,40 +76,3 @@ async def study(
                     await annotator.annotate(missing, memory)
 
         return await stage.run(by_question(solutions), work, lambda group: str(group[0]["question"]), concurrency)
-
-
-def rows(output: Path) -> list[list[str]]:
-    """The study's table, one row per search with the cells of `COLUMNS`."""
-    paths = ((name, output / f"{name}.jsonl") for name in variants(AnnotateSettings()))
-    runs = {name: path for name, path in paths if path.exists()}
-    records = {name: stats.load(path) for name, path in runs.items()}
-    costs = {name: stats.costs(path) for name, path in runs.items()}
-    return [
-        [name, *_costs(cost, costs[BASELINE]), *_truth(records[name]), _kept(name, records)]
-        for name, cost in costs.items()
-    ]
-
-
-def report(output: Path) -> str:
-    """The study's table in Markdown."""
-    lines = [COLUMNS, ("---", *["--:"] * (len(COLUMNS) - 1)), *rows(output)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
-    saved = percent(1 - cost.samples / baseline.samples) if baseline.samples else "–"
-    return [*(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)), saved]
-
-
-def _truth(records: Sequence[Record]) -> list[str]:
-    ranks, agreed = stats.ranks(records), stats.agreement(records)
-    return [
-        *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
-        *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
-    ]
-
-
-def _kept(name: str, records: Mapping[str, Sequence[Record]]) -> str:
-    """Share of the solutions that a way of saving rollouts labels as the search does without."""
-    whole, _, saving = name.partition("+")
-    return percent(stats.same_outcome(records[name], records[whole])) if saving else ""

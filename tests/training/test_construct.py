@@ -22,9 +22,10 @@ from training.merge import merge
 from training.questions import make_mini
 from training.sample import sample
 from training.search import sequential
+from training.search_findings import markdown
 from training.select import Selector, select
 from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
-from training.study import report, study, variants
+from training.study import study, variants
 from unprm import steps
 from unprm.equivalence import Equivalence
 from unprm.errors import OutputMismatch, RecordInvalid
@@ -338,7 +339,7 @@ def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
         assert _records(output / f"{name}.jsonl") == alone
         charged += sum(record["samples"] for record in alone)
     assert sampler.completions < charged
-    table = report(output)
+    table = markdown(output)
     assert table.count("\n") == 2 + len(variants(settings))
     assert "| random | 0 | 0 | 0 | 100.0 % |" in table
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in table.splitlines()[2:]}

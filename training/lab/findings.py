@@ -7,7 +7,7 @@ together (`training.comparisons`).
 import json
 from pathlib import Path
 
-from training import best_of_n, journal
+from training import best_of_n, journal, search_findings
 from training.lab import data_findings, label_findings, labels, vote_findings
 from training.lab.construct import annotated
 from training.lab.models import seeds
@@ -18,7 +18,7 @@ def write(settings: LabSettings, output: Path) -> None:
     """Writes `output/findings.json`."""
     hits = {base: {name: labels.hits(settings, output, base, name) for name in DATA_SETS} for base in settings.bases}
     found = data_findings.every(settings, output, hits)
-    found += [label_findings.measures(output), label_findings.searches(annotated(output, "uncertainty"))]
+    found += [label_findings.measures(output), search_findings.finding(annotated(output, "uncertainty"))]
     for base in settings.bases:
         # votes lean on rewards: what holds for the paper's PRMs may not for those that find most errors
         for name in (name for name in VOTING if DATA_SETS[name].search):

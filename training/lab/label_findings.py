@@ -1,21 +1,17 @@
 """What the lab finds out about labels: which measure points at errors, and what searches cost and find."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-from training import study
 from training.bootstrap import Estimate
 from training.comparisons import F1_MARGIN, compare, grouped, note
 from training.lab import labels
-from training.lab.labels import Pointer, Truth
+from training.lab.labels import Pointer
 from training.metrics import percent
 from training.report.found import Finding
 
 Row = list[str | int | float]
 ENTROPY = "entropy"
 """The paper's measure."""
-PAPER_RANKS = "0.33 to 0.51"
-"""Of the step found, by sampling model (paper, section 6)."""
 
 
 def measures(output: Path) -> Finding:
@@ -65,42 +61,3 @@ def measures(output: Path) -> Finding:
             for name, own in told.items()
         ],
     )  # fmt: skip
-
-
-def searches(place: Path) -> Finding:
-    """What every search costs on the same solutions, and how true its labels are; `place`: their directory."""
-    told = study.rows(place)
-    truths = labels.truths({row[0]: place / f"{row[0]}.jsonl" for row in told})
-    baseline = truths[study.BASELINE]
-    figures: dict[str, Callable[[Truth], Estimate]] = {
-        "first error found": lambda truth: truth.first, "step labels right": lambda truth: truth.steps
-    }  # fmt: skip
-    families = {
-        column: compare(
-            {name: figure(own) - figure(baseline) for name, own in truths.items() if name != study.BASELINE}, F1_MARGIN
-        )
-        for column, figure in figures.items()
-    }
-    rows: list[Row] = []
-    for name, *cells in told:
-        shown_cells = dict(zip(study.COLUMNS[1:], cells, strict=True))
-        shown_cells |= {column: figure(truths[name]).share.in_percent for column, figure in figures.items()}
-        against = [families[column][name].figures if name != study.BASELINE else "" for column in figures]
-        rows.append([name, *shown_cells.values(), *against])
-    lines = [
-        f"{column[0].upper()}{column[1:]}, against {study.BASELINE} with {percent(figures[column](baseline).value)}: "
-        f"{grouped(family)}."
-        for column, family in families.items()
-    ]
-    lines += [
-        "The exact checker says what is true of wrong solutions. One that a search leaves without labels counts as an "
-        "error not found, and its steps don't count.",
-        f"The ranks in the paper are {PAPER_RANKS}.",
-        note(len(truths) - 1, F1_MARGIN, 0),
-    ]
-    return Finding(
-        question="What does each search cost, and how true are its labels?",
-        answer="\n".join(lines),
-        columns=[*study.COLUMNS, *(f"{column}, against {study.BASELINE}, points" for column in figures)],
-        rows=rows,
-    )

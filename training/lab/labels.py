@@ -1,7 +1,7 @@
 """How true the lab's labels are, how well PRMs that learned from them find first errors, and which measure of
 uncertainty points at errors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from training.lab.models import seeds
 from training.lab.settings import DATA_SETS, BaseName, LabSettings
 from training.records import read
 from training.select import step_uncertainties
-from unprm.mini.checker import first_error, labels
+from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES
 
@@ -160,41 +160,3 @@ def _pointing(told: list[tuple[int, Numbers, int]], questions: int) -> Pointing:
         ranks.append(place / (len(rises) - 1))
     chance = float(np.mean([1 / len(rises) for _, rises, _ in told])) if told else 0.0
     return Pointing(hits, counts, chance, float(np.mean(ranks)) if ranks else 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """How true a search's labels of the wrong solutions are: the share whose first error was found, none for a solution
-    without labels; and the share of the step labels that are right."""
-
-    first: Estimate
-    steps: Estimate
-
-
-def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
-    """Of searches that annotated the same solutions, by name.
-
-    Raises `ValueError` naming a search that annotated others.
-    """
-    records = {name: [told for told in stats.load(path) if not told["correct"]] for name, path in runs.items()}
-    solutions = {name: {str(told["id"]) for told in own} for name, own in records.items()}
-    first = next(iter(solutions), "")
-    for name, own in solutions.items():
-        if own != solutions[first]:
-            apart = len(own ^ solutions[first])
-            raise ValueError(f"{name} annotated other wrong solutions than {first}: {apart} are in one of them alone")
-    return {name: _truth(own) for name, own in records.items()}
-
-
-def _truth(wrong: Sequence[journal.Record]) -> Truth:
-    questions = {name: k for k, name in enumerate(sorted({str(told["question"]) for told in wrong}))}
-    found, solutions, right, steps = np.zeros((4, len(questions)))
-    for told in wrong:
-        question, problem = questions[str(told["question"])], parse(told["problem"])
-        solutions[question] += 1
-        if "labels" in told:
-            found[question] += told["labels"].index(False) == first_error(problem, told["steps"])
-            truth = labels(problem, told["steps"])
-            right[question] += sum(given == true for given, true in zip(told["labels"], truth, strict=True))
-            steps[question] += len(truth)
-    return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps))

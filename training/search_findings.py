@@ -1,0 +1,145 @@
+"""What every search costs on the same solutions, and how true its labels are: the tables of `training study`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from training import stats
+from training.bootstrap import Estimate
+from training.comparisons import F1_MARGIN, compare, grouped, note
+from training.journal import Record
+from training.metrics import percent
+from training.report.found import Finding
+from training.settings import AnnotateSettings
+from training.study import BASELINE, variants
+from unprm.mini.checker import first_error, labels
+from unprm.mini.domain import parse
+
+Row = list[str | int | float]
+COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
+           *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
+PAPER_RANKS = "0.33 to 0.51"
+"""Of the step found, by sampling model (paper, section 6)."""
+
+
+def markdown(place: Path) -> str:
+    """The table of a study's directory in Markdown; below it, where the truth is known, what may be said of it."""
+    if stats.agreement(stats.load(place / f"{BASELINE}.jsonl")) is None:
+        return _table(COLUMNS, rows(place))
+    found = finding(place)
+    return _table(found.columns, found.rows) + "\n" + found.answer.replace("\n", "\n\n") + "\n"
+
+
+def _table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> str:
+    lines = [columns, ("---", *["--:"] * (len(columns) - 1)), *cells]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def rows(output: Path) -> list[list[str]]:
+    """The study's table, one row per search with the cells of `COLUMNS`."""
+    paths = ((name, output / f"{name}.jsonl") for name in variants(AnnotateSettings()))
+    runs = {name: path for name, path in paths if path.exists()}
+    records = {name: stats.load(path) for name, path in runs.items()}
+    costs = {name: stats.costs(path) for name, path in runs.items()}
+    return [
+        [name, *_costs(cost, costs[BASELINE]), *_found(records[name]), _kept(name, records)]
+        for name, cost in costs.items()
+    ]
+
+
+def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
+    saved = percent(1 - cost.samples / baseline.samples) if baseline.samples else "–"
+    return [*(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)), saved]
+
+
+def _found(records: Sequence[Record]) -> list[str]:
+    ranks, agreed = stats.ranks(records), stats.agreement(records)
+    return [
+        *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
+        *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
+    ]
+
+
+def _kept(name: str, records: Mapping[str, Sequence[Record]]) -> str:
+    """Share of the solutions that a way of saving rollouts labels as the search does without."""
+    whole, _, saving = name.partition("+")
+    return percent(stats.same_outcome(records[name], records[whole])) if saving else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """How true a search's labels of the wrong solutions are: the share whose first error was found, none for a solution
+    without labels; and the share of the step labels that are right."""
+
+    first: Estimate
+    steps: Estimate
+
+
+def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
+    """Of searches that annotated the same solutions, by name.
+
+    Raises `ValueError` naming a search that annotated others.
+    """
+    records = {name: [told for told in stats.load(path) if not told["correct"]] for name, path in runs.items()}
+    solutions = {name: {str(told["id"]) for told in own} for name, own in records.items()}
+    first = next(iter(solutions), "")
+    for name, own in solutions.items():
+        if own != solutions[first]:
+            apart = len(own ^ solutions[first])
+            raise ValueError(f"{name} annotated other wrong solutions than {first}: {apart} are in one of them alone")
+    return {name: _truth(own) for name, own in records.items()}
+
+
+def _truth(wrong: Sequence[Record]) -> Truth:
+    questions = {name: k for k, name in enumerate(sorted({str(told["question"]) for told in wrong}))}
+    found, solutions, right, steps = np.zeros((4, len(questions)))
+    for told in wrong:
+        question, problem = questions[str(told["question"])], parse(told["problem"])
+        solutions[question] += 1
+        if "labels" in told:
+            found[question] += told["labels"].index(False) == first_error(problem, told["steps"])
+            truth = labels(problem, told["steps"])
+            right[question] += sum(given == true for given, true in zip(told["labels"], truth, strict=True))
+            steps[question] += len(truth)
+    return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps))
+
+
+def finding(place: Path) -> Finding:
+    """What every search costs on the same solutions, and how true its labels are; `place`: their directory."""
+    measured = rows(place)
+    true = truths({row[0]: place / f"{row[0]}.jsonl" for row in measured})
+    baseline = true[BASELINE]
+    figures: dict[str, Callable[[Truth], Estimate]] = {
+        "first error found": lambda truth: truth.first, "step labels right": lambda truth: truth.steps
+    }  # fmt: skip
+    families = {
+        column: compare(
+            {name: figure(own) - figure(baseline) for name, own in true.items() if name != BASELINE}, F1_MARGIN
+        )
+        for column, figure in figures.items()
+    }
+    table: list[Row] = []
+    for name, *cells in measured:
+        shown_cells = dict(zip(COLUMNS[1:], cells, strict=True))
+        shown_cells |= {column: figure(true[name]).share.in_percent for column, figure in figures.items()}
+        against = [families[column][name].figures if name != BASELINE else "" for column in figures]
+        table.append([name, *shown_cells.values(), *against])
+    lines = [
+        f"{column[0].upper()}{column[1:]}, against {BASELINE} with {percent(figures[column](baseline).value)}: "
+        f"{grouped(family)}."
+        for column, family in families.items()
+    ]
+    lines += [
+        "The exact checker says what is true of wrong solutions. One that a search leaves without labels counts as an "
+        "error not found, and its steps don't count.",
+        f"The ranks in the paper are {PAPER_RANKS}.",
+        note(len(true) - 1, F1_MARGIN, 0),
+    ]
+    return Finding(
+        question="What does each search cost, and how true are its labels?",
+        answer="\n".join(lines),
+        columns=[*COLUMNS, *(f"{column}, against {BASELINE}, points" for column in figures)],
+        rows=table,
+    )
