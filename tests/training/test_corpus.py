@@ -2,10 +2,13 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
+import torch
+from transformers import Qwen2ForCausalLM
 
-from training.mini import corpus
+from training.mini import corpus, pretrain
 from training.mini import tokenizer as mini_tokenizer
 from unprm.formats.unprm import STEP_TAG
 from unprm.mini.checker import first_error, labels
@@ -101,3 +104,39 @@ def test_batches_fit_their_length_and_come_again_from_the_same_seed(tokenizer):
         assert all(len(document.ids) <= length for document in documents)
     assert some("a") == first
     assert some("b") != first
+
+
+def test_a_base_of_text_alone_sees_no_verdict(tokenizer):
+    rng = random.Random(0)
+    for cycle in pretrain.WITHOUT_VERDICTS.cycles:
+        documents = [corpus.encode(tokenizer, corpus.document(rng, cycle.mixture)) for _ in range(100)]
+        assert not any(tag for document in documents for tag in document.tag)
+        assert all(tokenizer.encode(STEP_TAG)[0] not in document.ids for document in documents)
+
+
+def test_without_verdicts_the_checkers_judgement_changes_no_loss(tokenizer):
+    documents = [corpus.encode(tokenizer, pieces) for pieces in _documents(corpus.reviewed, 4)]
+    judged = [
+        replace(
+            document,
+            judged=[1.0] * len(document.ids),
+            wrong=[not wrong for wrong in document.wrong],
+            right=[not right for right in document.right],
+        )
+        for document in documents
+    ]
+    torch.manual_seed(0)
+    model = Qwen2ForCausalLM(pretrain.architecture(tokenizer))
+    losses = {
+        verdicts: [_loss(model, tokenizer, own, verdicts) for own in (documents, judged)] for verdicts in (True, False)
+    }
+    assert losses[False][0] == losses[False][1] < losses[True][0]
+    assert losses[True][0] != losses[True][1]
+
+
+def _loss(model, tokenizer, documents, verdicts):
+    batch = pretrain._collate(documents, 352, 352 * len(documents))
+    loss_of = pretrain._Loss(model, tokenizer, verdicts)
+    torch.nn.init.constant_(loss_of.judge, 0.1)
+    with torch.no_grad():
+        return loss_of(model.model(input_ids=batch.ids, use_cache=False, output_hidden_states=True), batch).item()
