@@ -18,12 +18,23 @@ from training.metrics import Share
 from training.mini.slips import Author
 from training.questions import make_mini
 from training.records import LabelledSolution
+from training.settings import AdaptiveSettings
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error
 from unprm.mini.checker import labels as checker_labels
 from unprm.mini.domain import parse
 
-TINY = LabSettings(questions=5, evaluated=40, candidates=4, per_level=8, seeds=1, k=8, epochs=1, bases=("verdicts",))
+TINY = LabSettings(
+    questions=4,
+    evaluated=40,
+    candidates=4,
+    per_level=8,
+    seeds=1,
+    bases=("verdicts",),
+    k=8,
+    adaptive=AdaptiveSettings(first=4, enough=2, most=8, block=4),
+    epochs=1,
+)
 
 
 def _authored(place, questions, per_question):
@@ -327,6 +338,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     kept = {name: DATA_SETS[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
     for module in (construct, models, findings):
         monkeypatch.setattr(module, "DATA_SETS", kept)
+    monkeypatch.setattr(construct, "SELECTIONS", ("uncertainty", "random"))
     console = Console(quiet=True)
 
     def stop(*args):
