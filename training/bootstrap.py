@@ -22,6 +22,8 @@ from training.metrics import Share
 
 RESAMPLES = 10_000
 """The smallest p is 1 / 10,001: enough for families of some hundred comparisons."""
+FEWEST = 10
+"""Questions that a comparison takes: what fewer have in common says nothing of others."""
 ROUNDING = 1e-12
 """Differences below it are no differences."""
 
@@ -45,7 +47,8 @@ class Estimate:
     """A figure, or a difference of two.
 
     `resampled`, (RESAMPLES,): the figure at resampled questions. `variance`: of the figure by its training seeds, 0 if
-    there is one seed or none; `freedom`: that variance's degrees of freedom. `questions`: how many there are.
+    there is one seed or none; `freedom`: that variance's degrees of freedom. `questions`: how many
+    have a part in it.
     """
 
     value: float
@@ -64,10 +67,9 @@ class Estimate:
     @classmethod
     def ratio(cls, hits: Numbers, counts: Numbers) -> Self:
         """Hits by seed and question, (seeds, questions), over what could be hit, (questions,); 0 of nothing is 0."""
-        questions = len(counts)
-        taken = weights(questions)
+        taken = weights(len(counts))
         resampled = _divided(hits @ taken.T, counts @ taken.T)
-        return cls.of_seeds(_divided(hits.sum(axis=1), counts.sum()), resampled, questions)
+        return cls.of_seeds(_divided(hits.sum(axis=1), counts.sum()), resampled, int((counts > 0).sum()))
 
     @classmethod
     def mean(cls, outcomes: Numbers) -> Self:
@@ -81,7 +83,8 @@ class Estimate:
         variance = sum(own for own, _ in parts)
         freedom = variance**2 / sum(own**2 / degrees for own, degrees in parts) if parts else 0.0
         resampled = self.resampled - other.resampled
-        return type(self)(self.value - other.value, resampled, self.questions, variance, freedom)
+        questions = min(self.questions, other.questions)
+        return type(self)(self.value - other.value, resampled, questions, variance, freedom)
 
     def deviations(self, stream: int = 0) -> Numbers:
         """How far from `value` it might have come out, (RESAMPLES,); the seeds' part differs by `stream`."""
@@ -105,17 +108,20 @@ class Estimate:
 
     @property
     def p(self) -> float:
-        """Two-sided p-value of a difference against none; below 0.05 where the 95 % interval leaves out 0."""
+        """Two-sided p-value of a difference against none: below 0.05 where the 95 % interval leaves out 0, and 1 where
+        there are fewer than `FEWEST` questions."""
+        if self.questions < FEWEST:
+            return 1.0
         return _share_beyond(abs(self.value), self.deviations())
 
     def p_within(self, margin: float) -> float:
         """p-value of a difference against one of `margin` or more, by two one-sided tests; below 0.05 only where the
-        90 % interval lies within the margin.
+        90 % interval lies within the margin, and 1 where there are fewer than `FEWEST` questions.
 
         Where no question shows a difference no resample does, however few the questions are. So for what they may have
         missed the variance of half a question each way is added (Agresti and Min, 2005).
         """
-        if abs(self.value) >= margin:
+        if abs(self.value) >= margin or self.questions < FEWEST:
             return 1.0
         missed = np.random.default_rng(0).normal(0, 1 / (self.questions + 2), RESAMPLES)
         return _share_beyond(margin - abs(self.value), self.deviations() + missed) / 2

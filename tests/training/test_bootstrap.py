@@ -81,6 +81,15 @@ def test_few_questions_that_all_point_one_way_are_no_more_than_a_sign_test_says(
     assert Estimate.mean(outcomes).p == pytest.approx(2 / 2**5, rel=0.6)  # percentiles of resamples: 0.013
 
 
+def test_a_handful_of_questions_shows_nothing():
+    for questions in (9, 10):
+        own = Estimate.mean(np.full((1, questions), 0.5))
+        assert (own.p == 1) == (questions == 9)
+        assert (own.p_within(1.0) == 1) == (questions == 9)
+    # a question without anything to hit is none
+    assert Estimate.ratio(np.ones((1, 20)), np.array([1.0] * 9 + [0.0] * 11)).p == 1
+
+
 def test_p_and_interval_agree():
     rng = np.random.default_rng(8)
     for shift in np.linspace(0, 0.3, 40):

@@ -18,12 +18,23 @@ from training.metrics import Share
 from training.mini.slips import Author
 from training.questions import make_mini
 from training.records import LabelledSolution
+from training.settings import AdaptiveSettings
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error
 from unprm.mini.checker import labels as checker_labels
 from unprm.mini.domain import parse
 
-TINY = LabSettings(questions=5, evaluated=40, candidates=4, per_level=8, seeds=1, k=8, epochs=1, bases=("verdicts",))
+TINY = LabSettings(
+    questions=4,
+    evaluated=40,
+    candidates=4,
+    per_level=8,
+    seeds=1,
+    bases=("verdicts",),
+    k=8,
+    adaptive=AdaptiveSettings(first=4, enough=2, most=8, block=4),
+    epochs=1,
+)
 
 
 def _authored(place, questions, per_question):
@@ -247,7 +258,7 @@ def _made_up_lab(place, settings):
             for seed in range(settings.seeds):
                 _made_up_results(place, f"{name}-{base}/seed-{seed}", random.Random(f"{name}{seed}"), skill)
     records = []
-    for question in make_mini(30, 9):
+    for question in make_mini(90, 9):
         solution = Author(rng, 1.0).solve(parse(question.problem))
         ends = [6 * (k + 1) for k in range(len(solution))]
         records.append({
@@ -303,7 +314,7 @@ def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
     settings = replace(TINY, seeds=3, bases=("verdicts", "text"))
     _made_up_lab(tmp_path, settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(findings, "DATA_SETS", SKILL["text"])
+        patch.setattr(findings, "DATA_SETS", {name: DATA_SETS[name] for name in SKILL["text"]})
         findings.write(settings, tmp_path)
     told = {own["question"]: own for own in json.loads((tmp_path / "findings.json").read_text("utf-8"))}
     first, second, both, *rest = told.values()
@@ -318,7 +329,7 @@ def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
     bayes = next(row for row in searches["rows"] if row[0] == "bayes")
     assert bayes[searches["columns"].index("first error found")] == "100.0 (100.0–100.0)"
     assert "better: bayes (+" in searches["answer"]
-    assert len(votes) == 5 * 3  # on the second base UnPRM is the best itself
+    assert len(votes) == 2 * 2 * 5  # bases, data sets, findings
     assert all(own["question"].startswith("With PRMs of ") for own in votes)
 
 
@@ -327,6 +338,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     kept = {name: DATA_SETS[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
     for module in (construct, models, findings):
         monkeypatch.setattr(module, "DATA_SETS", kept)
+    monkeypatch.setattr(construct, "SELECTIONS", ("uncertainty", "random"))
     console = Console(quiet=True)
 
     def stop(*args):

@@ -7,7 +7,7 @@ import numpy as np
 
 from training import best_of_n
 from training.bootstrap import Estimate, Numbers
-from training.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note, sentences
+from training.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
 from training.lab import elections, labels
 from training.lab.labels import Hits
 from training.lab.models import seeds
@@ -67,7 +67,7 @@ def data(
         f"F1 of finding the first error is highest for {highest}: {percent(f1[highest].value)}.",
         f"Against {REFERENCE} with {percent(f1[REFERENCE].value)}: "
         f"{grouped({a: own for (a, b), own in family.items() if b == REFERENCE})}.",
-        f"{sentences({pair: own for pair, own in family.items() if pair[1] != REFERENCE})}.",
+        *(f"{own.sentence(*pair)}." for pair, own in family.items() if pair[1] != REFERENCE),
         note(len(family), F1_MARGIN, settings.seeds),
     ]
     return Finding(

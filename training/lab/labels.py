@@ -38,8 +38,8 @@ class Hits:
 
     def f1(self) -> Estimate:
         """The mean of the seeds' F1."""
-        questions = self.counts.shape[2]
-        return Estimate.of_seeds(self.by_seed(), self._f1(weights(questions)), questions)
+        questions = int(self.counts.any(axis=(0, 1)).sum())
+        return Estimate.of_seeds(self.by_seed(), self._f1(weights(self.counts.shape[2])), questions)
 
     def _f1(self, taken: Numbers) -> Numbers:
         """(seeds, resamples), with the questions taken as often as `taken`, (resamples, questions), says"""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from training.bootstrap import Estimate, Numbers
+from training.bootstrap import FEWEST, Estimate, Numbers
 from training.comparisons import ACCURACY_MARGIN, Comparison, Outcome, compare, grouped, note, sentences
 from training.lab import elections
 from training.lab.elections import Seeds
@@ -16,8 +16,6 @@ Row = list[str | int | float]
 Right = Mapping[int, Mapping[str, Numbers]]
 """By N and vote: outcomes, (seeds, questions)."""
 PAIRS = tuple((vote, other) for vote in ("hmr", "wrf", "weighted") for other in ("majority", "prm"))
-FEWEST = 10
-"""Questions that a comparison takes: what fewer have in common says nothing of others."""
 
 
 def every(judged: Seeds) -> list[Finding]:
