@@ -47,8 +47,8 @@ def selected_file(output: Path, selection: SelectionName) -> Path:
 
 
 def annotated(output: Path, selection: SelectionName) -> Path:
-    """The directory of a selection's annotated solutions, a file per search."""
-    return output / "annotated" / selection
+    """The directory of a selection's annotated solutions, a file per search. The report shows the paper's selection."""
+    return output / ("annotated" if selection == "uncertainty" else f"annotated-{selection}")
 
 
 def _write_data_sets(selection: SelectionName, output: Path) -> None:
