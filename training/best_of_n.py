@@ -15,10 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from training import journal, pool, stage
+from training.bootstrap import Estimate, Numbers
+from training.comparisons import ACCURACY_MARGIN, compare, points, shown
 from training.journal import Journal, Record
 from training.metrics import Share
 from training.pool import Question
@@ -153,13 +156,24 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """Of a vote's accuracy to that of majority on the same questions, among all candidates, in [-1, 1]: with its 95 %
+    interval over the questions, and the p-value of there being none, corrected for all differences that are told
+    (Holm)."""
+
+    difference: Share
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """`accuracy` and `accuracy_of_all` as in `Accuracy`, of all votes, with the rewards that were given or the minimum
     of the step scores.
 
     `candidates` and `most_candidates`: of a question, at the least and at the most. `any_right[N]`: that at least one
     of N candidates is right; `any_right_of_all`: that any is. `aggregates`: the votes that use rewards, with the other
-    rewards that are made of step scores; empty if rewards were given as numbers.
+    rewards that are made of step scores; empty if rewards were given as numbers. `against_majority[vote][reward]`: of
+    the votes that use rewards.
     """
 
     questions: int
@@ -170,6 +184,7 @@ class Results:
     any_right: dict[int, Share]
     any_right_of_all: Share
     aggregates: dict[Aggregate, Accuracy]
+    against_majority: dict[str, dict[str, Difference]]
 
 
 def evaluate(
@@ -250,6 +265,7 @@ def results(
     any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)
     scored = all(own.scores is not None for own in judged)
     others = [name for name in aggregates if name != AGGREGATES[0]] if scored else []
+    by_reward: dict[str, Sequence[Judged]] = {name: [own.rewarded(name) for own in judged] for name in others}
     return Results(
         questions=len(judged),
         candidates=min(counts),
@@ -258,8 +274,38 @@ def results(
         accuracy_of_all=first.accuracy_of_all,
         any_right=any_right,
         any_right_of_all=any_right_of_all,
-        aggregates={own: _accuracy([j.rewarded(own) for j in judged], rewarded, sizes, seed) for own in others},
+        aggregates={name: _accuracy(by_reward[name], rewarded, sizes, seed) for name in others},
+        against_majority=_against_majority({_first_reward(bool(others)): judged} | by_reward, rewarded),
     )
+
+
+def _against_majority(
+    by_reward: Mapping[str, Sequence[Judged]], rules: Mapping[Strategy, RightShare]
+) -> dict[str, dict[str, Difference]]:
+    def outcomes(judged: Sequence[Judged], rule: RightShare) -> Numbers:
+        return np.array([[rule(own, range(len(own.classes))) for own in judged]])
+
+    majority = outcomes(next(iter(by_reward.values())), partial(right_share, "majority"))
+    family = compare(
+        {
+            (vote, reward): Estimate.mean(outcomes(judged, rule) - majority)
+            for vote, rule in rules.items()
+            for reward, judged in by_reward.items()
+        },
+        ACCURACY_MARGIN,
+    )
+    return {
+        vote: {
+            reward: Difference(own.difference.interval(), own.p)
+            for (name, reward), own in family.items()
+            if name == vote
+        }
+        for vote in rules
+    }
+
+
+def _first_reward(step_scores: bool) -> str:
+    return AGGREGATES[0] if step_scores else "given"
 
 
 def _accuracy(
@@ -344,26 +390,30 @@ def _any_right(judged: Judged, picks: Sequence[int]) -> float:
 def table(measured: Results) -> Table:
     """Accuracy in percent against N, for a terminal."""
     columns, rows = _cells(measured)
-    shown = Table(title=f"best of N, {measured.questions} questions: right answers in % (95 % interval)")
+    terminal = Table(title=f"best of N, {measured.questions} questions: right answers in % (95 % interval)")
     for number, column in enumerate(columns):
-        shown.add_column(column, justify="left" if number < 2 else "right", overflow="fold")
+        terminal.add_column(column, justify="left" if number < 2 else "right", overflow="fold")
     for row in rows:
-        shown.add_row(*row)
-    return shown
+        terminal.add_row(*row)
+    return terminal
 
 
 def markdown(measured: Results) -> str:
-    """The same as Markdown."""
+    """The same as Markdown, with the differences to majority."""
     columns, rows = _cells(measured)
+    columns.append("against majority, points")
+    for row in rows:
+        against = measured.against_majority.get(row[0], {}).get(row[1])
+        row.append(f"{points(against.difference)}, {shown(against.p)}" if against else "")
     lines = [columns, ["---", "---", *["--:"] * (len(columns) - 2)], *rows]
     counts = f"{measured.questions} questions with {_counts(measured)} candidates each"
-    title = f"Right answers in % (95 % interval), {counts}:"
+    title = f"Right answers in % (95 % interval), {counts}; differences among all, p corrected for all of them (Holm):"
     return "\n".join([title, "", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
 
 
 def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
     """Columns and rows: a row for each vote, one for each of its rewards if it uses them."""
-    first = AGGREGATES[0] if measured.aggregates else "given"
+    first = _first_reward(bool(measured.aggregates))
     rewards: list[tuple[str, Results | Accuracy]] = [(first, measured), *measured.aggregates.items()]
     same = measured.most_candidates in measured.any_right  # as many candidates of every question, the largest N
 

@@ -384,14 +384,14 @@ def test_votes_on_real_step_scores(recorded):
 def test_one_table_has_every_vote_with_every_reward(recorded):
     written = (recorded[1] / "votes.md").read_text("utf-8")
     title, header, rule, *rows = [line for line in written.splitlines() if line]
-    assert title == "Right answers in % (95 % interval), 12 questions with 6 to 26 candidates each:"
-    assert header == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | all 6 to 26 |"
-    assert rule == "| --- | --- | --: | --: | --: | --: |"
-    cells = [row.strip("| ").split(" | ") for row in rows]
+    assert title.startswith("Right answers in % (95 % interval), 12 questions with 6 to 26 candidates each; ")
+    assert header == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | all 6 to 26 | against majority, points |"
+    assert rule == "| --- | --- | --: | --: | --: | --: | --: |"
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
     rewarded = [(vote, reward) for vote in ("prm", "hmr", "wrf", "weighted") for reward in bench.AGGREGATES]
     assert [(vote, reward) for vote, reward, *_ in cells] == [("majority", "–"), *rewarded, ("any right", "–")]
-    assert cells[0][-1].startswith("55.8 (")
-    assert cells[-1][-1] == "100.0 (100.0–100.0)"
+    assert cells[0][-2].startswith("55.8 (")
+    assert cells[-1][-2] == "100.0 (100.0–100.0)"
     assert all(vote in recorded[0] for vote in ("any right", "product"))
 
 
@@ -402,7 +402,7 @@ def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path, equivalence):
     assert json.loads((tmp_path / "results.json").read_text("utf-8"))["logistic"]
     lines = (tmp_path / "votes.md").read_text("utf-8").splitlines()
     # every question has 8 candidates: the largest N is all of them
-    assert lines[2] == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | N = 8 |"
+    assert lines[2] == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | N = 8 | against majority, points |"
     assert [line.split(" | ")[1] for line in lines[4:]] == ["–", "given", "given", "given", "given", "–"]
     rows = [json.loads(line) for line in (DATA / "qwen_math_cot_rm.jsonl").read_text("utf-8").splitlines()]
     shares = [sum(own["correct"] for own in row["candidates"]) / 8 for row in rows]
@@ -432,3 +432,18 @@ def test_the_command_normalises_as_it_is_told(tmp_path):
         assert results["normalization"] == normalization
         assert results["accuracy"]["wrf"]["4"]["mean"] == right
         assert next(journal.read(output / "elections.jsonl"))["elected"]["wrf"] is bool(right)
+
+
+def test_votes_are_held_against_majority_on_the_same_questions():
+    misled = Judged((0, 0, 1), (False, False, True), (0.1, 0.1, 0.9))  # the reward is right, majority is not
+    easy = Judged((0, 0, 1), (True, True, False), (0.9, 0.9, 0.1))
+    measured = bench.results([misled] * 20 + [easy] * 20)
+    prm, hmr = (measured.against_majority[vote]["given"] for vote in ("prm", "hmr"))
+    assert prm.difference.mean == 0.5
+    assert 0 < prm.difference.low < 0.5 < prm.difference.high
+    assert prm.p < 0.01
+    assert (hmr.difference.low, hmr.difference.high) == (0, 0)  # two of three are a majority
+    assert hmr.p == 1
+    assert "majority" not in measured.against_majority
+    rows = [line.split(" | ") for line in bench.markdown(measured).splitlines()]
+    assert [row[-1] for row in rows if row[0] == "| hmr"] == ["+0.0 [+0.0, +0.0], p = 1.000 |"]

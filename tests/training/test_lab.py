@@ -13,6 +13,7 @@ from training import journal
 from training import records as training_records
 from training.best_of_n import Judged
 from training.lab import benchmark, construct, elections, findings, labels, models, run, vote_findings
+from training.lab import settings as lab_settings
 from training.lab.settings import DATA_SETS, LabSettings
 from training.metrics import Share
 from training.mini.slips import Author
@@ -335,8 +336,8 @@ def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
 
 @pytest.mark.timeout(900)  # a whole lab: a minute and a half where nothing else runs
 def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
-    kept = {name: DATA_SETS[name] for name in ("UnPRM", "DrawnPRM", "Exact")}
-    for module in (construct, models, findings):
+    kept = {name: DATA_SETS[name] for name in ("UnPRM", "DrawnPRM", "EpicPRM", "Exact")}
+    for module in (lab_settings, construct, models, findings):
         monkeypatch.setattr(module, "DATA_SETS", kept)
     monkeypatch.setattr(construct, "SELECTIONS", ("uncertainty", "random"))
     console = Console(quiet=True)
@@ -359,12 +360,13 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     assert {row[0] for row in told[0]["rows"]} == set(kept)
     asked = [record["id"] for record in journal.read(tmp_path / "best-of-n" / "solutions.jsonl")]
     assert len(asked) == TINY.evaluated
-    for name in kept:
+    assert not (tmp_path / "best-of-n" / "DrawnPRM-verdicts").exists()
+    for name in ("UnPRM", "Exact"):
         place = tmp_path / "best-of-n" / f"{name}-verdicts" / "seed-0"
         assert [record["id"] for record in journal.read(place / "elections.jsonl")] == sorted(asked)
         assert all(record["scores"] for record in journal.read(place / "candidates.jsonl"))
     cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))
-    assert set(cost["per_solution"]["samples"]) == set(kept) - {"Exact"}
+    assert set(cost["per_solution"]["samples"]) == {"uncertainty", "adaptive_binary"}
     text = report.read_text("utf-8")
     assert all(finding["question"] in text for finding in told)
     with pytest.raises(OutputMismatch, match="seeds was 1, is 2"):

@@ -11,7 +11,7 @@ from training.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped,
 from training.lab import elections, labels
 from training.lab.labels import Hits
 from training.lab.models import seeds
-from training.lab.settings import DATA_SETS, VOTING, BaseName, LabSettings
+from training.lab.settings import DATA_SETS, BaseName, LabSettings
 from training.metrics import Share, percent
 from training.report.blocks import listed
 from training.report.found import Finding
@@ -57,7 +57,7 @@ def data(
     rows: list[Row] = []
     for name in hits:
         made = labels.made(output, name)
-        vote = _highest_reward(settings, output, base, name) if name in VOTING else ""
+        vote = _highest_reward(settings, output, base, name) if DATA_SETS[name].votes else ""
         each = " ".join(f"{100 * value:.1f}" for value in hits[name].by_seed())
         against = "" if name == REFERENCE else family[name, REFERENCE].figures
         cells = f"{made.samples:,}", percent(made.first), f1[name].share.in_percent, each, against

@@ -11,7 +11,7 @@ from training import best_of_n, journal, search_findings
 from training.lab import data_findings, label_findings, labels, vote_findings
 from training.lab.construct import annotated
 from training.lab.models import seeds
-from training.lab.settings import DATA_SETS, VOTING, LabSettings
+from training.lab.settings import DATA_SETS, LabSettings
 
 
 def write(settings: LabSettings, output: Path) -> None:
@@ -21,7 +21,7 @@ def write(settings: LabSettings, output: Path) -> None:
     found += [label_findings.measures(output), search_findings.finding(annotated(output, "uncertainty"))]
     for base in settings.bases:
         # votes lean on rewards: what holds for the paper's PRMs may not for those that find most errors
-        for name in (name for name in VOTING if DATA_SETS[name].search):
+        for name in (name for name, data_set in DATA_SETS.items() if data_set.votes and data_set.search):
             judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
             about = f"With PRMs of {name} on {data_findings.BASES[base]}"
             found += [

@@ -14,7 +14,7 @@ from rich.console import Console
 from training import best_of_n, pool, processbench, stage
 from training.lab.benchmark import candidates_file, load_benchmark
 from training.lab.construct import data_file
-from training.lab.settings import DATA_SETS, VERDICTS, VOTING, BaseName, LabSettings
+from training.lab.settings import DATA_SETS, VERDICTS, BaseName, LabSettings
 from training.mini.pipeline import reasoner
 from training.mini.pretrain import WITHOUT_VERDICTS, PretrainSettings
 from training.scorers import EngineScorer
@@ -60,13 +60,13 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
 
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
-    """Finds first errors with every PRM, and elects answers with those of `VOTING`, where an earlier run has not."""
+    """Finds first errors with every PRM, and elects answers with those of some data sets, as far as is left to do."""
     best_of_n.write_solutions(pool.load(candidates_file(output)), output / "best-of-n")
     calls = [
-        partial(_evaluate, output, place, data_set in VOTING)
+        partial(_evaluate, output, place, data_set.votes)
         for base in settings.bases
-        for data_set in DATA_SETS
-        for place in seeds(settings, base, data_set)
+        for name, data_set in DATA_SETS.items()
+        for place in seeds(settings, base, name)
     ]
     for line in _side_by_side(calls):
         console.print(line)

@@ -69,15 +69,18 @@ PRESETS = {
 @dataclass(frozen=True, slots=True)
 class DataSet:
     """Solutions chosen by `selection` and labelled by a search, by its name in the study; by the exact checker if that
-    is None."""
+    is None. `votes`: whether its PRMs also elect answers."""
 
     about: str
     selection: SelectionName
     search: str | None
+    votes: bool = False
 
 
 DATA_SETS = {
-    "UnPRM": DataSet("most uncertain solutions, most uncertain error (paper)", "uncertainty", "uncertainty"),
+    "UnPRM": DataSet(
+        "most uncertain solutions, most uncertain error (paper)", "uncertainty", "uncertainty", votes=True
+    ),
     "UnPRM-literal": DataSet(
         "most uncertain solutions, most uncertain error with the last step tried too (the paper's text)",
         "uncertainty",
@@ -90,13 +93,13 @@ DATA_SETS = {
     ),
     "RanPRM": DataSet("most uncertain solutions, any step (paper)", "uncertainty", "random"),
     "BayesPRM": DataSet(
-        "most uncertain solutions, first error by probabilistic bisection (ours)", "uncertainty", "bayes"
+        "most uncertain solutions, first error by probabilistic bisection (ours)", "uncertainty", "bayes", votes=True
     ),
-    "Exact": DataSet("most uncertain solutions, labels of the exact checker: the ceiling", "uncertainty", None),
+    "Exact": DataSet(
+        "most uncertain solutions, labels of the exact checker: the ceiling", "uncertainty", None, votes=True
+    ),
 }
 """The paper's four data sets, and ours. Those of one selection hold the same solutions."""
-VOTING = ("UnPRM", "BayesPRM", "Exact")
-"""Data sets whose PRMs also elect answers: the paper's, the best searched one and the ceiling."""
 
 
 def searches(settings: LabSettings, selection: SelectionName) -> dict[str, AnnotateSettings]:
