@@ -63,7 +63,10 @@ class Lifetime:
         async def send_at_leisure(message: Message) -> None:
             if _whole(message):  # there is an answer: from here on, nothing is to be saved
                 watch.cancel()
-                lifetime.reschedule(None)
+                if lifetime.expired():  # in this very moment: if that still has to end the route, it does so here
+                    await asyncio.sleep(0)
+                else:
+                    lifetime.reschedule(None)
             await send(message)
 
         try:

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
 from server import encoding, lifetime, protocol, service
 from server.app import create_app
@@ -188,6 +188,31 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
                 assert part
                 answer += part
         assert b" 504 " in answer.splitlines()[0]
+
+
+def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def never() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def route(_scope: Scope, _receive: Receive, send: Send) -> None:
+        with suppress(asyncio.CancelledError):  # as where the time of a part runs out with the whole's
+            await asyncio.sleep(PATIENCE)
+        await send({"type": "http.response.start", "status": 504, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async def run() -> None:
+        async with asyncio.timeout(0.01) as time_left:
+            bounded = lifetime.Lifetime(route, lambda _: PATIENCE)
+            await bounded._run({}, b"", never, send, time_left, asyncio.Event())
+
+    asyncio.run(run())
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
 class Recorded(FakeFormat):
