@@ -141,7 +141,7 @@ def table(found: Mapping[str, Fitted]) -> Table:
         "worse",
     )
     for name in columns:
-        shown.add_column(name, justify="left" if name in ("subset", "worse") else "right")
+        shown.add_column(name, justify="left" if name in ("subset", "worse") else "right", overflow="fold")
     for model, own in found.items():
         for name, effect in own.subsets.items():
             error = f"{effect.error_before:.3f} → {effect.error_after:.3f}"

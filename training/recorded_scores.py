@@ -139,10 +139,10 @@ def table(measured: Mapping[str, Measured]) -> Table:
     shown = Table(title="ProcessBench on recorded scores: first wrong step, in percent")
     shown.add_column("PRM", overflow="fold")
     for name in ("subset", f"F1 at {THRESHOLD:g}", "wrong ones found", "right ones kept", "best F1, threshold"):
-        shown.add_column(name, justify="left" if name == "subset" else "right")
+        shown.add_column(name, justify="left" if name == "subset" else "right", overflow="fold")
     (_, *chosen) = next(iter(measured.values())).results
     for way in chosen:
-        shown.add_column(f"F1, threshold {way}", justify="right")
+        shown.add_column(f"F1, threshold {way}", justify="right", overflow="fold")
     for model, told in measured.items():
         fixed, *others = told.results.values()
         for name, own in fixed.subsets.items():

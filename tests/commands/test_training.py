@@ -21,6 +21,7 @@ LABELLED = [
     {"problem": PROBLEM, "steps": RIGHT, "labels": [True, True]},
     {"problem": PROBLEM, "steps": WRONG, "labels": [False, False]},
 ]
+DOCS = Path(__file__).parents[2] / "docs"
 PROCESSBENCH = Path(__file__).parents[1] / "data" / "processbench"
 
 
@@ -82,14 +83,37 @@ def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block
     samples = world.path("runs/lab/samples.jsonl")
     with world.started(lab) as started:  # tests/training/test_lab.py runs a small one to its end
         started.wait_for(lambda: samples.exists() and samples.read_text("utf-8").endswith("\n"))
-    assert len(world.rows("runs/lab/samples.jsonl")[0]["completions"]) == 32
+    assert len(world.rows("runs/lab/samples.jsonl")[0]["completions"]) == 16
 
 
 @runs("docs/data.md", "training study")
 def test_all_searches_are_compared(world: World, blocks: list[Block]) -> None:
     world.run(changed(blocks[0].text, {"--limit 320": "--limit 1", "select ": "select --m 1 --n 2 "}))
     rows = re.findall(r"^\| ([\w+.-]+) ", world.path("runs/study/study.md").read_text("utf-8"), re.MULTILINE)
-    assert {"uncertainty-entropy", "bayes", "adaptive_binary+shared"} <= set(rows)
+    assert {"uncertainty", "uncertainty-literal", "bayes", "adaptive_binary+early-1"} <= set(rows)
+
+
+@runs("docs/lab/README.md", "evaluate best-of-n")
+def test_votes_on_real_scores(world: World, blocks: list[Block]) -> None:
+    world.link("docs", DOCS)
+    world.run(blocks[0].text)
+    page = (DOCS / "lab" / "README.md").read_text("utf-8")
+    for run in ("math500", "qwen"):
+        rows = [line for line in world.path(f"runs/real/{run}/votes.md").read_text("utf-8").splitlines() if "|" in line]
+        assert "\n".join(rows) in page
+
+
+@runs("docs/lab/README.md", "processbench --scores")
+def test_first_errors_on_real_scores(world: World, blocks: list[Block]) -> None:
+    world.link("tests/data", DOCS.parent / "tests" / "data")
+    told = world.run(blocks[0].text)
+    assert all(figure in told for figure in ("83.7", "30.3", "0.932", "-1.820"))
+
+
+@runs("docs/lab/README.md", "training lab")
+def test_the_study_in_miniature_begins(world: World, blocks: list[Block]) -> None:
+    with world.started(changed(blocks[0].text, {"full": "quick"})) as started:
+        started.wait_for(lambda: world.path("runs/lab/samples.jsonl").exists())
 
 
 @runs("docs/paper-scale.md", "for model in")
