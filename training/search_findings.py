@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from training import stats
-from training.bootstrap import Estimate
+from training.bootstrap import Estimate, Numbers
 from training.comparisons import F1_MARGIN, compare, grouped, note
 from training.journal import Record
 from training.metrics import percent
@@ -20,6 +20,8 @@ from unprm.mini.domain import parse
 Row = list[str | int | float]
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
            *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
+SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
+"""Columns, and their names in the records."""
 PAPER_RANKS = "0.33 to 0.51"
 """Of the step found, by sampling model (paper, section 6)."""
 
@@ -71,10 +73,16 @@ def _kept(name: str, records: Mapping[str, Sequence[Record]]) -> str:
 @dataclass(frozen=True, slots=True)
 class Truth:
     """How true a search's labels of the wrong solutions are: the share whose first error was found, none for a solution
-    without labels; and the share of the step labels that are right."""
+    without labels; and the share of the step labels that are right. `spent`: by `SPENT`, of each question."""
 
     first: Estimate
     steps: Estimate
+    spent: dict[str, Numbers]
+
+    def saved(self, what: str, baseline: "Truth") -> Estimate:
+        """The share of what another search spends that this one saves on the same questions; negative if it spends
+        more."""
+        return Estimate.ratio((baseline.spent[what] - self.spent[what])[None], baseline.spent[what])
 
 
 def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
@@ -95,15 +103,18 @@ def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
 def _truth(wrong: Sequence[Record]) -> Truth:
     questions = {name: k for k, name in enumerate(sorted({str(told["question"]) for told in wrong}))}
     found, solutions, right, steps = np.zeros((4, len(questions)))
+    spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
     for told in wrong:
         question, problem = questions[str(told["question"])], parse(told["problem"])
         solutions[question] += 1
+        for what in spent:
+            spent[what][question] += told[what]
         if "labels" in told:
             found[question] += told["labels"].index(False) == first_error(problem, told["steps"])
             truth = labels(problem, told["steps"])
             right[question] += sum(given == true for given, true in zip(told["labels"], truth, strict=True))
             steps[question] += len(truth)
-    return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps))
+    return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps), spent)
 
 
 def finding(place: Path) -> Finding:
@@ -124,8 +135,11 @@ def finding(place: Path) -> Finding:
     for name, *cells in measured:
         shown_cells = dict(zip(COLUMNS[1:], cells, strict=True))
         shown_cells |= {column: figure(true[name]).share.in_percent for column, figure in figures.items()}
-        against = [families[column][name].figures if name != BASELINE else "" for column in figures]
-        table.append([name, *shown_cells.values(), *against])
+        compared = [""] * (len(SPENT) + len(figures))
+        if name != BASELINE:
+            saved = [true[name].saved(what, baseline).interval().in_percent for what in SPENT.values()]
+            compared = [*saved, *(families[column][name].figures for column in figures)]
+        table.append([name, *shown_cells.values(), *compared])
     lines = [
         f"{column[0].upper()}{column[1:]}, against {BASELINE} with {percent(figures[column](baseline).value)}: "
         f"{grouped(family)}."
@@ -140,6 +154,7 @@ def finding(place: Path) -> Finding:
     return Finding(
         question="What does each search cost, and how true are its labels?",
         answer="\n".join(lines),
-        columns=[*COLUMNS, *(f"{column}, against {BASELINE}, points" for column in figures)],
+        columns=[*COLUMNS, *(f"{what} saved against {BASELINE} in % (95 % interval)" for what in SPENT),
+                 *(f"{column}, against {BASELINE}, points" for column in figures)],
         rows=table,
-    )
+    )  # fmt: skip

@@ -276,7 +276,8 @@ def _made_up_lab(place, settings):
         path = construct.annotated(place, selection) / f"{search}.jsonl"
         labelled = [
             record | {"labels": checker_labels(parse(record["problem"]), record["steps"])
-                      if record["correct"] or search == "bayes" else [False] * len(record["steps"])}
+                      if record["correct"] or search == "bayes" else [False] * len(record["steps"]),
+                      "verified": 1, "samples": 8 if search == "bayes" else 10, "tokens": 80}
             for record in records
         ]  # fmt: skip
         journal.write(path, {"share_prefixes": False, "search": search}, labelled)
@@ -330,6 +331,9 @@ def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
     bayes = next(row for row in searches["rows"] if row[0] == "bayes")
     assert bayes[searches["columns"].index("first error found")] == "100.0 (100.0–100.0)"
     assert "better: bayes (+" in searches["answer"]
+    saved = [bayes[searches["columns"].index(f"{what} saved against adaptive_binary in % (95 % interval)")]
+             for what in ("verified steps", "samples")]  # fmt: skip
+    assert saved == ["0.0 (0.0–0.0)", "20.0 (20.0–20.0)"]
     assert len(votes) == 2 * 2 * 5  # bases, data sets, findings
     assert all(own["question"].startswith("With PRMs of ") for own in votes)
 
