@@ -224,7 +224,7 @@ def test_alphas_are_held_against_the_papers():
 
 def test_a_retrained_prm_gets_no_scores_of_the_one_before(tmp_path, monkeypatch):
     """It is refused, in place of being evaluated anew: nobody said that the earlier results may go."""
-    monkeypatch.setattr(models, "DATA_SETS", ["UnPRM"])
+    monkeypatch.setattr(models, "DATA_SETS", {"UnPRM": DATA_SETS["UnPRM"]})
     monkeypatch.setattr(models, "cpu_count", lambda: 1)
     settings, console = replace(TINY, per_level=1), Console(quiet=True)
     _authored(tmp_path, make_mini(40, 5), 4)
