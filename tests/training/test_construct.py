@@ -342,10 +342,14 @@ def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
     table = markdown(output)
     assert table.count("\n| ") == 1 + len(variants(settings))
     assert "| random | 0 | 0 | 0 | 100.0 % |" in table
-    rows = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in table.splitlines()[2:]}
-    assert rows["adaptive_binary"][4] == "0.0 %"
-    assert rows["adaptive_binary"][-1].strip(" |") == ""
-    assert rows["adaptive_binary+early-1"][-1].strip(" |") == "100.0 %"
+    columns, _, *rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"
+    ]
+    told = {name: dict(zip(columns[1:], cells, strict=True)) for name, *cells in rows}
+    assert told["adaptive_binary"]["samples saved against adaptive_binary"] == "0.0 %"
+    assert told["adaptive_binary"]["labelled as without saving"] == ""
+    assert told["adaptive_binary+early-1"]["labelled as without saving"] == "100.0 %"
+    assert told["adaptive_binary+early-1"]["first error found, against adaptive_binary, points"].startswith("+0.0 [")
 
 
 def test_runs_agree_where_both_label_alike_or_not_at_all():
