@@ -145,7 +145,7 @@ def lab(
         Path, typer.Option("--out", help="Directory for everything that is made.", callback=stage.directory)
     ],
     preset: Annotated[
-        Literal["quick", "full"], typer.Option(help="quick: some minutes on two cores; full: an hour or two.")
+        Literal["quick", "full"], typer.Option(help="quick: some minutes on two cores; full: some hours.")
     ] = "quick",
 ) -> None:
     """Run the paper's study in miniature: data sets, PRMs, benchmarks, votes, and a report of what came out.
