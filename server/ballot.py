@@ -148,7 +148,7 @@ def _result(request: Candidates, index: int, solution: Solution, scores: Scores)
     # a recorded threshold is for scores of that model, not for those that came with the request
     by_model = steps is not None and solution.step_scores is None
     recorded = scores.threshold if by_model and request.threshold is None else None
-    threshold = next(own for own in (request.threshold, recorded, step_text.THRESHOLD) if own is not None)
+    threshold = next(value for value in (request.threshold, recorded, step_text.THRESHOLD) if value is not None)
     return {
         "id": solution.id,
         "answer": solution.answer,

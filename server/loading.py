@@ -46,12 +46,12 @@ def load(settings: Settings, asked: LoadModelRequest) -> Engine:
     )
 
 
-def _recorded(asked: LoadModelRequest) -> RecordedCalibration:
+def _recorded(request: LoadModelRequest) -> RecordedCalibration:
     """Raises `ModelInvalid` if there is none; says in the log what it makes worse."""
-    found = recorded.find(asked.model, asked.name, asked.adapter)
-    for own in recorded.drawbacks(found.model):
+    found = recorded.find(request.model, request.name, request.adapter)
+    for drawback in recorded.drawbacks(found.model):
         logger.warning(
             "the recorded calibration of %s makes the %s on %s worse: %.3f with it, %.3f without",
-            found.model, own.figure, own.subset, own.with_it, own.without,
+            found.model, drawback.figure, drawback.subset, drawback.with_it, drawback.without,
         )  # fmt: skip
     return found

@@ -96,7 +96,7 @@ def _classes(vote: VoteOut) -> Table:
 
 def _steps(steps: Sequence[str], solution: ScoredSolution | VotedSolution, threshold: float | None) -> Text:
     """Coloured and marked by the threshold of the request, if it has one, else by that which the server took."""
-    taken = next(own for own in (threshold, solution.threshold, THRESHOLD) if own is not None)
+    taken = next(value for value in (threshold, solution.threshold, THRESHOLD) if value is not None)
     return Text("\n").join(_lines(steps, solution.step_scores, taken))
 
 
