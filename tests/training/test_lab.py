@@ -12,7 +12,7 @@ from tests.tiny import write_prm
 from training import journal
 from training import records as training_records
 from training.best_of_n import Judged
-from training.lab import benchmark, construct, elections, findings, labels, models, run, vote_findings
+from training.lab import benchmark, construct, data_findings, elections, findings, labels, models, run, vote_findings
 from training.lab import settings as lab_settings
 from training.lab.settings import DATA_SETS, LabSettings
 from training.metrics import Share
@@ -90,6 +90,18 @@ def test_f1_of_prms_is_compared_on_the_same_questions():
 def test_f1_is_the_mean_over_the_levels():
     both = labels.Hits(np.array([[[[1.0]], [[1.0]]], [[[1.0]], [[0.0]]]]), np.array([[[1.0], [2.0]], [[1.0], [1.0]]]))
     assert both.f1().value == 0.5  # 1 and 0
+
+
+def test_a_threshold_is_chosen_on_the_questions_that_it_is_not_tried_on():
+    # two thresholds; questions 0 and 2 are all found with the first, 1 and 3 with the second
+    found = np.array([[1, 0, 1, 0], [0, 1, 0, 1]], dtype=float)
+    hits = np.stack([found, np.ones_like(found)], axis=1)[:, :, None, None]  # right ones are always left alone
+    counts = np.ones((2, 1, 4))
+    assert labels.at_chosen(hits, counts).hits[0].sum() == 0
+    # one threshold is better for all, another for each seed
+    better = np.array([[[1, 1, 1, 1], [0, 0, 0, 0]], [[0, 0, 0, 0], [1, 1, 1, 0]]], dtype=float)
+    hits = np.stack([better, np.ones_like(better)], axis=1)[:, :, None]
+    assert labels.at_chosen(hits, counts).by_seed() == pytest.approx([1, 2 * 0.75 / 1.75])
 
 
 def test_measures_point_where_the_uncertainty_rises(tmp_path):
@@ -316,11 +328,18 @@ def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
     settings = replace(TINY, seeds=3, bases=("verdicts", "text"))
     _made_up_lab(tmp_path, settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(findings, "DATA_SETS", {name: DATA_SETS[name] for name in SKILL["text"]})
+        for module in (findings, data_findings):
+            patch.setattr(module, "DATA_SETS", {name: DATA_SETS[name] for name in SKILL["text"]})
         findings.write(settings, tmp_path)
     told = {own["question"]: own for own in json.loads((tmp_path / "findings.json").read_text("utf-8"))}
     first, second, both, *rest = told.values()
-    assert first["question"] == "Which data makes the best PRM, on the base that saw verdicts in its pretraining?"
+    assert first["question"] == (
+        "Which data makes the best PRM, on the base that saw verdicts in its pretraining, at the threshold 0.5?"
+    )
+    at_chosen, rest = rest[:3], rest[3:]
+    assert all(
+        finding["question"].endswith("at the threshold that is best on other questions?") for finding in at_chosen
+    )
     for name in ("EpicPRM", "BayesPRM", "Exact"):
         assert f"{name} (+" in first["answer"].partition("can't")[0]
     assert "BayesPRM is better than EpicPRM" in second["answer"]
@@ -341,7 +360,7 @@ def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
 @pytest.mark.timeout(900)  # a whole lab: a minute and a half where nothing else runs
 def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     kept = {name: DATA_SETS[name] for name in ("UnPRM", "DrawnPRM", "EpicPRM", "Exact")}
-    for module in (lab_settings, construct, models, findings):
+    for module in (lab_settings, construct, models, findings, data_findings):
         monkeypatch.setattr(module, "DATA_SETS", kept)
     monkeypatch.setattr(construct, "SELECTIONS", ("uncertainty", "random"))
     console = Console(quiet=True)

@@ -9,7 +9,7 @@ from training import best_of_n
 from training.bootstrap import Estimate, Numbers
 from training.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
 from training.lab import elections, labels
-from training.lab.labels import Hits
+from training.lab.labels import Hits, ThresholdName
 from training.lab.models import seeds
 from training.lab.settings import DATA_SETS, BaseName, LabSettings
 from training.metrics import Share, percent
@@ -30,17 +30,34 @@ BASES: dict[BaseName, str] = {
     "verdicts": "the base that saw verdicts in its pretraining",
     "text": "the base that never saw a verdict",
 }
-
-
-Hit = Mapping[BaseName, Mapping[str, Hits]]
+THRESHOLDS: dict[ThresholdName, str] = {
+    "fixed": "at the threshold 0.5",
+    "chosen": "at the threshold that is best on other questions",
+}
+HitsByBase = Mapping[BaseName, Mapping[str, Hits]]
 """By base and data set."""
 
 
-def every(settings: LabSettings, output: Path, hits: Hit) -> list[Finding]:
-    """All findings."""
-    families = {base: differences(own) for base, own in hits.items()}
-    found = [data(settings, output, base, own, families[base]) for base, own in hits.items()]
-    return [*found, bases(hits, families)] if len(hits) > 1 else found
+def every(settings: LabSettings, output: Path) -> list[Finding]:
+    """All findings, at each threshold."""
+    hits = {base: {name: labels.hits(settings, output, base, name) for name in DATA_SETS} for base in settings.bases}
+    return [
+        finding
+        for threshold in THRESHOLDS
+        for finding in at_threshold(
+            settings,
+            output,
+            threshold,
+            {base: {name: each[threshold] for name, each in by_name.items()} for base, by_name in hits.items()},
+        )
+    ]
+
+
+def at_threshold(settings: LabSettings, output: Path, threshold: ThresholdName, hits: HitsByBase) -> list[Finding]:
+    """A finding for each base, and one on both."""
+    families = {base: differences(by_name) for base, by_name in hits.items()}
+    found = [data(settings, output, base, threshold, by_name, families[base]) for base, by_name in hits.items()]
+    return [*found, bases(threshold, hits, families)] if len(hits) > 1 else found
 
 
 def differences(hits: Mapping[str, Hits]) -> dict[Pair, Comparison]:
@@ -50,7 +67,12 @@ def differences(hits: Mapping[str, Hits]) -> dict[Pair, Comparison]:
 
 
 def data(
-    settings: LabSettings, output: Path, base: BaseName, hits: Mapping[str, Hits], family: Mapping[Pair, Comparison]
+    settings: LabSettings,
+    output: Path,
+    base: BaseName,
+    threshold: ThresholdName,
+    hits: Mapping[str, Hits],
+    family: Mapping[Pair, Comparison],
 ) -> Finding:
     """Which data makes the best PRM, and at what cost."""
     f1 = {name: own.f1() for name, own in hits.items()}
@@ -71,7 +93,7 @@ def data(
         note(len(family), F1_MARGIN, settings.seeds),
     ]
     return Finding(
-        question=f"Which data makes the best PRM, on {BASES[base]}?",
+        question=f"Which data makes the best PRM, on {BASES[base]}, {THRESHOLDS[threshold]}?",
         answer="\n".join(lines),
         columns=["data set", "solutions and labels", "solutions", "rollouts", "first error labelled",
                  "F1 in % (95 % interval)", "F1 of each seed", f"F1 against {REFERENCE}, points",
@@ -88,7 +110,9 @@ def _highest_reward(settings: LabSettings, output: Path, base: BaseName, name: s
     ).share.in_percent
 
 
-def bases(hits: Hit, families: Mapping[BaseName, Mapping[Pair, Comparison]]) -> Finding:
+def bases(
+    threshold: ThresholdName, hits: HitsByBase, families: Mapping[BaseName, Mapping[Pair, Comparison]]
+) -> Finding:
     """Whether the order of the data sets is the same on two bases."""
     first, second = hits
     f1 = {base: {name: told.f1() for name, told in own.items()} for base, own in hits.items()}
@@ -109,7 +133,7 @@ def bases(hits: Hit, families: Mapping[BaseName, Mapping[Pair, Comparison]]) -> 
         note(len(changes), F1_MARGIN, len(hits[first][REFERENCE].by_seed())),
     ]
     return Finding(
-        question="Is the order of the data sets the same on both bases?",
+        question=f"Is the order of the data sets the same on both bases, {THRESHOLDS[threshold]}?",
         answer="\n".join(lines),
         columns=["data set", *(f"{what}, {base}" for base in hits for what in ("F1 in % (95 % interval)", "place")),
                  f"gap to {REFERENCE}, {second} − {first}, points"],

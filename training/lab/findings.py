@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from training import best_of_n, journal, search_findings
-from training.lab import data_findings, label_findings, labels, vote_findings
+from training.lab import data_findings, label_findings, vote_findings
 from training.lab.construct import annotated
 from training.lab.models import seeds
 from training.lab.settings import DATA_SETS, LabSettings
@@ -16,8 +16,7 @@ from training.lab.settings import DATA_SETS, LabSettings
 
 def write(settings: LabSettings, output: Path) -> None:
     """Writes `output/findings.json`."""
-    hits = {base: {name: labels.hits(settings, output, base, name) for name in DATA_SETS} for base in settings.bases}
-    found = data_findings.every(settings, output, hits)
+    found = data_findings.every(settings, output)
     found += [label_findings.measures(output), search_findings.finding(annotated(output, "uncertainty"))]
     for base in settings.bases:
         # votes lean on rewards: what holds for the paper's PRMs may not for those that find most errors

@@ -4,6 +4,7 @@ uncertainty points at errors."""
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -18,6 +19,10 @@ from training.select import step_uncertainties
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES
+
+ThresholdName = Literal["fixed", "chosen"]
+"""What a step counts as wrong below: "fixed", 0.5; or "chosen", the best threshold of the PRM on one half of the
+benchmark's questions for the other half, and the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,13 @@ class Hits:
         return made
 
 
-def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> Hits:
-    """What the PRMs of a base and a data set hit at the threshold 0.5."""
+def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict[ThresholdName, Hits]:
+    """What the PRMs of a base and a data set hit on the benchmark."""
     subsets, places = load_benchmark(output), seeds(settings, base, name)
     questions = {
         question: k for k, question in enumerate(sorted({question_of(s) for own in subsets.values() for s in own}))
     }
-    found = np.zeros((2, len(subsets), len(places), len(questions)))
+    found = np.zeros((len(processbench.GRID), 2, len(subsets), len(places), len(questions)))
     counts = np.zeros((2, len(subsets), len(questions)))
     for level, (subset, samples) in enumerate(subsets.items()):
         kept = [processbench.kept(output / "processbench" / place, subset) for place in places]
@@ -64,9 +69,27 @@ def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> Hits
             kind, question = int(sample.label is None), questions[question_of(sample)]
             counts[kind, level, question] += 1
             for seed, scores in enumerate(kept):
-                predicted = processbench.prediction(scores[sample.id], processbench.THRESHOLD)
-                found[kind, level, seed, question] += predicted == sample.label
-    return Hits(found, counts)
+                predicted = [processbench.prediction(scores[sample.id], threshold) for threshold in processbench.GRID]
+                found[:, kind, level, seed, question] += [first == sample.label for first in predicted]
+    fixed = Hits(found[processbench.GRID.index(processbench.THRESHOLD)], counts)
+    return {"fixed": fixed, "chosen": at_chosen(found, counts)}
+
+
+def at_chosen(found: Numbers, counts: Numbers) -> Hits:
+    """Hits of each half of the questions, at the threshold by which each seed's F1 is highest on the other half.
+
+    Args:
+        found: hits by threshold, (thresholds, 2, levels, seeds, questions).
+        counts: as those of `Hits`.
+    """
+    hits = np.zeros_like(found[0])
+    second = np.arange(counts.shape[2]) % 2 == 1
+    for half in (second, ~second):
+        other = (~half)[None].astype(float)
+        best = np.stack([Hits(at, counts)._f1(other)[:, 0] for at in found]).argmax(axis=0)
+        for seed, threshold in enumerate(best):
+            hits[:, :, seed, half] = found[threshold, :, :, seed][:, :, half]
+    return Hits(hits, counts)
 
 
 @dataclass(frozen=True, slots=True)
