@@ -42,6 +42,7 @@ def load(settings: Settings, asked: LoadModelRequest) -> Engine:
         dtype=settings.dtype,
         batch_tokens=settings.batch_tokens,
         prefix_cache_gb=settings.prefix_cache_gb,
+        max_solution_tokens=settings.max_solution_tokens,
         recorded=calibration,
     )
 

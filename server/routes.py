@@ -24,6 +24,7 @@ from unprm.wire import (
     PreviewResponse,
     ScoreRequest,
     ScoreResponse,
+    SelfTestOut,
     StatusResponse,
     VoteResponse,
     WrfRequest,
@@ -102,6 +103,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         dtype=about.dtype,
         input_format=about.input_format,
         digest=about.digest,
+        self_test=None if about.self_test is None else SelfTestOut.of(about.self_test),
         demo=about.demo,
         calibration=None if about.recorded is None else CalibrationOut.of(about.recorded),
         limits=LimitsOut(

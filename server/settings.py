@@ -123,6 +123,9 @@ class Settings(BaseSettings):
     open_metrics: bool = Field(default=False, description="/metrics is read without a key.")
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps in a solution.")
+    max_solution_tokens: int = Field(
+        default=8192, ge=1, description="Tokens of a problem and a solution together; the window's if that is less."
+    )
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
     batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
     prefix_cache_gb: float = Field(

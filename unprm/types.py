@@ -140,6 +140,19 @@ class SamplingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What an engine was found to do before it served, on sequences that share prefixes.
+
+    `difference`: the largest between what should be equal, margins in the torch engine and scores in others;
+    `tolerance`: what it may be. `cached`: tokens that were run once are not run again.
+    """
+
+    difference: float
+    tolerance: float
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelDescription:
     """What a server tells about the model it serves.
 
@@ -162,6 +175,7 @@ class ModelDescription:
     demo: bool
     digest: str | None = None
     recorded: RecordedCalibration | None = None
+    self_test: SelfTest | None = None
 
 
 class BatchScores(NamedTuple):

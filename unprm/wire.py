@@ -1,6 +1,7 @@
 """The HTTP contract: requests and responses, shared by the server and its clients."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
@@ -8,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from unprm import steps as step_text
 from unprm.calibration import RecordedCalibration
 from unprm.errors import InvalidRequest, Unscorable
-from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, Solution, Split, Strategy
+from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, SelfTest, Solution, Split, Strategy
 
 MAX_SOLUTIONS = 256
 """Candidates in one request at the most; a server may be set to fewer."""
@@ -358,6 +359,23 @@ class CalibrationOut(_Model):
         )
 
 
+class SelfTestOut(_Model):
+    """What an engine was found to do before it served, on sequences that share prefixes."""
+
+    difference: float = Field(
+        ge=0,
+        description="The largest between what should be equal: margins of the engine and of plain forward passes "
+        "(torch), or scores of the same steps alone and together (vllm, remote).",
+    )
+    tolerance: float = Field(gt=0, description="With more the model would not have been served.")
+    cached: bool = Field(description="Whether tokens that were run are known afterwards.")
+
+    @classmethod
+    def of(cls, found: SelfTest) -> Self:
+        """As it is sent."""
+        return cls(**asdict(found))
+
+
 class ModelResponse(_Model):
     """The model that is served; `demo` marks the embedded model, which knows only its own small domain."""
 
@@ -375,6 +393,9 @@ class ModelResponse(_Model):
         default=None,
         description="Of weights, input format and `dtype`: models that score differently have different ones. "
         "null where the model runs in another program, which does not tell what it has loaded.",
+    )
+    self_test: SelfTestOut | None = Field(
+        default=None, description="null where each sequence is run alone, as the model's authors wrote it."
     )
     demo: bool
     calibration: CalibrationOut | None = Field(

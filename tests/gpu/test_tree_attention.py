@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import MistralConfig, MistralForCausalLM
 
-from unprm.engines.quantized import quantize
+from tests.tiny import largest_error
 from unprm.engines.readers import AtPositions
 from unprm.engines.torch_engine import TorchEngine
 from unprm.types import Encoded, ModelDescription
@@ -62,15 +62,7 @@ def test_scores_are_those_of_the_plain_model(dtype, tolerance, window):
     assert sum(engine.score(items).computed) == 0
 
 
-@pytest.mark.parametrize("numbers", ["int8", "float8"])
-def test_eight_bits_are_near(numbers):
-    if numbers == "float8" and torch.cuda.get_device_capability() < (8, 9):
+def test_eight_bits_are_near():
+    if torch.cuda.get_device_capability() < (8, 9):
         pytest.skip("products in float8 need a GPU of compute capability 8.9 (Ada, Hopper) or later")
-    torch.manual_seed(0)
-    network = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=None)).to("cuda", torch.bfloat16).eval()
-    plain = copy.deepcopy(network.model)
-    quantize(network.model, numbers)
-    ids = torch.randint(0, 500, (1, 200), device="cuda")
-    with torch.no_grad():
-        apart = (network.model(ids).last_hidden_state - plain(ids).last_hidden_state).float().norm(dim=-1)
-        assert (apart / plain(ids).last_hidden_state.float().norm(dim=-1)).max() < 0.2
+    assert largest_error("float8", "cuda") < 0.15

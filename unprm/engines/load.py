@@ -1,8 +1,10 @@
 """From a model's name to a loaded engine."""
 
+import logging
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from tokenizers import Tokenizer
@@ -10,6 +12,7 @@ from transformers import AutoConfig, AutoModel
 
 from unprm import mini
 from unprm.calibration import Calibration, RecordedCalibration
+from unprm.engines import tree_attention
 from unprm.engines.checkpoint import (
     PrmFiles,
     fetch,
@@ -22,9 +25,11 @@ from unprm.engines.checkpoint import (
 )
 from unprm.engines.digest import model_digest
 from unprm.engines.heads import VerdictHead, read_head
+from unprm.engines.plain import PlainEngine
 from unprm.engines.quantized import Eight, quantize
 from unprm.engines.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.engines.remote import RemoteEngine
+from unprm.engines.self_test import TreeTest, check_consistency
 from unprm.engines.torch_engine import TorchEngine
 from unprm.engines.vllm_model import prepare
 from unprm.errors import ModelInvalid
@@ -34,11 +39,18 @@ from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.model_names import public_name
 from unprm.types import Engine, ModelDescription
 
+if TYPE_CHECKING:
+    from unprm.engines.vllm_engine import VllmEngine
+
+logger = logging.getLogger(__name__)
+
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16", "int8", "float8"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
 BATCH_TOKENS = 16_384
 """Tokens that a GPU runs at once."""
+SOLUTION_TOKENS = 8192
+"""Tokens of a problem and a solution at the most; room is kept for so many, and windows may be 131,072."""
 CPU_TOKENS = 1024
 """Tokens that a CPU runs at once: more don't make it faster, and their activations leave its caches."""
 
@@ -60,6 +72,7 @@ def load_engine(
     batch_tokens: int = BATCH_TOKENS,
     memory: float = 0.9,
     prefix_cache_gb: float = 0.0,
+    max_solution_tokens: int = SOLUTION_TOKENS,
     recorded: RecordedCalibration | None = None,
 ) -> Engine:
     """Loads a PRM and puts it on the device, an adapter merged.
@@ -75,7 +88,8 @@ def load_engine(
     that serves this model, with its API key; `auto` is `vllm` on CUDA where it is installed, else `torch`.
 
     `prefix_cache_gb`: GiB of keys and values that torch keeps from call to call, so that what a sequence begins with is
-    not run again; vLLM keeps them within `memory` unless this is 0. `recorded` replaces the model's own calibration.
+    not run again; vLLM keeps them within `memory` unless this is 0. `max_solution_tokens`: of a problem and a solution
+    together, if the model's window is not smaller. `recorded` replaces the model's own calibration.
 
     Raises `ModelInvalid` with what is missing or does not fit.
     """
@@ -100,7 +114,7 @@ def load_engine(
         engine=chosen,
         device=url if chosen == "remote" and url else str(place),
         dtype=shown,
-        max_tokens=_window(files.base, tokenizer),
+        max_tokens=min(_window(files.base, tokenizer), max_solution_tokens),
         input_format=format.input_format,
         calibration=recorded.calibration if recorded else Calibration.read(files.directory),
         demo=model in mini.ADAPTERS,
@@ -108,23 +122,75 @@ def load_engine(
         recorded=recorded,
     )
     if chosen == "remote":
-        return RemoteEngine(str(url), key, format, description)
+        return _consistent(RemoteEngine(str(url), key, format, description))
     if chosen == "vllm":
         from unprm.engines.vllm_engine import VllmEngine  # installed only where it is used
 
         prepared = prepare(files, readout, tokenizer, number)
-        return VllmEngine(prepared, format, description, number, batch_tokens, memory, caching=prefix_cache_gb > 0)
+        caching = prefix_cache_gb > 0
+        return _consistent(VllmEngine(prepared, format, description, number, batch_tokens, memory, caching))
     tokens = batch_tokens if place.type == "cuda" else min(batch_tokens, CPU_TOKENS)
     reader = _reader(files, readout, number, place)
     if dtype == "int8" or dtype == "float8":
         for decoder in reader.decoders:
             quantize(decoder, dtype)
-    loaded = TorchEngine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
+    return torch_engine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
+
+
+def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
+    """The engine, if it gives the same steps the same scores in whatever company; raises `ModelInvalid` if not."""
     try:
-        loaded.warm_up()
-    except NotImplementedError as error:
-        raise ModelInvalid(f"{files.name} can't be scored by the torch engine: {error}") from None
-    return loaded
+        found = check_consistency(engine)
+    except ValueError as error:
+        engine.close()
+        raise ModelInvalid(f"{engine.description.name}: the self-test failed ({error})") from error
+    about = f"differ by {found.difference:.1e} in other company, at most {found.tolerance:.1e} is right"
+    if not found.difference <= found.tolerance:
+        engine.close()
+        raise ModelInvalid(f"{engine.description.name}: in the self-test scores of the same steps {about}")
+    kept = "are" if found.cached else "are not"
+    logger.info("self-test: scores of the same steps %s; tokens that were run %s known afterwards", about, kept)
+    engine.description = replace(engine.description, self_test=found)
+    return engine
+
+
+def torch_engine(
+    reader: Reader, format: PrmFormat, description: ModelDescription, pass_tokens: int, cache_bytes: int
+) -> Engine:
+    """A model on its device as an engine that runs each token once; if its tree can't compute the model's attention,
+    and `cache_bytes` is 0, as one that runs every sequence alone. Arguments as those of `TorchEngine`.
+
+    Raises `ModelInvalid` if that is so and a cache was to be kept.
+    """
+    attentions = [decoder.config._attn_implementation for decoder in reader.decoders]
+    reasons = [tree_attention.unsupported(decoder.config) for decoder in reader.decoders]
+    reason = next(filter(None, reasons), None)
+    if reason is None:
+        test = TreeTest(reader, format, description.max_tokens, exact=description.dtype == "float32")
+        engine = TorchEngine(reader, format, description, pass_tokens, cache_bytes)
+        try:
+            found = test.run(engine)
+        except NotImplementedError as error:
+            reason = str(error)
+        else:
+            about = (
+                f"differ from those of plain passes by {found.difference:.1e}, at most {found.tolerance:.1e} is right"
+            )
+            if found.difference <= found.tolerance:
+                logger.info("self-test: margins of %s %s", description.name, about)
+                engine.description = replace(description, self_test=found)
+                return engine
+            reason = f"in the self-test margins {about}"
+        engine.close()
+    if cache_bytes:
+        raise ModelInvalid(
+            f"{description.name} can't be scored with shared prefixes by the torch engine: {reason}. Use --engine "
+            "vllm, or --prefix-cache-gb 0, which runs each sequence alone"
+        )
+    logger.warning("%s is run one sequence after the other: %s", description.name, reason)
+    for decoder, attention in zip(reader.decoders, attentions, strict=True):
+        decoder.set_attn_implementation(attention)
+    return PlainEngine(reader, format, description)
 
 
 def _digest(files: PrmFiles, format: PrmFormat, readout: Readout, tokenizer: Tokenizer, dtype: str) -> str:
@@ -217,6 +283,13 @@ def _pick_device(device: Device) -> str:
 
 
 def _pick_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return torch.bfloat16 if dtype == "bfloat16" else torch.float32
+    """What is computed in where not in eight bits; raises `ModelInvalid` if the device can't compute in `dtype`."""
+    if dtype == "float32" or dtype == "bfloat16":
+        return torch.float32 if dtype == "float32" else torch.bfloat16
+    if device.type != "cuda":
+        return torch.float32
+    if dtype == "int8":
+        raise ModelInvalid("int8 is computed on CPUs alone: on a GPU use --dtype float8 or bfloat16")
+    if dtype == "float8" and torch.cuda.get_device_capability(device) < (8, 9):
+        raise ModelInvalid(f"{torch.cuda.get_device_name(device)} does not compute in float8: use --dtype bfloat16")
+    return torch.bfloat16

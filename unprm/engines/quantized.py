@@ -31,17 +31,20 @@ class EightBitLinear(nn.Module):
         numbers, scale = _rounded(flat, self._numbers)
         weight, own = self.get_buffer("weight"), self.get_buffer("scale")
         if self._numbers == "int8":
-            made = torch._int_mm(numbers, weight).to(rows.dtype).mul_(scale).mul_(own)
+            made = torch._int_mm(numbers, weight).float().mul_(scale).mul_(own).to(rows.dtype)
         else:
-            made = torch._scaled_mm(numbers, weight, scale.float(), own.float(), out_dtype=rows.dtype)
+            made = torch._scaled_mm(numbers, weight, scale, own, out_dtype=rows.dtype)
         if self.bias is not None:
             made += self.bias
         return made.view(*rows.shape[:-1], -1)
 
 
 def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Tensor]:
-    """In eight bits, (n, width), and what to multiply each row by, (n, 1)."""
-    scale = rows.abs().amax(1, keepdim=True).div_(_LARGEST[numbers]).clamp_min_(torch.finfo(rows.dtype).tiny)
+    """In eight bits, (n, width), and what to multiply each row by, (n, 1), in float32.
+
+    In bfloat16 the largest number of a row, divided by its scale, might come out as 128, which int8 makes −128.
+    """
+    scale = rows.abs().amax(1, keepdim=True).float().div_(_LARGEST[numbers]).clamp_min_(torch.finfo(torch.float32).tiny)
     made = rows / scale
     return (made.round_() if numbers == "int8" else made).to(_NUMBERS[numbers]), scale
 

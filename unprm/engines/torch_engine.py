@@ -13,10 +13,10 @@ import torch
 
 from unprm.engines import tree_attention
 from unprm.engines.passes import Pass, Waiting, admit
+from unprm.engines.plain import check_lengths, sigmoid
 from unprm.engines.prefix_tree import PrefixTree
 from unprm.engines.readers import Reader
 from unprm.engines.tree_attention import KeyValues, Spans
-from unprm.errors import SolutionTooLong
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
 
@@ -24,12 +24,15 @@ logger = logging.getLogger(__name__)
 
 LEAST = 128
 """A pass of so many tokens or fewer is not halved when memory runs out."""
+GROW = 100
+"""Passes after which twice as much is tried again."""
 
 
 class TorchEngine:
     """A causal model that is read at the scored positions.
 
-    `pass_tokens`: tokens that are run at once; a longer sequence is run in parts. `cache_bytes`: for keys and values
+    `pass_tokens`: tokens that are run at once, fewer for a while after memory ran out; a longer sequence is run in
+    parts. `cache_bytes`: for keys and values
     that are kept from batch to batch.
     """
 
@@ -39,6 +42,8 @@ class TorchEngine:
         self.format: PrmFormat = format
         self.description = description
         self._pass_tokens = pass_tokens
+        self._room = pass_tokens
+        self._passes = 0  # since the room became what it is
         self._cached_tokens = cache_bytes // sum(map(KeyValues.bytes_per_token, reader.decoders))
         slots = self._cached_tokens + max(pass_tokens, description.max_tokens)
         self._tree = PrefixTree(slots)
@@ -52,17 +57,22 @@ class TorchEngine:
 
         Raises `SolutionTooLong` for an item that is longer than the model's window.
         """
+        check_lengths(batch, self.description.max_tokens)
+        margins, computed = self.margins(batch)
+        self._tree.trim(self._cached_tokens)
+        return BatchScores([tuple(map(sigmoid, values)) for values in margins], computed)
+
+    def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[float]], list[int]]:
+        """The margin of each position of each item, and the tokens that were run for it; what was run is kept.
+        `pass_tokens` as the engine's, which it replaces."""
         if self._reader is None:
             raise RuntimeError("the engine is closed")
-        for index, item in enumerate(batch):
-            if len(item.ids) > self.description.max_tokens:
-                raise SolutionTooLong(index, len(item.ids), self.description.max_tokens)
-        scores: list[tuple[float, ...]] = [()] * len(batch)
+        margins: list[list[float]] = [[] for _ in batch]
         computed = [0] * len(batch)
         # what begins alike comes together
         waiting = deque(sorted(map(Waiting, range(len(batch)), batch), key=lambda own: own.item.ids))
         while waiting:
-            shares = admit(self._tree, waiting, self._pass_tokens)
+            shares = admit(self._tree, waiting, min(pass_tokens or self._pass_tokens, self._room))
             work = Pass(shares, self._reader)
             try:
                 work.end(self._read(work, self._reader))
@@ -73,17 +83,15 @@ class TorchEngine:
             except BaseException:
                 self._tree.clear()  # whatever it was: what was not run must not be taken as known
                 raise
+            self._grow()
             for own, cost in zip(shares, work.computed, strict=True):
                 computed[own.index] += cost
                 if own.whole:
-                    scores[own.index] = tuple(map(_sigmoid, work.margins(own)))
-        self._tree.trim(self._cached_tokens)
-        return BatchScores(scores, computed)
+                    margins[own.index] = work.margins(own)
+        return margins, computed
 
-    def warm_up(self) -> None:
-        """Runs two tokens and forgets them. Raises `NotImplementedError` if the model attends in a way that can't be
-        computed over a tree."""
-        self.score([Encoded((0, 0), (1,), response=1)])
+    def forget(self) -> None:
+        """Lets go of all that was run."""
         self._tree.clear()
 
     def close(self) -> None:
@@ -97,9 +105,16 @@ class TorchEngine:
         self._tree.clear()
         if tokens <= LEAST:
             raise
-        self._pass_tokens = tokens // 2
+        self._room, self._passes = tokens // 2, 0
         torch.cuda.empty_cache()
-        logger.warning("out of memory with %d tokens at once; at most %d from now on", tokens, self._pass_tokens)
+        logger.warning(
+            "out of memory with %d tokens at once; at most %d for the next %d passes", tokens, self._room, GROW
+        )
+
+    def _grow(self) -> None:
+        self._passes += 1
+        if self._room < self._pass_tokens and self._passes >= GROW:
+            self._room, self._passes = min(2 * self._room, self._pass_tokens), 0
 
     @torch.inference_mode()
     def _read(self, work: Pass, reader: Reader) -> list[float]:
@@ -120,7 +135,3 @@ class TorchEngine:
         if not all(map(math.isfinite, values)):
             raise RuntimeError("the model's hidden states are not finite numbers")
         return values
-
-
-def _sigmoid(margin: float) -> float:
-    return 1 / (1 + math.exp(-margin)) if margin >= 0 else math.exp(margin) / (1 + math.exp(margin))

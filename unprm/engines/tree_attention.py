@@ -8,7 +8,7 @@ together, padded a little.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,11 @@ NAME = "unprm_tree"
 CLOSE = 1.25
 """Spans are padded together up to this ratio of their lengths, and of those of what they see."""
 TOGETHER = 65_536
-"""Keys, padding included, that are gathered at once."""
+"""Keys, padding included, that are gathered at once, those of one span at least."""
+LAYERS = {"full_attention", "sliding_attention"}
+"""Types of layers that a tree can be computed with; others mix tokens in an order of their own."""
+BY_LENGTH = {"dynamic", "longrope"}
+"""Rotary embeddings that change with the length of the longest sequence of a pass."""
 _FLASH = (torch.float16, torch.bfloat16)
 
 
@@ -69,15 +73,27 @@ class Spans:
         self.slots = self._tensor(np.concatenate([span.slots[-span.length :] for span in spans]))
 
     @cached_property
-    def packed(self) -> "_Packed":
-        """As FlashAttention takes them."""
-        lengths, seen = [span.length for span in self._spans], [len(span.slots) for span in self._spans]
+    def packed(self) -> "list[_Packed]":
+        """As FlashAttention takes them: spans that follow each other, together as many as see `TOGETHER` keys."""
+        runs: list[list[Span]] = []
+        room = 0
+        for span in self._spans:
+            if len(span.slots) > room:
+                runs.append([])
+                room = TOGETHER
+            runs[-1].append(span)
+            room -= len(span.slots)
+        return [self._pack(run) for run in runs]
+
+    def _pack(self, spans: Sequence[Span]) -> "_Packed":
+        lengths, seen = [span.length for span in spans], [len(span.slots) for span in spans]
         return _Packed(
-            self._tensor(np.concatenate([span.slots for span in self._spans])),
+            self._tensor(np.concatenate([span.slots for span in spans])),
             self._tensor(np.cumsum([0, *lengths])).int(),
             self._tensor(np.cumsum([0, *seen])).int(),
             max(lengths),
             max(seen),
+            sum(lengths),
         )
 
     @cached_property
@@ -111,13 +127,15 @@ class Spans:
 
 
 class _Packed(NamedTuple):
-    """`keys`: slots of what each span sees, one span after the other; the rest as `varlen_attn` names it."""
+    """`keys`: slots of what each span sees, one span after the other; `tokens`: of the spans themselves; the rest as
+    `varlen_attn` names it."""
 
     keys: torch.Tensor
     cu_seq_q: torch.Tensor
     cu_seq_k: torch.Tensor
     max_q: int
     max_k: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +183,27 @@ def _alike(spans: Sequence[Span]) -> list[list[int]]:
     return groups
 
 
+def unsupported(config: PretrainedConfig) -> str | None:
+    """Why a model of this configuration can't be computed over a tree, as far as it shows; None if nothing does."""
+    layers = set(getattr(config, "layer_types", None) or ()) - LAYERS
+    if layers:
+        return f"it has layers of the types {', '.join(sorted(layers))}"
+    if not getattr(config, "num_attention_heads", None):
+        return f"models of the type {config.model_type} have no attention"
+    if getattr(config, "alibi", False):
+        return "its attention leans on distances (ALiBi)"
+    if names := _rope_types(config) & BY_LENGTH:
+        return f"its rotary embedding ({', '.join(sorted(names))}) depends on the length of what is run together"
+    return None
+
+
+def _rope_types(config: PretrainedConfig) -> set[str]:
+    """Of all layers, or of each type of layers."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    by_type = [own for own in parameters.values() if isinstance(own, dict)]
+    return {str(own.get("rope_type", "default")) for own in (parameters, *by_type)}
+
+
 def use(network: PreTrainedModel) -> None:
     """Lets a model take `spans` and `kept` in its forward pass, and nothing else."""
     AttentionInterface.register(NAME, attention)
@@ -196,29 +235,39 @@ def attention(
     keys.index_copy_(0, spans.slots, key[0].transpose(0, 1))
     values.index_copy_(0, spans.slots, value[0].transpose(0, 1))
     asked = query[0].transpose(0, 1)
-    attend = _flash if query.is_cuda and query.dtype in _FLASH else _by_groups
+    flash = query.is_cuda and query.dtype in _FLASH and _has_flash(query.device)
+    attend = _flash if flash else _by_groups
     return attend(asked, keys, values, spans, scaling, sliding_window)[None], None
+
+
+@cache
+def _has_flash(device: torch.device) -> bool:
+    """Whether a GPU is an Ampere or later: FlashAttention runs on no other."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _flash(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, spans: Spans, scaling: float, window: int | None
 ) -> torch.Tensor:
     """(tokens, heads, width), as `query`; a token sees `window` of those before it and itself."""
-    told = spans.packed
-    made = varlen_attn(
-        query.contiguous(),
-        keys[told.keys],
-        values[told.keys],
-        told.cu_seq_q,
-        told.cu_seq_k,
-        told.max_q,
-        told.max_k,
-        scale=scaling,
-        window_size=(-1 if window is None else window - 1, 0),
-        enable_gqa=True,
-    )
-    assert isinstance(made, torch.Tensor)
-    return made
+    parts = query.split([packed.tokens for packed in spans.packed])
+    made = []
+    for part, packed in zip(parts, spans.packed, strict=True):
+        attended = varlen_attn(
+            part.contiguous(),
+            keys[packed.keys],
+            values[packed.keys],
+            packed.cu_seq_q,
+            packed.cu_seq_k,
+            packed.max_q,
+            packed.max_k,
+            scale=scaling,
+            window_size=(-1 if window is None else window - 1, 0),
+            enable_gqa=True,
+        )
+        assert isinstance(attended, torch.Tensor)
+        made.append(attended)
+    return torch.cat(made)
 
 
 def _by_groups(

@@ -10,10 +10,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
+from unprm.engines import tree_attention
 from unprm.engines.readers import AtPositions, LikelihoodRatios
-from unprm.engines.torch_engine import LEAST, TorchEngine
+from unprm.engines.torch_engine import GROW, LEAST, TorchEngine
 from unprm.engines.tree_attention import KeyValues
 from unprm.types import Encoded, ModelDescription
 
@@ -188,7 +190,12 @@ def test_a_pass_that_runs_out_of_memory_is_halved_and_the_engine_learns(case):
     assert max(decoder.sizes) > 300
     decoder.sizes.clear()
     engine.score(unlike[15:])
-    assert 128 < max(decoder.sizes) <= 300  # not tried again
+    assert 128 < max(decoder.sizes) <= 300  # not tried again at once
+    for k in range(GROW):
+        engine.score([Encoded((*rng.choices(range(12), k=40), k % 12), (40,), 2)])
+    decoder.sizes.clear()
+    engine.score(unlike[:15])
+    assert max(decoder.sizes) > 300  # what took the memory may be gone
 
 
 def test_memory_that_is_never_enough_is_told(case, items):
@@ -219,3 +226,37 @@ def test_hidden_states_that_are_no_numbers_are_neither_scores_nor_kept(case, ite
         engine.score(items)
     parameter.data.copy_(kept)
     assert engine.score(items[:1]).scores[0] == pytest.approx(expected[0], abs=1e-5)
+
+
+def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, expected, monkeypatch):
+    keys_at_once = []
+
+    def varlen_attn(
+        query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size, enable_gqa
+    ):
+        """What FlashAttention computes: the last query of a span sees all of its keys."""
+        keys_at_once.append((len(key), len(first_keys) - 1))
+        made = []
+        for k in range(len(first_keys) - 1):
+            q, seen = query[first_queries[k] : first_queries[k + 1]], slice(first_keys[k], first_keys[k + 1])
+            length, count = len(q), seen.stop - seen.start
+            assert length <= longest_query
+            assert count <= longest_key
+            distance = torch.arange(count - length, count)[:, None] - torch.arange(count)
+            mask = distance >= 0 if window_size[0] < 0 else (distance >= 0) & (distance <= window_size[0])
+            q, k_, v = (part.transpose(0, 1)[None] for part in (q, key[seen], value[seen]))
+            attended = functional.scaled_dot_product_attention(
+                q, k_, v, attn_mask=mask, scale=scale, enable_gqa=enable_gqa
+            )
+            made.append(attended[0].transpose(0, 1))
+        return torch.cat(made)
+
+    monkeypatch.setattr(tree_attention, "varlen_attn", varlen_attn)
+    monkeypatch.setattr(tree_attention, "_by_groups", tree_attention._flash)
+    monkeypatch.setattr(tree_attention, "TOGETHER", 100)
+    engine = case.engine(512, 5000)
+    for _ in range(2):
+        for values, scores in zip(expected, engine.score(items).scores, strict=True):
+            assert scores == pytest.approx(values, abs=1e-5)
+    assert all(keys <= 100 or spans == 1 for keys, spans in keys_at_once)
+    assert len(keys_at_once) > 8

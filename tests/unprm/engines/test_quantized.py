@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.tiny import largest_error
 from unprm import mini
-from unprm.engines.load import load_engine
+from unprm.engines.load import _pick_dtype, load_engine
 from unprm.engines.quantized import EightBitLinear
 from unprm.errors import ModelInvalid
 
@@ -23,6 +24,18 @@ def test_a_layer_is_near_to_the_plain_one(numbers, tolerance, bias):
     sizes = (expected - (linear.bias if bias else 0)).norm(dim=-1, keepdim=True)
     assert made.shape == expected.shape
     assert ((made - expected).norm(dim=-1, keepdim=True) / sizes).max() < tolerance
+
+
+@pytest.mark.parametrize(("numbers", "tolerance"), NUMBERS)
+def test_the_largest_of_a_row_keeps_its_sign_in_bfloat16(numbers, tolerance):
+    torch.manual_seed(0)
+    linear = nn.Linear(256, 1, bias=False).bfloat16()
+    linear.weight.data.fill_(1 / 256)
+    rows = torch.zeros(4096, 256).bfloat16()
+    rows[:, 0] = torch.rand(4096).bfloat16() + 0.5  # alone in its row, it is the largest
+    with torch.inference_mode():
+        expected, made = linear(rows).float(), EightBitLinear(linear, numbers)(rows).float()
+    assert torch.allclose(made, expected, rtol=tolerance)
 
 
 @pytest.mark.parametrize(("numbers", "tolerance"), NUMBERS)
@@ -45,6 +58,11 @@ def test_rows_of_zeros_are_no_matter(numbers, tolerance):
     assert torch.equal(made, linear.bias.detach().expand(2, 16))
 
 
+@pytest.mark.parametrize(("numbers", "most"), [("int8", 0.05), ("float8", 0.15)])
+def test_hidden_states_are_near_to_those_in_bfloat16(numbers, most):
+    assert largest_error(numbers, "cpu") < most
+
+
 @pytest.mark.parametrize(("numbers", "tolerance"), NUMBERS)
 def test_a_model_in_eight_bits_tells_right_from_wrong(numbers, tolerance):
     problem = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
@@ -53,6 +71,20 @@ def test_a_model_in_eight_bits_tells_right_from_wrong(numbers, tolerance):
     items = [own.format.encode(problem, [f"Step 1: 23 + 45 = {made}."]) for made in (68, 78, 69)]
     for values, told in zip(own.score(items).scores, plain.score(items).scores, strict=True):
         assert values == pytest.approx(told, abs=0.1)
+
+
+def test_a_gpu_is_not_asked_for_what_it_does_not_compute(monkeypatch):
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A100")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    with pytest.raises(ModelInvalid, match="int8 is computed on CPUs alone: on a GPU use --dtype float8 or bfloat16"):
+        _pick_dtype("int8", gpu)
+    with pytest.raises(ModelInvalid, match="A100 does not compute in float8: use --dtype bfloat16"):
+        _pick_dtype("float8", gpu)
+    assert _pick_dtype("auto", gpu) == torch.bfloat16
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    assert _pick_dtype("float8", gpu) == torch.bfloat16
+    assert _pick_dtype("float8", torch.device("cpu")) == _pick_dtype("int8", torch.device("cpu")) == torch.float32
 
 
 def test_vllm_is_not_asked_for_int8(monkeypatch):

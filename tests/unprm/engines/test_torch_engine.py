@@ -124,8 +124,10 @@ def test_attention_that_the_engine_does_not_compute_is_refused_at_the_start(tmp_
     Gemma2ForCausalLM(config).save_pretrained(tmp_path)
     words.save_pretrained(tmp_path)
     PrmConfig.for_base(load_tokenizer(tmp_path), "capped", ".").write(tmp_path)
-    with pytest.raises(ModelInvalid, match="capped can't be scored by the torch engine: its attention"):
-        load_engine(str(tmp_path), device="cpu")
+    with pytest.raises(
+        ModelInvalid, match="capped can't be scored with shared prefixes by the torch engine: its attention"
+    ):
+        load_engine(str(tmp_path), device="cpu", prefix_cache_gb=0.1)
 
 
 def test_an_adapter_of_another_shape_is_refused(tmp_path, adapter):

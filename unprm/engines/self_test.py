@@ -1,0 +1,144 @@
+"""What every engine is tried on before it serves: sequences that share prefixes.
+
+The torch engine is held against plain forward passes of the same weights: a model whose attention its tree does not
+compute would be scored wrongly, and without an error. An engine whose weights another program runs is held against
+itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel
+
+from unprm.engines import plain
+from unprm.engines.readers import Reader
+from unprm.engines.torch_engine import TorchEngine
+from unprm.types import Encoded, Engine, Format, SelfTest
+
+LENGTH = 160
+"""Tokens of each of the three sequences at the most."""
+EVERY = 3
+"""Margins are read at every third token; at others, once the tokens are known."""
+PART = 48
+"""Tokens of a pass, where sequences are run in parts."""
+WINDOW = 24
+"""Tokens that sliding attention sees during the test: its true window is longer than the sequences."""
+EXACT = 1e-4
+"""Margins may differ by this much in float32, as a share of the largest if that is above 1."""
+ROUNDING = 3.0
+"""In other types they may differ this many times as much as those of two plain ways to compute them do."""
+ELSEWHERE = 0.05
+"""Scores of the same steps may differ by this much where another program computes, in a type that it doesn't tell."""
+
+_PROBLEM = "A box holds 12 red pens and 30 blue ones. Ana takes a third of each colour. How many pens are left?"
+_STEPS = (
+    "Ana takes 12 / 3 = 4 red pens and 30 / 3 = 10 blue pens.",
+    "So she takes 4 + 10 = 14 pens of the 12 + 30 = 42 in the box.",
+    "What is left is 42 - 14 = 28 pens. The answer is \\boxed{28}.",
+)
+_OTHER = "She takes a third of 42, which is 12, and so 42 - 12 = 30 pens are left. The answer is \\boxed{30}."
+SOLUTIONS = (_STEPS, (_STEPS[0], _OTHER), (*_STEPS[:2], _OTHER))
+"""All begin with the same step, the first and the last with the same two."""
+_SHORT_PROBLEM = "2 + 3 + 4 = ?"
+SHORT_SOLUTIONS = (("2 + 3 = 5", "5 + 4 = 9", "9"), ("2 + 3 = 5", "8"), ("2 + 3 = 5", "5 + 4 = 9", "5"))
+"""The same for models with a small window."""
+
+
+class TreeTest:
+    """Plain passes of a model, to hold the tree of a `TorchEngine` against; made before the engine has its networks."""
+
+    def __init__(self, reader: Reader, format: Format, longest: int, exact: bool) -> None:
+        """`longest`: tokens that the model reads at the most. `exact`: all its numbers are float32."""
+        self._decoders = reader.decoders
+        self._items = [_everywhere(format.encode(_PROBLEM, steps), min(longest, LENGTH)) for steps in SOLUTIONS]
+        with _narrow(self._decoders):
+            self._expected = [plain.margins(reader, item) for item in self._items]
+            rounding = 0.0 if exact else _difference(self._expected, _padded(reader, self._items))
+        largest = max(map(abs, chain.from_iterable(self._expected)))
+        self._tolerance = max(EXACT * max(1.0, largest), ROUNDING * rounding)
+
+    def run(self, engine: TorchEngine) -> SelfTest:
+        """How far the engine's margins are from the plain ones: of all sequences together, from what it has kept, at
+        tokens whose margins were not read when they were run, and in parts."""
+        first, second, third = range(len(self._items))
+        every = [first, second, third]
+        with _narrow(self._decoders):
+            found = [self._tried(engine, every, 0, LENGTH * len(every))]
+            engine.forget()
+            found += [self._tried(engine, chosen, 0, LENGTH) for chosen in ([second], [third, first])]
+            found += [self._tried(engine, every, 1, LENGTH)]
+            engine.forget()
+            found += [self._tried(engine, every, 0, PART)]
+            engine.forget()
+        return SelfTest(max(found), self._tolerance, cached=True)
+
+    def _tried(self, engine: TorchEngine, chosen: Sequence[int], start: int, pass_tokens: int) -> float:
+        """The largest difference at every third token from the one at `start`."""
+        items = [self._items[k] for k in chosen]
+        batch = [Encoded(item.ids, item.positions[start::EVERY], item.response) for item in items]
+        made, _ = engine.margins(batch, pass_tokens)
+        return _difference([self._expected[k][start::EVERY] for k in chosen], made)
+
+
+def check_consistency(engine: Engine) -> SelfTest:
+    """How far scores of the same steps differ when they are asked for alone, together and in longer solutions, and
+    whether what solutions begin with alike is run once. Raises `ValueError` if there are more or fewer scores than
+    steps."""
+    for problem, solutions in ((_PROBLEM, SOLUTIONS), (_SHORT_PROBLEM, SHORT_SOLUTIONS)):
+        items = [engine.format.encode(problem, steps) for steps in solutions]
+        if all(len(item.ids) <= engine.description.max_tokens for item in items):
+            break
+    alone = [engine.score([item]) for item in items]
+    first, second, third = (scores for ((scores,), _) in alone)
+    counts, steps = list(map(len, (first, second, third))), [len(item.positions) for item in items]
+    if counts != steps:
+        raise ValueError(f"solutions of {steps} steps have {counts} scores")
+    pairs = [*zip((first, second, third), engine.score(items).scores, strict=True)]
+    pairs += [(first[:1], second[:1]), (first[:2], third[:2])]
+    difference = max(_difference([one], [other]) for one, other in pairs)
+    return SelfTest(difference, ELSEWHERE, cached=alone[2].computed[0] < len(items[2].needed))
+
+
+def _everywhere(item: Encoded, most: int) -> Encoded:
+    """An item of at most `most` tokens that is read at each of them, from the solution's first on."""
+    ids = item.ids[:most]
+    first = min(max(item.response, 1), len(ids) - 1)
+    return Encoded(ids, tuple(range(first, len(ids))), first)
+
+
+@torch.inference_mode()
+def _padded(reader: Reader, items: Sequence[Encoded]) -> list[list[float]]:
+    """The margins by one pass over all items, padded, with attention in its simplest form: what is rounded otherwise
+    comes out otherwise."""
+    device = reader.decoders[0].device
+    ids = pad_sequence([torch.tensor(item.ids, device=device) for item in items], batch_first=True)
+    mask = pad_sequence([torch.ones(len(item.ids), device=device).long() for item in items], batch_first=True)
+    hidden = []
+    for decoder in reader.decoders:
+        attention = decoder.config._attn_implementation
+        decoder.set_attn_implementation("eager")
+        hidden.append(decoder(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state)
+        decoder.set_attn_implementation(attention)
+    return [plain.read_margins(reader, item, [states[k] for states in hidden]) for k, item in enumerate(items)]
+
+
+def _difference(expected: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> float:
+    pairs = chain.from_iterable(zip(a, b, strict=True) for a, b in zip(expected, found, strict=True))
+    return max(abs(a - b) for a, b in pairs)
+
+
+@contextmanager
+def _narrow(networks: Sequence[PreTrainedModel]) -> Iterator[None]:
+    """Lets sliding attention see `WINDOW` tokens."""
+    places = [own for network in networks for own in (network.config, *network.modules())]
+    sliding = [(own, own.sliding_window) for own in places if isinstance(getattr(own, "sliding_window", None), int)]
+    for own, _ in sliding:
+        own.sliding_window = WINDOW
+    try:
+        yield
+    finally:
+        for own, window in sliding:
+            own.sliding_window = window
