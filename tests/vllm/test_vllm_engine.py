@@ -73,6 +73,8 @@ def test_a_server_of_vllm_scores_as_torch_does(tmp_path):
     with served as url, closing(load_engine(mini.NAME, engine="remote", url=url)) as engine:
         scores = engine.score(batch).scores
         assert engine.description.device == url
+        assert engine.description.self_test.difference < 1e-3
+        assert not engine.description.self_test.cached
     agree(scores, expected, 1e-3)
     with pytest.raises(ModelInvalid, match="does not score"):
         load_engine(mini.NAME, engine="remote", url=url)
@@ -100,6 +102,7 @@ def test_what_vllm_knows_is_not_run_again_and_changes_no_score():
         items += [Encoded(own.ids, own.positions[1::2], own.response) for own in items if len(own.positions) > 3]
         expected = plain.score(items).scores
     with closing(load_engine(mini.NAME, engine="vllm", device="cpu", prefix_cache_gb=1.0)) as engine:
+        assert engine.description.self_test.cached
         grown = [engine.score([item]) for item in items[:12]]
         agree([own.scores[0] for own in grown], expected[:12], 1e-3)
         for (_, (computed,)), before, item in zip(grown[1:], items, items[1:12], strict=False):
@@ -110,6 +113,7 @@ def test_what_vllm_knows_is_not_run_again_and_changes_no_score():
             agree(scores, [expected[number] for number in numbers], 1e-3)
         assert engine.score(items[:12]).computed == [0] * 12
     with closing(load_engine(mini.NAME, engine="vllm", device="cpu")) as engine:
+        assert not engine.description.self_test.cached
         for _ in range(2):
             assert engine.score(items[:3]).computed == [len(item.needed) for item in items[:3]]
 
