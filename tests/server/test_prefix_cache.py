@@ -70,3 +70,9 @@ def test_a_model_that_runs_out_of_memory_answers_all_the_same():
         for own, told in zip(scores, expected, strict=True):
             assert own == pytest.approx(told, abs=1e-5)
         assert server.get("/readyz").status_code == 200
+
+
+def test_the_server_tells_what_the_self_test_found(server):
+    found = server.get("/model").json()["self_test"]
+    assert 0 < found["difference"] < found["tolerance"] < 2e-3
+    assert found["cached"] is True
