@@ -169,18 +169,21 @@ def torch_engine(
         test = TreeTest(reader, format, description.max_tokens, exact=description.dtype == "float32")
         engine = TorchEngine(reader, format, description, pass_tokens, cache_bytes)
         try:
-            found = test.run(engine)
+            for _ in range(
+                2
+            ):  # attention that is computed wrongly fails each time; a machine's hiccup must stop no server
+                found = test.run(engine)
+                about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right"
+                if found.difference <= found.tolerance:
+                    logger.info(
+                        "self-test: margins of %s differ from those of plain passes %s", description.name, about
+                    )
+                    engine.description = replace(description, self_test=found)
+                    return engine
+                reason = f"in the self-test margins differ from those of plain passes {about}"
+                logger.warning("%s: %s", description.name, reason)
         except NotImplementedError as error:
             reason = str(error)
-        else:
-            about = (
-                f"differ from those of plain passes by {found.difference:.1e}, at most {found.tolerance:.1e} is right"
-            )
-            if found.difference <= found.tolerance:
-                logger.info("self-test: margins of %s %s", description.name, about)
-                engine.description = replace(description, self_test=found)
-                return engine
-            reason = f"in the self-test margins {about}"
         engine.close()
     if cache_bytes:
         raise ModelInvalid(

@@ -17,7 +17,7 @@ from unprm.engines.load import load_engine, torch_engine
 from unprm.engines.passes import Pass
 from unprm.engines.plain import PlainEngine
 from unprm.engines.readers import AtPositions
-from unprm.engines.self_test import check_consistency
+from unprm.engines.self_test import TreeTest, check_consistency
 from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.types import BatchScores, Encoded, ModelDescription
 
@@ -197,6 +197,18 @@ def test_a_tree_that_went_wrong_is_not_served(spoil, form, monkeypatch):
     spoil(monkeypatch)
     with pytest.raises(ModelInvalid, match="in the self-test margins differ from those of plain passes by "):
         torch_engine(_reader("Mistral, sliding"), form, ABOUT, 64, 2**20)
+
+
+def test_a_difference_that_does_not_come_again_is_logged(form, monkeypatch, caplog):
+    kind, runs = TreeTest.run, []
+
+    def run(self, engine):
+        runs.append(kind(self, engine))
+        return replace(runs[0], difference=1.0) if len(runs) == 1 else runs[-1]
+
+    monkeypatch.setattr(TreeTest, "run", run)
+    assert torch_engine(_reader("Qwen2"), form, ABOUT, 64, 2**20).description.self_test == runs[1]
+    assert "m: in the self-test margins differ from those of plain passes by 1.0e+00, at most " in caplog.text
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8", "float8"])
