@@ -114,11 +114,17 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
     """The tokenizer in a directory, just as its `tokenizer.json` says if there is one.
 
     `AutoTokenizer` would give every model of the Qwen2 architecture Qwen2's own splitting into words, whatever
-    the file says. Raises `ModelInvalid` if there is no usable tokenizer.
+    the file says. Raises `ModelInvalid` if there is no usable tokenizer, or SentencePiece's file alone: what
+    transformers 5 makes of that has other ids for some texts than SentencePiece.
     """
     try:
         if (directory / "tokenizer.json").is_file():
             return PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+        if (directory / "tokenizer.model").is_file():
+            raise ModelInvalid(
+                f"{directory} has tokenizer.model and no tokenizer.json, which can't be read exactly: write it with "
+                "transformers 4, `AutoTokenizer.from_pretrained(…).save_pretrained(…)`"
+            )
         return AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError) as error:
         raise ModelInvalid(f"{directory}: no usable tokenizer ({error})") from error
