@@ -77,10 +77,11 @@ class TreeTest:
 
     def _tried(self, engine: TorchEngine, chosen: Sequence[int], start: int, pass_tokens: int) -> float:
         """The largest difference at every third token from the one at `start`."""
-        items = [self._items[k] for k in chosen]
+        read = [k for k in chosen if len(self._items[k].positions) > start]  # all, but in a window of two tokens
+        items = [self._items[k] for k in read]
         batch = [Encoded(item.ids, item.positions[start::EVERY], item.response) for item in items]
         made, _ = engine.margins(batch, pass_tokens)
-        return _difference([self._expected[k][start::EVERY] for k in chosen], made)
+        return _difference([self._expected[k][start::EVERY] for k in read], made)
 
 
 def check_consistency(engine: Engine) -> SelfTest:
@@ -103,9 +104,10 @@ def check_consistency(engine: Engine) -> SelfTest:
 
 
 def _everywhere(item: Encoded, most: int) -> Encoded:
-    """An item of at most `most` tokens that is read at each of them, from the solution's first on."""
+    """An item of at most `most` tokens that is read at each of them, from the solution's first on; half of them at
+    least, if what comes before the solution is long."""
     ids = item.ids[:most]
-    first = min(max(item.response, 1), len(ids) - 1)
+    first = min(max(item.response, 1), len(ids) // 2)
     return Encoded(ids, tuple(range(first, len(ids))), first)
 
 
@@ -127,7 +129,7 @@ def _padded(reader: Reader, items: Sequence[Encoded]) -> list[list[float]]:
 
 def _difference(expected: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> float:
     pairs = chain.from_iterable(zip(a, b, strict=True) for a, b in zip(expected, found, strict=True))
-    return max(abs(a - b) for a, b in pairs)
+    return max((abs(a - b) for a, b in pairs), default=0.0)
 
 
 @contextmanager

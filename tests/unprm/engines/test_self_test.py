@@ -18,6 +18,7 @@ from unprm.engines.passes import Pass
 from unprm.engines.plain import PlainEngine
 from unprm.engines.readers import AtPositions
 from unprm.engines.self_test import TreeTest, check_consistency
+from unprm.engines.torch_engine import TorchEngine
 from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.types import BatchScores, Encoded, ModelDescription
 
@@ -197,6 +198,12 @@ def test_a_tree_that_went_wrong_is_not_served(spoil, form, monkeypatch):
     spoil(monkeypatch)
     with pytest.raises(ModelInvalid, match="in the self-test margins differ from those of plain passes by "):
         torch_engine(_reader("Mistral, sliding"), form, ABOUT, 64, 2**20)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 40])
+def test_a_small_window_is_enough(window, form):
+    engine = torch_engine(_reader("Qwen2"), form, replace(ABOUT, max_tokens=window), 64, 0)
+    assert isinstance(engine, TorchEngine)
 
 
 def test_a_difference_that_does_not_come_again_is_logged(form, monkeypatch, caplog):
