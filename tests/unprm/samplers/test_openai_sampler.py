@@ -148,7 +148,10 @@ def test_a_dead_server_is_left_out_and_taken_back_in(base):
                 await sampler.complete(*call)
             taken_over = len(kept) - shares[0]
             with _server(_completions, port=int(mortal.rpartition(":")[2])) as (_, back):
-                await asyncio.sleep(0.7)  # longer than its pause
+                while not back:  # its pause grows with each attempt that was in vain
+                    await sampler.complete(*calls[len(kept) % len(calls)])
+                    await asyncio.sleep(0.02)
+                back.clear()
                 for call in calls:
                     await sampler.complete(*call)
                 await sampler.close()
