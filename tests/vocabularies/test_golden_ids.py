@@ -157,9 +157,9 @@ def test_skywork(qwen, qwen_models, texts):
 
 def test_eurus(qwen, qwen_file, qwen_models, texts):
     def expected(problem, steps):
-        told = [f"Step {number}: {step}" for number, step in enumerate(steps, 1)]
-        head, turn = _chat(qwen, problem), qwen("assistant\n" + "\n\n".join(told))
-        parts = ["assistant\n" + "\n\n".join(told[:count]) for count in range(1, len(told) + 1)]
+        numbered = [f"Step {number}: {step}" for number, step in enumerate(steps, 1)]
+        head, turn = _chat(qwen, problem), qwen("assistant\n" + "\n\n".join(numbered))
+        parts = ["assistant\n" + "\n\n".join(numbered[:count]) for count in range(1, len(numbered) + 1)]
         lengths = [len(unicodedata.normalize("NFC", part).encode()) for part in parts]
         sizes = list(map(len, qwen_file.decode_tokens_bytes(turn)))
         ends = [next(k for k in range(len(turn)) if sum(sizes[: k + 1]) >= length) for length in lengths]

@@ -29,11 +29,11 @@ class EightBitLinear(nn.Module):
         """(…, inputs) -> (…, outputs)"""
         flat = rows.flatten(0, -2)
         numbers, scale = _rounded(flat, self._numbers)
-        weight, own = self.get_buffer("weight"), self.get_buffer("scale")
+        weight, weight_scale = self.get_buffer("weight"), self.get_buffer("scale")
         if self._numbers == "int8":
-            made = torch._int_mm(numbers, weight).float().mul_(scale).mul_(own).to(rows.dtype)
+            made = torch._int_mm(numbers, weight).float().mul_(scale).mul_(weight_scale).to(rows.dtype)
         else:
-            made = torch._scaled_mm(numbers, weight, scale, own, out_dtype=rows.dtype)
+            made = torch._scaled_mm(numbers, weight, scale, weight_scale, out_dtype=rows.dtype)
         if self.bias is not None:
             made += self.bias
         return made.view(*rows.shape[:-1], -1)
