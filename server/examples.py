@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from server.ballot import Ballot, Scores, WrfTerms, score_response
 from unprm.types import Solution, Strategy, Usage
 from unprm.votes import STRATEGIES
-from unprm.wire import LimitsOut, ModelResponse, PreviewResponse, ScoreRequest, SelfTestOut, StatusResponse
+from unprm.wire import LimitsOut, MemoryOut, ModelResponse, PreviewResponse, ScoreRequest, SelfTestOut, StatusResponse
 
 Json = dict[str, Any]
 
@@ -105,6 +105,7 @@ def _model() -> BaseModel:
         input_format="{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
         digest="45cc1af0efcb8c48",
         self_test=SelfTestOut(difference=4.6e-5, tolerance=1.2e-3, cached=True),
+        memory=MemoryOut(weights=21_254_656, slots=1_077_935_104, activations=11_534_336),
         demo=True,
         limits=LimitsOut(
             max_solutions=256,

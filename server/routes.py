@@ -18,6 +18,7 @@ from unprm.wire import (
     CalibrationOut,
     CompareResponse,
     LimitsOut,
+    MemoryOut,
     ModelName,
     ModelResponse,
     PreviewRequest,
@@ -104,6 +105,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         input_format=about.input_format,
         digest=about.digest,
         self_test=None if about.self_test is None else SelfTestOut.of(about.self_test),
+        memory=None if about.memory is None else MemoryOut.of(about.memory),
         demo=about.demo,
         calibration=None if about.recorded is None else CalibrationOut.of(about.recorded),
         limits=LimitsOut(

@@ -49,7 +49,7 @@ def largest_error(numbers: Eight, device: str) -> float:
     shape = {"vocab_size": 500, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4}
     network = Qwen2Model(Qwen2Config(**shape, num_hidden_layers=4, num_key_value_heads=2)).to(device, torch.bfloat16)
     plain = copy.deepcopy(network.eval())
-    quantize(network, numbers)
+    quantize(network, numbers, torch.bfloat16)
     ids = torch.randint(0, 500, (1, 200), device=device)
     with torch.no_grad():
         expected, found = (model(ids).last_hidden_state.float() for model in (plain, network))

@@ -153,12 +153,22 @@ class SelfTest:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Bytes that an engine takes on its device: the weights; slots for keys and values, once all are used; and the
+    activations of a pass, at most."""
+
+    weights: int
+    slots: int
+    activations: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelDescription:
     """What a server tells about the model it serves.
 
     `digest`: of all that its scores depend on, None where another program runs the model and does not tell.
     `calibration` is for the mean with other models; a model that is asked alone gives calibrated scores only if its
-    calibration is a `recorded` one.
+    calibration is a `recorded` one. `memory`: None where another program holds the model.
     """
 
     name: str
@@ -176,6 +186,7 @@ class ModelDescription:
     digest: str | None = None
     recorded: RecordedCalibration | None = None
     self_test: SelfTest | None = None
+    memory: MemoryPlan | None = None
 
 
 class BatchScores(NamedTuple):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from unprm import steps as step_text
 from unprm.calibration import RecordedCalibration
 from unprm.errors import InvalidRequest, Unscorable
-from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, SelfTest, Solution, Split, Strategy
+from unprm.types import Aggregate, DecidedBy, Extraction, MemoryPlan, Normalization, SelfTest, Solution, Split, Strategy
 
 MAX_SOLUTIONS = 256
 """Candidates in one request at the most; a server may be set to fewer."""
@@ -376,6 +376,19 @@ class SelfTestOut(_Model):
         return cls(**asdict(found))
 
 
+class MemoryOut(_Model):
+    """Bytes that a model takes on its device."""
+
+    weights: int = Field(ge=0)
+    slots: int = Field(ge=0, description="For keys and values, once all are used; --prefix-cache-gb is part of it.")
+    activations: int = Field(ge=0, description="Of --batch-tokens at once, at most; on a CPU of 1,024.")
+
+    @classmethod
+    def of(cls, plan: MemoryPlan) -> Self:
+        """As it is sent."""
+        return cls(**asdict(plan))
+
+
 class ModelResponse(_Model):
     """The model that is served; `demo` marks the embedded model, which knows only its own small domain."""
 
@@ -396,6 +409,9 @@ class ModelResponse(_Model):
     )
     self_test: SelfTestOut | None = Field(
         default=None, description="null where each sequence is run alone, as the model's authors wrote it."
+    )
+    memory: MemoryOut | None = Field(
+        default=None, description="null where another program holds the model (vllm, remote)."
     )
     demo: bool
     calibration: CalibrationOut | None = Field(

@@ -6,7 +6,7 @@ import logging
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from huggingface_hub import snapshot_download
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 _LOADING = threading.RLock()
 """transformers changes settings of the whole process while it loads: two at once spoil each other's tensors."""
 _PROGRESS_SECONDS = 5.0
+StoredDtype = torch.dtype | Literal["auto"]
+"""What weights are loaded in: `auto` is what they are stored in."""
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
@@ -130,12 +132,12 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
         raise ModelInvalid(f"{directory}: no usable tokenizer ({error})") from error
 
 
-def load_base(base: Path, dtype: torch.dtype) -> PreTrainedModel:
+def load_base(base: Path, dtype: StoredDtype) -> PreTrainedModel:
     """A causal language model from safetensors, in evaluation mode, on the CPU."""
     return load_network(AutoModelForCausalLM, base, dtype)
 
 
-def load_network(kind: Any, directory: Path, dtype: torch.dtype) -> PreTrainedModel:
+def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedModel:
     """A network of this kind, complete, from safetensors alone."""
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
@@ -158,7 +160,7 @@ def load_network(kind: Any, directory: Path, dtype: torch.dtype) -> PreTrainedMo
     return model
 
 
-def load_merged(files: PrmFiles, dtype: torch.dtype) -> PreTrainedModel:
+def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
     """The base with its adapter merged in, in evaluation mode, on the CPU; raises `ModelInvalid` if they don't fit."""
     if files.adapter is None:
         return load_base(files.base, dtype)

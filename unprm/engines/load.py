@@ -15,6 +15,7 @@ from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines import tree_attention
 from unprm.engines.checkpoint import (
     PrmFiles,
+    StoredDtype,
     fetch,
     load_base,
     load_merged,
@@ -130,10 +131,12 @@ def load_engine(
         caching = prefix_cache_gb > 0
         return _consistent(VllmEngine(prepared, format, description, number, batch_tokens, memory, caching))
     tokens = batch_tokens if place.type == "cuda" else min(batch_tokens, CPU_TOKENS)
-    reader = _reader(files, readout, number, place)
-    if dtype == "int8" or dtype == "float8":
+    eight: Eight | None = dtype if dtype == "int8" or dtype == "float8" else None
+    # in the type that it is stored in, which takes no more memory than its file, unless something is merged into it
+    reader = _reader(files, readout, "auto" if eight and not files.adapter else number, place)
+    if eight:
         for decoder in reader.decoders:
-            quantize(decoder, dtype)
+            quantize(decoder, eight, number)
     return torch_engine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
 
 
@@ -168,6 +171,11 @@ def torch_engine(
     if reason is None:
         test = TreeTest(reader, format, description.max_tokens, exact=description.dtype == "float32")
         engine = TorchEngine(reader, format, description, pass_tokens, cache_bytes)
+        if memory := engine.description.memory:
+            logger.info(
+                "%s takes %.2f GB for weights, up to %.2f for keys and values and %.2f for activations",
+                description.name, memory.weights / 1e9, memory.slots / 1e9, memory.activations / 1e9,
+            )  # fmt: skip
         try:
             for _ in range(
                 2
@@ -178,7 +186,7 @@ def torch_engine(
                     logger.info(
                         "self-test: margins of %s differ from those of plain passes %s", description.name, about
                     )
-                    engine.description = replace(description, self_test=found)
+                    engine.description = replace(engine.description, self_test=found)
                     return engine
                 reason = f"in the self-test margins differ from those of plain passes {about}"
                 logger.warning("%s: %s", description.name, reason)
@@ -251,7 +259,7 @@ def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Re
     return LikelihoodRatio(readout.beta if beta is None else beta, reference or readout.reference)
 
 
-def _reader(files: PrmFiles, readout: Readout, dtype: torch.dtype, place: torch.device) -> Reader:
+def _reader(files: PrmFiles, readout: Readout, dtype: StoredDtype, place: torch.device) -> Reader:
     """The loaded model as the torch engine takes it."""
     if isinstance(readout, Head):
         network = load_network(AutoModel, files.base, dtype)

@@ -3,9 +3,11 @@ every causal model, and the measure of what is faster."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from unprm.engines.memory import plan
 from unprm.engines.readers import Reader
 from unprm.errors import SolutionTooLong
 from unprm.formats.family import PrmFormat
@@ -17,7 +19,8 @@ class PlainEngine:
 
     def __init__(self, reader: Reader, format: PrmFormat, description: ModelDescription) -> None:
         self.format: PrmFormat = format
-        self.description = description
+        memory = plan(reader.modules, reader.decoders, 0, description.max_tokens)
+        self.description = replace(description, memory=memory)
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:

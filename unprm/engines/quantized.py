@@ -49,9 +49,15 @@ def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Te
     return (made.round_() if numbers == "int8" else made).to(_NUMBERS[numbers]), scale
 
 
-def quantize(network: PreTrainedModel, numbers: Eight) -> None:
-    """Puts all linear layers of a decoder in eight bits; embeddings, norms and what reads scores stay as they are."""
-    for parent in list(network.modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(parent, name, EightBitLinear(child, numbers))
+def quantize(network: PreTrainedModel, numbers: Eight, others: torch.dtype) -> None:
+    """Puts all linear layers of a decoder in eight bits, and its embeddings, norms and biases in the type `others`."""
+    places = [
+        (parent, name)
+        for parent in network.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, nn.Linear)
+    ]
+    for parent, name in places:  # one layer after the other, so that no two copies of all weights are held
+        setattr(parent, name, EightBitLinear(parent.get_submodule(name), numbers))
+    for parameter in network.parameters():
+        parameter.data = parameter.data.to(others)

@@ -25,6 +25,11 @@ class Reader(Protocol):
         ...
 
     @property
+    def modules(self) -> Sequence[nn.Module]:
+        """All that has weights."""
+        ...
+
+    @property
     def behind(self) -> int:
         """So many tokens before it a token's value is read off."""
         ...
@@ -51,6 +56,7 @@ class AtPositions:
     def __init__(self, decoder: PreTrainedModel, head: nn.Module, device: torch.device) -> None:
         self.decoders = [decoder.to(device).eval()]
         self._head = head.to(device).eval()
+        self.modules = [*self.decoders, self._head]
 
     def matter(self, item: Encoded) -> Sequence[int]:
         """As `Reader`."""
@@ -73,9 +79,9 @@ class LikelihoodRatios:
     behind = 1
 
     def __init__(self, model: PreTrainedModel, reference: PreTrainedModel, beta: float, device: torch.device) -> None:
-        networks = [network.to(device).eval() for network in (model, reference)]
-        self.decoders = [network.get_decoder() for network in networks]
-        self._outputs = [network.get_output_embeddings() for network in networks]
+        self.modules = [network.to(device).eval() for network in (model, reference)]
+        self.decoders = [network.get_decoder() for network in self.modules]
+        self._outputs = [network.get_output_embeddings() for network in self.modules]
         self._beta = beta
 
     def matter(self, item: Encoded) -> Sequence[int]:

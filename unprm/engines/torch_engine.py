@@ -8,10 +8,12 @@ import logging
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from unprm.engines import tree_attention
+from unprm.engines.memory import plan
 from unprm.engines.passes import Pass, Waiting, admit
 from unprm.engines.plain import check_lengths, sigmoid
 from unprm.engines.prefix_tree import PrefixTree
@@ -40,14 +42,16 @@ class TorchEngine:
         self, reader: Reader, format: PrmFormat, description: ModelDescription, pass_tokens: int, cache_bytes: int
     ) -> None:
         self.format: PrmFormat = format
-        self.description = description
         self._pass_tokens = pass_tokens
         self._room = pass_tokens
         self._passes = 0  # since the room became what it is
-        self._cached_tokens = cache_bytes // sum(map(KeyValues.bytes_per_token, reader.decoders))
+        slot_bytes = sum(map(KeyValues.bytes_per_token, reader.decoders))
+        self._cached_tokens = cache_bytes // slot_bytes
         slots = self._cached_tokens + max(pass_tokens, description.max_tokens)
         self._tree = PrefixTree(slots)
         self._stores = [KeyValues(decoder, slots) for decoder in reader.decoders]
+        memory = plan(reader.modules, reader.decoders, slots * slot_bytes, pass_tokens)
+        self.description = replace(description, memory=memory)
         for decoder in reader.decoders:
             tree_attention.use(decoder)
         self._reader: Reader | None = reader
@@ -123,7 +127,7 @@ class TorchEngine:
             return []
         device = reader.decoders[0].device
         ids, depths = (torch.tensor([numbers], device=device) for numbers in (work.ids, work.depths))
-        spans = Spans(work.spans, device)
+        spans = Spans(work.spans, device, reader.decoders[0].dtype)
         places, tokens = torch.tensor(work.reads, dtype=torch.long, device=device).view(-1, 2).unbind(1)
         hidden = []
         for decoder, kept in zip(reader.decoders, self._stores, strict=True):

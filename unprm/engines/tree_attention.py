@@ -8,7 +8,7 @@ together, padded a little.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,16 +65,22 @@ class Span(NamedTuple):
 
 
 class Spans:
-    """The tokens of a pass, one span after the other, and what each of them sees."""
+    """The tokens of a pass, one span after the other, and what each of them sees, for attention in `dtype`.
 
-    def __init__(self, spans: Sequence[Span], device: torch.device) -> None:
+    `slots`: of the tokens, (tokens,). `packed`: the spans as FlashAttention takes them, where that is what computes;
+    elsewhere `padded`. All of it is on the device before the first layer runs, so that no layer waits for the host.
+    """
+
+    def __init__(self, spans: Sequence[Span], device: torch.device, dtype: torch.dtype) -> None:
         self._spans = spans
         self._device = device
         self.slots = self._tensor(np.concatenate([span.slots[-span.length :] for span in spans]))
+        flash = _has_flash(device, dtype)
+        self.packed = self._in_runs() if flash else None
+        self.padded = None if flash else self._in_groups()
 
-    @cached_property
-    def packed(self) -> "list[_Packed]":
-        """As FlashAttention takes them: spans that follow each other, together as many as see `TOGETHER` keys."""
+    def _in_runs(self) -> "list[_Packed]":
+        """Spans that follow each other, together as many as see `TOGETHER` keys."""
         runs: list[list[Span]] = []
         room = 0
         for span in self._spans:
@@ -96,12 +102,11 @@ class Spans:
             sum(lengths),
         )
 
-    @cached_property
-    def padded(self) -> "_Padded":
+    def _in_groups(self) -> "_Padded":
         """Spans of about the same shape together."""
         starts = np.cumsum([0, *(span.length for span in self._spans)])
         groups = [self._group(indices, starts) for indices in _alike(self._spans)]
-        flat = torch.cat([group.queries.flatten()[group.real.flatten()] for group in groups])
+        flat = torch.cat([group.queries.flatten()[group.real] for group in groups])
         return _Padded(groups, flat.argsort())
 
     def _group(self, indices: Sequence[int], starts: np.ndarray[Any, Any]) -> "_Group":
@@ -118,7 +123,7 @@ class Spans:
             self._tensor(queries),
             self._tensor(keys),
             self._tensor(depths),
-            self._tensor(steps < lengths[:, None]),
+            self._tensor(np.flatnonzero(steps < lengths[:, None])),
             bool((seen == lengths).all()),
         )
 
@@ -143,8 +148,9 @@ class _Group:
     """Spans that are attended to together.
 
     `queries`: places of their tokens in the pass, (spans, length); `keys`: slots of what they see, (spans, seen);
-    `depths`: index of each token in its sequence, and `real`, whether it is none that pads, both as `queries`. `whole`:
-    all of them begin where their sequences do.
+    `depths`: index of each token in its sequence, as `queries`. `real`: where those tokens that are no padding stand in
+    `queries` flattened, (tokens,): a mask would have to be counted by the host. `whole`: all spans begin where their
+    sequences do.
     """
 
     queries: torch.Tensor
@@ -235,24 +241,30 @@ def attention(
     keys.index_copy_(0, spans.slots, key[0].transpose(0, 1))
     values.index_copy_(0, spans.slots, value[0].transpose(0, 1))
     asked = query[0].transpose(0, 1)
-    flash = query.is_cuda and query.dtype in _FLASH and _has_flash(query.device)
-    attend = _flash if flash else _by_groups
-    return attend(asked, keys, values, spans, scaling, sliding_window)[None], None
+    if spans.padded is not None:
+        return _by_groups(asked, keys, values, spans.padded, scaling, sliding_window)[None], None
+    assert spans.packed is not None
+    return _flash(asked, keys, values, spans.packed, scaling, sliding_window)[None], None
 
 
 @cache
-def _has_flash(device: torch.device) -> bool:
-    """Whether a GPU is an Ampere or later: FlashAttention runs on no other."""
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+def _has_flash(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether FlashAttention computes in this type there: on GPUs of the Ampere generation and later."""
+    return device.type == "cuda" and dtype in _FLASH and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _flash(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, spans: Spans, scaling: float, window: int | None
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    runs: Sequence[_Packed],
+    scaling: float,
+    window: int | None,
 ) -> torch.Tensor:
     """(tokens, heads, width), as `query`; a token sees `window` of those before it and itself."""
-    parts = query.split([packed.tokens for packed in spans.packed])
+    parts = query.split([packed.tokens for packed in runs])
     made = []
-    for part, packed in zip(parts, spans.packed, strict=True):
+    for part, packed in zip(parts, runs, strict=True):
         attended = varlen_attn(
             part.contiguous(),
             keys[packed.keys],
@@ -271,11 +283,11 @@ def _flash(
 
 
 def _by_groups(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, spans: Spans, scaling: float, window: int | None
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, spans: _Padded, scaling: float, window: int | None
 ) -> torch.Tensor:
     """As `_flash`."""
-    made = [_group(query, keys, values, group, scaling, window) for group in spans.padded.groups]
-    return torch.cat(made)[spans.padded.order]
+    made = [_group(query, keys, values, group, scaling, window) for group in spans.groups]
+    return torch.cat(made)[spans.order]
 
 
 def _group(
@@ -298,4 +310,4 @@ def _group(
         scale=scaling,
         enable_gqa=True,
     )
-    return made.transpose(1, 2)[group.real]
+    return made.transpose(1, 2).flatten(0, 1)[group.real]

@@ -252,7 +252,7 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
         return torch.cat(made)
 
     monkeypatch.setattr(tree_attention, "varlen_attn", varlen_attn)
-    monkeypatch.setattr(tree_attention, "_by_groups", tree_attention._flash)
+    monkeypatch.setattr(tree_attention, "_has_flash", lambda device, dtype: True)
     monkeypatch.setattr(tree_attention, "TOGETHER", 100)
     engine = case.engine(512, 5000)
     for _ in range(2):

@@ -1,0 +1,205 @@
+"""A GPU that isn't there: operations on it compute nothing, but their devices, shapes and types are checked, and what
+they would compute, move and hold is counted. PyTorch's fake tensors do it, on a device type of their own.
+
+Registering the device changes the whole process, so this is run in one that does nothing else.
+"""
+
+import math
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
+from torch.utils.flop_counter import flop_registry
+from transformers import PreTrainedModel
+
+from unprm.engines import tree_attention
+from unprm.engines.passes import Pass
+from unprm.engines.readers import AtPositions, Reader
+from unprm.engines.torch_engine import TorchEngine
+from unprm.engines.tree_attention import Span
+from unprm.types import ModelDescription
+
+NAME = "fakecard"
+_HALF = (torch.float16, torch.bfloat16)
+_MOVES_ROWS = {torch.ops.aten.index.Tensor, torch.ops.aten.embedding.default, torch.ops.aten.index_copy_.default}
+"""Operations that read or write some rows of a large tensor, as many as what they make or are given has."""
+_ATTENTION = torch.ops.torch_attn._varlen_attn.default
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What one operation computes (multiplications and additions) and moves (bytes)."""
+
+    flops: int
+    moved: int
+
+
+@dataclass(slots=True)
+class Count:
+    """What was run. `held`: bytes on the card now, and at most. `tokens`: that were run."""
+
+    operations: list[Operation] = field(default_factory=list)
+    held: int = 0
+    most_held: int = 0
+    tokens: int = 0
+
+    @property
+    def flops(self) -> int:
+        """Of all operations."""
+        return sum(operation.flops for operation in self.operations)
+
+
+class FakeCard(TorchDispatchMode):
+    """Counts what is run on the card, and raises `AssertionError` where a layer would wait for the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = Count()
+        self._in_layer = False
+        self._spans: list[Span] = []
+        self._unattended: list[Span] = []
+
+    def reset(self) -> None:
+        """Counts anew; what is held stays."""
+        self.count = Count(held=self.count.held, most_held=self.count.held)
+
+    def begin(self, spans: Sequence[Span]) -> None:
+        """Begins a pass: how long its spans are is known to the host alone."""
+        self._spans, self._unattended = list(spans), []
+        self.count.tokens += sum(span.length for span in spans)
+
+    def watch(self, network: PreTrainedModel) -> None:
+        """Lets no layer of this network wait for the host."""
+        for layer in network.layers:
+            layer.register_forward_pre_hook(lambda *_: setattr(self, "_in_layer", True))
+            layer.register_forward_hook(lambda *_: setattr(self, "_in_layer", False))
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Runs an operation and counts it."""
+        kwargs = kwargs or {}
+        given = _tensors((args, kwargs))
+        made = func(*args, **kwargs)
+        results = _tensors(made)
+        if self._in_layer:
+            self._check_devices(func, given, results)
+        flops = 0
+        if func is _ATTENTION:
+            flops = self._attention(*args, **kwargs)
+        elif func.overloadpacket in flop_registry:
+            flops = flop_registry[func.overloadpacket](*args, **kwargs, out_val=made)
+        moved = 0
+        if func in _MOVES_ROWS:
+            moved = 2 * min(sum(tensor.nbytes for tensor in tensors) for tensors in (given[-1:], results))
+        elif not func.is_view and func is not torch.ops.aten._unsafe_view.default:
+            moved = sum(tensor.nbytes for tensor in (*given, *results))
+        self.count.operations.append(Operation(flops, moved))
+        self._hold(results)
+        return made
+
+    def _check_devices(self, func: Any, given: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> None:
+        places = {tensor.device.type for tensor in (*given, *results) if tensor.dim()}
+        assert len(places) <= 1, f"a layer waits for the host: {func} has tensors on {' and '.join(sorted(places))}"
+
+    def _attention(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        first_queries: torch.Tensor,
+        first_keys: torch.Tensor,
+        longest_query: int,
+        longest_key: int,
+        is_causal: bool,
+        scale: float,
+        window_size: Sequence[int],
+        *others: Any,
+    ) -> int:
+        """Checks what FlashAttention demands, and counts its operations: two products for each pair of tokens."""
+        for tensor in (query, key, value, first_queries, first_keys):
+            assert tensor.is_contiguous(), f"FlashAttention takes contiguous tensors, not strides {tensor.stride()}"
+        for tensor in (query, key, value):
+            assert tensor.dtype in _HALF, f"FlashAttention does not compute in {tensor.dtype}"
+        for tensor in (first_queries, first_keys):
+            assert tensor.dtype is torch.int32, f"FlashAttention takes int32, not {tensor.dtype}"
+        spans, tokens = [], len(query)
+        while tokens:
+            self._unattended = self._unattended or self._spans.copy()  # of the next layer
+            spans.append(self._unattended.pop(0))
+            tokens -= spans[-1].length
+        assert longest_query == max(span.length for span in spans)
+        assert longest_key == max(len(span.slots) for span in spans)
+        assert len(key) == len(value) == sum(len(span.slots) for span in spans)
+        window = math.inf if window_size[0] < 0 else window_size[0] + 1
+        pairs = sum(
+            sum(min(seen + 1, window) for seen in range(len(span.slots) - span.length, len(span.slots)))
+            for span in spans
+        )
+        return 4 * query.shape[1] * query.shape[2] * int(pairs)
+
+    def _hold(self, tensors: Iterable[torch.Tensor]) -> None:
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            if tensor.device.type == NAME and not hasattr(storage, "counted"):
+                storage.counted = True  # type: ignore[attr-defined]
+                self.count.held += storage.nbytes()
+                self.count.most_held = max(self.count.most_held, self.count.held)
+                weakref.finalize(storage, self._free, storage.nbytes())
+
+    def _free(self, held: int) -> None:
+        self.count.held -= held
+
+
+def _tensors(arguments: object) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+
+
+@contextmanager
+def fake_card() -> Iterator[FakeCard]:
+    """In this block tensors are fake. Once in a process."""
+    _setup_privateuseone_for_python_backend(NAME, backend_module=_Absent())
+    tree_attention._has_flash = lambda device, dtype: dtype in _HALF  # type: ignore[assignment]
+    with FakeTensorMode(allow_non_fake_inputs=True), FakeCard() as card, torch.device(NAME):
+        yield card
+
+
+class _Absent(_DummyBackendModule):
+    def is_available(self) -> bool:
+        """So that PyTorch initialises nothing."""
+        return False
+
+
+class _Unread(AtPositions):
+    """Values that nobody reads."""
+
+    def __init__(self, network: PreTrainedModel) -> None:
+        self.decoders, self._head = [network], nn.Linear(network.config.hidden_size, 1)
+
+    def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> Any:
+        """One zero per token: fake tensors have no values."""
+        assert self._head(hidden[0].float()).shape == (len(tokens), 1)
+        return SimpleNamespace(tolist=lambda: [0.0] * len(tokens))
+
+
+class FakeEngine(TorchEngine):
+    """A `TorchEngine` on the card: its scores mean nothing."""
+
+    def __init__(self, card: FakeCard, network: PreTrainedModel, window: int, pass_tokens: int) -> None:
+        about = ModelDescription("fake", "", "", None, None, "torch", NAME, "", window, "", None, False)  # type: ignore[arg-type]
+        super().__init__(_Unread(network), None, about, pass_tokens, 0)  # type: ignore[arg-type]
+        card.watch(network)
+        self._card = card
+
+    def _read(self, work: Pass, reader: Reader) -> list[float]:
+        self._card.begin(work.spans)
+        return super()._read(work, reader)
