@@ -25,6 +25,8 @@ Name = Literal[
     "grow",
     "precision",
     "gpu",
+    "size",
+    "roofline",
     "votes",
     "answers",
     "engines",

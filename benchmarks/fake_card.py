@@ -62,7 +62,7 @@ class FakeCard(TorchDispatchMode):
     """Counts what is run on the card, and raises `AssertionError` where a layer would wait for the host."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.count = Count()
         self._in_layer = False
         self._spans: list[Span] = []

@@ -11,6 +11,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks import models
 from benchmarks.baselines import Plain, padded
+from benchmarks.size import SEVEN_BILLION
 from benchmarks.timing import Comparison, timed
 from unprm.engines.load import BATCH_TOKENS
 from unprm.engines.readers import AtPositions
@@ -18,16 +19,6 @@ from unprm.engines.torch_engine import TorchEngine
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded, ModelDescription
 
-SEVEN_BILLION = {
-    "vocab_size": models.VOCABULARY,
-    "hidden_size": 3584,
-    "intermediate_size": 18_944,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 4096,
-    "tie_word_embeddings": False,
-}
 CANDIDATES, LENGTH, ROUNDS, MATRIX = 64, 500, 5, 8192
 
 

@@ -15,7 +15,7 @@ import psutil
 
 NGINX = Path(__file__).parents[1] / "docker" / "nginx" / "unprm.conf"
 Process = subprocess.Popen[bytes]
-SECONDS = 240
+SECONDS = 900
 """Time to be ready."""
 
 

@@ -1,0 +1,224 @@
+"""The real size without a GPU: random checkpoints in the shapes of Qwen2.5-Math-7B and of a model of 1.5 billion
+parameters, written as they lie on the hub, and served on a CPU from an empty process, one after the other.
+
+Takes about 20 minutes, 40 GB of disk and 24 GB of memory.
+"""
+
+import json
+import random
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+from huggingface_hub import split_torch_state_dict_into_shards
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from rich.console import Console
+from safetensors.torch import save_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from benchmarks import models, servers
+from benchmarks.baselines import Plain, padded
+from benchmarks.timing import Comparison, timed
+from training.mini.slips import Author
+from unprm import mini
+from unprm.engines.checkpoint import load_base, load_tokenizer, read_tokenizer
+from unprm.formats.family import Verdicts
+from unprm.formats.unprm import PrmConfig, UnprmFormat
+from unprm.mini.storyteller import DEMANDING, generate
+from unprm_client import Client
+
+SEVEN_BILLION = {
+    "vocab_size": models.VOCABULARY,
+    "hidden_size": 3584,
+    "intermediate_size": 18_944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+}
+"""Qwen2.5-Math-7B."""
+ONE_AND_A_HALF_BILLION = SEVEN_BILLION | {
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
+}
+"""Qwen2.5-Math-1.5B, and Skywork's PRM of this size."""
+SHARD = 5 * 10**9
+DISK = 40 * 10**9
+CANDIDATES, ATTEMPTS, ROUNDS, SECONDS = 8, 3, 2, 900
+console = Console(stderr=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server was seen to do. `ready`, `vote`: seconds until it was ready, and for a vote (median). `loading`,
+    `serving`: bytes that the model took at most until then and afterwards; `planned`: as the server says. `tokens`,
+    `computed`: of all votes, and those that were run."""
+
+    ready: float
+    vote: float
+    loading: float
+    serving: float
+    planned: float
+    tokens: int
+    computed: int
+
+
+def run() -> list[Comparison]:
+    """One size after the other; each is written, served and deleted."""
+    if shutil.disk_usage(tempfile.gettempdir()).free < DISK:
+        raise SystemExit(f"this benchmark needs 40 GB of disk in {tempfile.gettempdir()}; TMPDIR names another place")
+    program = _program()
+    return [
+        *_measured("7 billion parameters", SEVEN_BILLION, ["bfloat16"], program, adapter=True),
+        *_measured("1.5 billion parameters", ONE_AND_A_HALF_BILLION, ["bfloat16", "int8"], program),
+    ]
+
+
+def _measured(
+    name: str, shape: dict[str, int], dtypes: Sequence[str], program: float, adapter: bool = False
+) -> list[Comparison]:
+    votes = [vote(seed) for seed in range(ROUNDS)]
+    with tempfile.TemporaryDirectory() as directory:
+        model = write(Path(directory), shape, adapter)
+        console.print(f"{name}: written")
+        served = {dtype: _served(model, dtype, votes, program) for dtype in dtypes}
+        files = sum(file.stat().st_size for file in Path(directory).glob("*.safetensors"))
+        loading, plain = _padded(Path(directory), votes)
+    rows = []
+    for dtype, found in served.items():
+        what, rate = f"{name}, {dtype}", found.computed / ROUNDS / found.vote
+        work = f"{found.tokens / ROUNDS:,.0f} tokens, {found.computed / ROUNDS:,.0f} run, {rate:.0f} a second"
+        rows += [
+            Comparison(f"{what}: from nothing to ready", found.ready, "the weights read by transformers", loading, 1),
+            Comparison(f"{what}: a vote of {CANDIDATES}, {work}", found.vote, "padded, bfloat16", plain, ROUNDS),
+            Comparison(f"{what}: memory until ready, at most", found.loading, "the files' size", files, 1, "B"),
+            Comparison(f"{what}: memory while it serves", found.serving, "as planned", found.planned, 1, "B"),
+        ]
+    return rows
+
+
+def write(place: Path, shape: dict[str, int], adapter: bool, shard: int = SHARD) -> Path:
+    """Writes a PRM in bfloat16, a base with an adapter or all in one, a shard in memory at a time; its directory."""
+    torch.manual_seed(0)
+    tokenizer = read_tokenizer(mini.BASE)
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    with torch.device("meta"):
+        network = Qwen2ForCausalLM._from_config(Qwen2Config(**shape, **ends), dtype=torch.bfloat16)
+    network.config.save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    weights = dict(network.named_parameters())
+    shards = split_torch_state_dict_into_shards(weights, max_shard_size=shard)
+    for file, names in shards.filename_to_tensors.items():
+        save_file({name: _random(name, weights[name]) for name in names}, place / file, {"format": "pt"})
+    index = {"metadata": shards.metadata, "weight_map": shards.tensor_to_filename}
+    (place / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
+    if not adapter:
+        PrmConfig.for_base(load_tokenizer(place), "size", ".").write(place)
+        return place
+    prm = place / "prm"
+    prm.mkdir()
+    lora = LoraConfig(r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    tuned = get_peft_model(network, lora, low_cpu_mem_usage=True)
+    tensors = get_peft_model_state_dict(tuned, save_embedding_layers=False)
+    save_file({name: _random(name, tensor) for name, tensor in tensors.items()}, prm / "adapter_model.safetensors")
+    tuned.peft_config["default"].save_pretrained(str(prm))
+    PrmConfig.for_base(load_tokenizer(place), "size", "./..").write(prm)
+    return prm
+
+
+def _random(name: str, like: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_like(like, device="cpu")
+    return made.fill_(1.0) if name.endswith("norm.weight") else made.normal_(0.0, 0.02)
+
+
+def vote(seed: int) -> tuple[str, list[list[str]]]:
+    """A problem of the embedded model's domain, and candidates of several attempts each."""
+    rng = random.Random(seed)
+    problem = generate(rng, DEMANDING)
+    tries = [[step for _ in range(ATTEMPTS) for step in Author(rng).solve(problem)] for _ in range(CANDIDATES)]
+    return problem.text, tries
+
+
+def _program() -> float:
+    """Bytes of the server itself: what it takes with a small model, less that model's weights."""
+    with watched() as taken, servers.unprm("--device=cpu", "--prefix-cache-gb=0") as url, Client(url) as client:
+        memory = client.model().memory
+        assert memory is not None
+        time.sleep(1.0)
+    return max(taken) - memory.weights
+
+
+def _served(model: Path, dtype: str, votes: Sequence[tuple[str, list[list[str]]]], program: float) -> Served:
+    options = (f"--model={model}", "--device=cpu", f"--dtype={dtype}", "--max-solution-tokens=1024")
+    limits = ("--prefix-cache-gb=0.05", f"--max-request-seconds={SECONDS}", f"--max-batch-seconds={SECONDS}")
+    start = time.perf_counter()
+    with (
+        watched() as taken,
+        servers.unprm(*options, *limits) as url,
+        Client(url, timeout=SECONDS) as client,
+    ):
+        ready = time.perf_counter() - start
+        loading = max(taken)
+        taken.clear()
+        memory = client.model().memory
+        assert memory is not None
+        seconds, tokens, computed = [], 0, 0
+        for problem, solutions in votes:
+            start = time.perf_counter()
+            usage = client.vote("wrf", problem, solutions).usage
+            seconds.append(time.perf_counter() - start)
+            tokens, computed = tokens + usage.tokens, computed + usage.computed_tokens
+    planned = memory.weights + memory.slots + memory.activations
+    found = Served(
+        ready, statistics.median(seconds), loading - program, max(taken) - program, planned, tokens, computed
+    )
+    console.print(f"{model}, {dtype}: {found}, {memory}")
+    return found
+
+
+def _padded(base: Path, votes: Sequence[tuple[str, list[list[str]]]]) -> tuple[float, float]:
+    """Seconds until transformers has read the weights, and for a vote in padded batches (median)."""
+    start = time.perf_counter()
+    network = load_base(base, torch.bfloat16)
+    loading = time.perf_counter() - start
+    tokenizer = load_tokenizer(base)
+    config = PrmConfig.for_base(tokenizer, "size", ".")
+    form = UnprmFormat(tokenizer, config)
+    plain = Plain(network, Verdicts(config.positive_id, config.negative_id))
+    items = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in votes]
+    return loading, statistics.median(timed(padded, plain, batch) for batch in items)
+
+
+@contextmanager
+def watched() -> Iterator[list[int]]:
+    """Bytes that the processes begun in this block hold, mapped files among them, every tenth of a second."""
+    seen: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
+            sizes = []
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    sizes.append(child.memory_info().rss)
+            seen.append(sum(sizes))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
