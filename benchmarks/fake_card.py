@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,6 +97,8 @@ class FakeCard(TorchDispatchMode):
         flops = 0
         if func is _ATTENTION:
             flops = self._attention(*args, **kwargs)
+        elif func is torch.ops.aten.linear.default:
+            flops = 2 * made.numel() * args[0].shape[-1]
         elif func.overloadpacket in flop_registry:
             flops = flop_registry[func.overloadpacket](*args, **kwargs, out_val=made)
         moved = 0
@@ -164,10 +167,15 @@ def _tensors(arguments: object) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
 
 
+@cache
+def _register() -> None:
+    _setup_privateuseone_for_python_backend(NAME, backend_module=_Absent())
+
+
 @contextmanager
 def fake_card() -> Iterator[FakeCard]:
-    """In this block tensors are fake. Once in a process."""
-    _setup_privateuseone_for_python_backend(NAME, backend_module=_Absent())
+    """In this block tensors are fake."""
+    _register()
     tree_attention._has_flash = lambda device, dtype: dtype in _HALF  # type: ignore[assignment]
     with FakeTensorMode(allow_non_fake_inputs=True), FakeCard() as card, torch.device(NAME):
         yield card
@@ -184,6 +192,7 @@ class _Unread(AtPositions):
 
     def __init__(self, network: PreTrainedModel) -> None:
         self.decoders, self._head = [network], nn.Linear(network.config.hidden_size, 1)
+        self.modules = [network, self._head]
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> Any:
         """One zero per token: fake tensors have no values."""
@@ -194,9 +203,10 @@ class _Unread(AtPositions):
 class FakeEngine(TorchEngine):
     """A `TorchEngine` on the card: its scores mean nothing."""
 
-    def __init__(self, card: FakeCard, network: PreTrainedModel, window: int, pass_tokens: int) -> None:
+    def __init__(self, card: FakeCard, network: PreTrainedModel, pass_tokens: int, cache_bytes: int) -> None:
+        window = network.config.max_position_embeddings
         about = ModelDescription("fake", "", "", None, None, "torch", NAME, "", window, "", None, False)  # type: ignore[arg-type]
-        super().__init__(_Unread(network), None, about, pass_tokens, 0)  # type: ignore[arg-type]
+        super().__init__(_Unread(network), None, about, pass_tokens, cache_bytes)  # type: ignore[arg-type]
         card.watch(network)
         self._card = card
 
