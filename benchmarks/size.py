@@ -30,6 +30,7 @@ from benchmarks.timing import Comparison, timed
 from training.mini.slips import Author
 from unprm import mini
 from unprm.engines.checkpoint import load_base, load_tokenizer, read_tokenizer
+from unprm.engines.quantized import widen
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.mini.storyteller import DEMANDING, generate
@@ -56,7 +57,7 @@ ONE_AND_A_HALF_BILLION = SEVEN_BILLION | {
 """Qwen2.5-Math-1.5B, and Skywork's PRM of this size."""
 SHARD = 5 * 10**9
 DISK = 40 * 10**9
-CANDIDATES, ATTEMPTS, ROUNDS, SECONDS = 8, 3, 2, 900
+CANDIDATES, ATTEMPTS, ROUNDS, SECONDS = 8, 1, 2, 900
 console = Console(stderr=True)
 
 
@@ -197,6 +198,7 @@ def _padded(base: Path, votes: Sequence[tuple[str, list[list[str]]]]) -> tuple[f
     config = PrmConfig.for_base(tokenizer, "size", ".")
     form = UnprmFormat(tokenizer, config)
     plain = Plain(network, Verdicts(config.positive_id, config.negative_id))
+    widen(plain.decoder)  # as fast as it can be made here
     items = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in votes]
     return loading, statistics.median(timed(padded, plain, batch) for batch in items)
 

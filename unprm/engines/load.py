@@ -27,7 +27,7 @@ from unprm.engines.checkpoint import (
 from unprm.engines.digest import model_digest
 from unprm.engines.heads import VerdictHead, read_head
 from unprm.engines.plain import PlainEngine
-from unprm.engines.quantized import Eight, quantize
+from unprm.engines.quantized import Eight, quantize, widen
 from unprm.engines.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.engines.remote import RemoteEngine
 from unprm.engines.self_test import TreeTest, check_consistency
@@ -137,6 +137,8 @@ def load_engine(
     if eight:
         for decoder in reader.decoders:
             quantize(decoder, eight, number)
+    for module in reader.modules:
+        widen(module)
     return torch_engine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
 
 

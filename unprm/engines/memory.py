@@ -6,7 +6,7 @@ from itertools import chain
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 
-from unprm.engines.quantized import EightBitLinear
+from unprm.engines.quantized import EightBitLinear, WidenedLinear
 from unprm.types import MemoryPlan
 
 
@@ -14,7 +14,7 @@ def plan(modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slot
     """`modules`: all that has weights. `slots`: bytes for keys and values. `tokens` are run at once, by one of the
     networks after the other."""
     most = max(tokens * _bytes_per_token(network) for network in networks)
-    return MemoryPlan(weight_bytes(modules), slots, most)
+    return MemoryPlan(weight_bytes(modules), slots, most + max(map(_widened, networks)))
 
 
 def weight_bytes(modules: Iterable[nn.Module]) -> int:
@@ -36,6 +36,14 @@ def _bytes_per_token(network: PreTrainedModel) -> int:
         # what is rounded is there as it was, in float32, and in eight bits
         return max(plain, (size + 4 + 1) * wide + 4 * size * hidden)
     return plain
+
+
+def _widened(network: PreTrainedModel) -> int:
+    """Bytes of the largest layer's weights in float32, if they become that when it runs."""
+    layers = (
+        m for m in network.modules() if isinstance(m, WidenedLinear) or (isinstance(m, EightBitLinear) and m.widened)
+    )
+    return max((4 * layer.weight.numel() for layer in layers), default=0)
 
 
 def _feed_forward_width(config: PretrainedConfig) -> int:

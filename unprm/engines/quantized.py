@@ -1,10 +1,16 @@
-"""Linear layers in eight bits: the weights once, the activations at every call. Each row of either has a scale of its
-own, so that what comes out for a token does not depend on the others in the batch."""
+"""Linear layers that take less memory than in float32.
 
+In eight bits the weights are rounded once, the activations at every call. Each row of either has a scale of its own, so
+that what comes out for a token does not depend on the others in the batch. A processor without instructions for such
+numbers multiplies them many times slower than float32: there the weights of a layer become float32 when it runs.
+"""
+
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import nn
+from torch.nn import functional
 from transformers import PreTrainedModel
 
 Eight = Literal["int8", "float8"]
@@ -12,13 +18,35 @@ _LARGEST = {"int8": 127.0, "float8": float(torch.finfo(torch.float8_e4m3fn).max)
 _NUMBERS = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
 
 
+def computes_in_few_bits(device: torch.device) -> bool:
+    """Whether products of 8 or 16 bits are as fast there as those of float32: on GPUs, and on CPUs since AVX-512."""
+    return device.type != "cpu" or torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
+class WidenedLinear(nn.Module):
+    """Computes as `linear`, whose weights are in 16 bits, with products and sums in float32."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """(…, inputs) -> (…, outputs)"""
+        bias = None if self.bias is None else self.bias.float()
+        return functional.linear(rows.float(), self.weight.float(), bias).to(rows.dtype)
+
+
 class EightBitLinear(nn.Module):
     """Computes as `linear` does, in `int8` or `float8` (e4m3): faster where the processor has instructions for it, VNNI
     or AMX for the one, a GPU since Ada and Hopper for the other."""
 
+    weight: torch.Tensor
+    scale: torch.Tensor
+
     def __init__(self, linear: nn.Linear, numbers: Eight) -> None:
         super().__init__()
         self._numbers = numbers
+        self.widened = not computes_in_few_bits(linear.weight.device)
         weight, scale = _rounded(linear.weight.detach(), numbers)
         # by columns, as the products take it
         self.register_buffer("weight", weight.contiguous().t())
@@ -29,8 +57,10 @@ class EightBitLinear(nn.Module):
         """(…, inputs) -> (…, outputs)"""
         flat = rows.flatten(0, -2)
         numbers, scale = _rounded(flat, self._numbers)
-        weight, weight_scale = self.get_buffer("weight"), self.get_buffer("scale")
-        if self._numbers == "int8":
+        weight, weight_scale = self.weight, self.scale
+        if self.widened:
+            made = functional.linear(numbers.float(), weight.t().float()).mul_(scale).mul_(weight_scale).to(rows.dtype)
+        elif self._numbers == "int8":
             made = torch._int_mm(numbers, weight).float().mul_(scale).mul_(weight_scale).to(rows.dtype)
         else:
             made = torch._scaled_mm(numbers, weight, scale, weight_scale, out_dtype=rows.dtype)
@@ -51,13 +81,26 @@ def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Te
 
 def quantize(network: PreTrainedModel, numbers: Eight, others: torch.dtype) -> None:
     """Puts all linear layers of a decoder in eight bits, and its embeddings, norms and biases in the type `others`."""
+    _replace(network, lambda linear: EightBitLinear(linear, numbers))
+    for parameter in network.parameters():
+        parameter.data = parameter.data.to(others)
+
+
+def widen(network: nn.Module) -> None:
+    """Makes all linear layers in 16 bits fast on a processor that does not compute in them."""
+    if any(p.dtype.itemsize == 2 and not computes_in_few_bits(p.device) for p in network.parameters()):
+        _replace(network, WidenedLinear)
+
+
+def _replace(network: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:
+    """One layer after the other, so that no two copies of all weights are held."""
     places = [
         (parent, name)
         for parent in network.modules()
         for name, child in parent.named_children()
         if isinstance(child, nn.Linear)
     ]
-    for parent, name in places:  # one layer after the other, so that no two copies of all weights are held
-        setattr(parent, name, EightBitLinear(parent.get_submodule(name), numbers))
-    for parameter in network.parameters():
-        parameter.data = parameter.data.to(others)
+    for parent, name in places:
+        linear = parent.get_submodule(name)
+        assert isinstance(linear, nn.Linear)
+        setattr(parent, name, make(linear))

@@ -81,7 +81,6 @@ class LikelihoodRatios:
     def __init__(self, model: PreTrainedModel, reference: PreTrainedModel, beta: float, device: torch.device) -> None:
         self.modules = [network.to(device).eval() for network in (model, reference)]
         self.decoders = [network.get_decoder() for network in self.modules]
-        self._outputs = [network.get_output_embeddings() for network in self.modules]
         self._beta = beta
 
     def matter(self, item: Encoded) -> Sequence[int]:
@@ -90,7 +89,8 @@ class LikelihoodRatios:
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         """As `Reader`: the logarithm of each token's ratio."""
-        model, reference = (_logprobs(output, own, tokens) for output, own in zip(self._outputs, hidden, strict=True))
+        outputs = (network.get_output_embeddings() for network in self.modules)
+        model, reference = (_logprobs(output, own, tokens) for output, own in zip(outputs, hidden, strict=True))
         return model - reference
 
     def margins(self, item: Encoded, values: Sequence[float]) -> list[float]:

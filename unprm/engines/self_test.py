@@ -18,13 +18,13 @@ from unprm.engines.readers import Reader
 from unprm.engines.torch_engine import TorchEngine
 from unprm.types import Encoded, Engine, Format, SelfTest
 
-LENGTH = 160
+LENGTH = 96
 """Tokens of each of the three sequences at the most."""
 EVERY = 3
 """Margins are read at every third token; at others, once the tokens are known."""
-PART = 48
+PART = 32
 """Tokens of a pass, where sequences are run in parts."""
-WINDOW = 24
+WINDOW = 16
 """Tokens that sliding attention sees during the test: its true window is longer than the sequences."""
 EXACT = 1e-4
 """Margins may differ by this much in float32, as a share of the largest if that is above 1."""
@@ -33,13 +33,13 @@ ROUNDING = 3.0
 ELSEWHERE = 0.05
 """Scores of the same steps may differ by this much where another program computes, in a type that it doesn't tell."""
 
-_PROBLEM = "A box holds 12 red pens and 30 blue ones. Ana takes a third of each colour. How many pens are left?"
+_PROBLEM = "A box holds 12 red pens and 30 blue ones. Ana takes a third of each colour. How many are left?"
 _STEPS = (
-    "Ana takes 12 / 3 = 4 red pens and 30 / 3 = 10 blue pens.",
-    "So she takes 4 + 10 = 14 pens of the 12 + 30 = 42 in the box.",
-    "What is left is 42 - 14 = 28 pens. The answer is \\boxed{28}.",
+    "She takes 12 / 3 = 4 red and 30 / 3 = 10 blue pens.",
+    "That is 4 + 10 = 14 of 42.",
+    "So 42 - 14 = 28 are left: \\boxed{28}.",
 )
-_OTHER = "She takes a third of 42, which is 12, and so 42 - 12 = 30 pens are left. The answer is \\boxed{30}."
+_OTHER = "A third of 42 is 12, so 42 - 12 = 30 are left: \\boxed{30}."
 SOLUTIONS = (_STEPS, (_STEPS[0], _OTHER), (*_STEPS[:2], _OTHER))
 """All begin with the same step, the first and the last with the same two."""
 _SHORT_PROBLEM = "2 + 3 + 4 = ?"

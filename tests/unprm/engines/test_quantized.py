@@ -6,8 +6,9 @@ from torch import nn
 
 from tests.tiny import largest_error
 from unprm import mini
+from unprm.engines import quantized
 from unprm.engines.load import _pick_dtype, load_engine
-from unprm.engines.quantized import EightBitLinear
+from unprm.engines.quantized import EightBitLinear, widen
 from unprm.errors import ModelInvalid
 
 NUMBERS = [("int8", 0.02), ("float8", 0.06)]
@@ -91,3 +92,28 @@ def test_vllm_is_not_asked_for_int8(monkeypatch):
     monkeypatch.setattr("unprm.engines.load.find_spec", lambda name: object())
     with pytest.raises(ModelInvalid, match="use --engine torch"):
         load_engine(mini.NAME, engine="vllm", dtype="int8")
+
+
+@pytest.mark.parametrize("numbers", ["int8", "float8"])
+def test_a_processor_without_instructions_for_eight_bits_computes_the_same(numbers, monkeypatch):
+    torch.manual_seed(0)
+    linear, rows = nn.Linear(96, 64), torch.randn(40, 96)
+    with torch.inference_mode():
+        made = []
+        for fast in (True, False):
+            monkeypatch.setattr(quantized, "computes_in_few_bits", lambda device, fast=fast: fast)
+            made.append(EightBitLinear(linear, numbers)(rows))
+    assert torch.allclose(*made, atol=1e-5)
+
+
+def test_a_processor_without_instructions_for_bfloat16_computes_the_same(monkeypatch):
+    torch.manual_seed(0)
+    network, rows = nn.Sequential(nn.Linear(96, 64), nn.Linear(64, 32, bias=False)).bfloat16(), torch.randn(40, 96)
+    with torch.inference_mode():
+        expected = network(rows.bfloat16())
+        monkeypatch.setattr(quantized, "computes_in_few_bits", lambda device: False)
+        widen(network)
+        made = network(rows.bfloat16())
+    assert not any(isinstance(module, nn.Linear) for module in network.modules())
+    assert made.dtype == torch.bfloat16
+    assert torch.allclose(made.float(), expected.float(), atol=0.02)
