@@ -10,6 +10,8 @@ import os
 import sys
 from typing import NoReturn
 
+from server.imports import uncollected
+
 
 def main() -> int:
     """Exit status: 2 for settings that can't be used, else as `run`. Each command imports what it needs and no more, so
@@ -24,15 +26,15 @@ def main() -> int:
 
         print(page(), end="")
         return 0
-    from server.settings import Settings, SettingsInvalid
-
+    with uncollected():
+        from server.settings import Settings, SettingsInvalid
     try:
         settings = Settings.load(sys.argv[1:])
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
-    from server.run import run
-
+    with uncollected():
+        from server.run import run
     return run(settings)
 
 

@@ -1,10 +1,10 @@
 """How the server loads a model; the only place of it that needs torch."""
 
-import gc
 import logging
 import sys
 import threading
 
+from server.imports import uncollected
 from server.settings import Settings
 from unprm.calibration import RecordedCalibration
 from unprm.formats import recorded
@@ -63,12 +63,10 @@ def _import_engines() -> None:
             return
         hidden = [name for name in _UNUSED if name not in sys.modules]
         sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: as if it were not installed
-        gc.disable()  # it would look again and again through what is there to stay
         try:
-            import unprm.engines.load  # noqa: F401
+            with uncollected():
+                import unprm.engines.load  # noqa: F401
         finally:
-            gc.freeze()
-            gc.enable()
             for name in hidden:
                 del sys.modules[name]
 
