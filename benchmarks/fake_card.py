@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import varlen
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
@@ -33,7 +34,7 @@ NAME = "fakecard"
 _HALF = (torch.float16, torch.bfloat16)
 _MOVES_ROWS = {torch.ops.aten.index.Tensor, torch.ops.aten.embedding.default, torch.ops.aten.index_copy_.default}
 """Operations that read or write some rows of a large tensor, as many as what they make or are given has."""
-_ATTENTION = torch.ops.torch_attn._varlen_attn.default
+_ATTENTION = varlen._varlen_attn._opoverload
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,82 +6,36 @@ python -m server reference
 """
 
 import atexit
-import logging
 import os
 import sys
-from functools import partial
 from typing import NoReturn
 
-from server import reference, tracing
-from server.app import create_app
-from server.catalogue import show
-from server.journal import JournalUnusable
-from server.keys import KeysInvalid
-from server.loading import load
-from server.logs import configure
-from server.serving import AddressUnusable, CertificateInvalid, DrainingServer
-from server.settings import Settings, SettingsInvalid
-from server.tracing import TracingUnavailable
-from unprm.errors import ModelInvalid
-from unprm.types import Engine
-from unprm.wire import LoadModelRequest
-
-logger = logging.getLogger("server")
-
-_SWITCH_SECONDS = 0.0005
-"""Time after which a thread gives way to another. The model's thread lets go of the interpreter for each of its many
-operations, and would wait ten times as long for it, each time, where requests come in without a break."""
+from server.imports import uncollected
 
 
 def main() -> int:
-    """Exit status: 0 after a signal; 2 for settings, an address or a model that can't be used; 1 if loading fails
-    otherwise, or the model hangs or fails for good. Where it is not 0, the last line on stderr says why."""
+    """Exit status: 2 for settings that can't be used, else as `run`. Each command imports what it needs and no more, so
+    that `--help`, and what is wrong with an option, come at once."""
     if sys.argv[1:] == ["models"]:
+        from server.catalogue import show
+
         show()
         return 0
     if sys.argv[1:] == ["reference"]:
-        print(reference.page(), end="")
+        from server.reference import page
+
+        print(page(), end="")
         return 0
+    with uncollected():
+        from server.settings import Settings, SettingsInvalid
     try:
         settings = Settings.load(sys.argv[1:])
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
-    configure(settings.log_level, settings.log_format)
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    if settings.otlp_endpoint:
-        try:
-            tracing.configure(settings.otlp_endpoint)
-        except TracingUnavailable as error:
-            print(error, file=sys.stderr)
-            return 2
-
-    def open_model(asked: LoadModelRequest) -> Engine:
-        return load(settings, asked)
-
-    def open_first(asked: LoadModelRequest) -> Engine:
-        try:
-            return open_model(asked)
-        except BaseException as error:  # whatever it was, the server can't do what it was started for
-            if isinstance(error, ModelInvalid):
-                server.give_up(2, f"the model can't be served: {error}")
-            else:
-                server.give_up(1, f"the model could not be loaded: {type(error).__name__}: {error}")
-            raise
-
-    def lose() -> None:
-        server.give_up(1, "the model is lost: it hangs or fails for good, and the lines above say how")
-
-    models = {name: partial(open_first, asked) for name, asked in settings.models().items()}
-    try:
-        server = DrainingServer(create_app(settings, models, open_model, lose), settings)
-        server.run()
-    except (KeysInvalid, JournalUnusable, CertificateInvalid, AddressUnusable) as error:
-        print(error, file=sys.stderr)
-        return 2
-    if server.reason:
-        logger.error("ended with status %d: %s", server.status, server.reason)
-    return server.status
+    with uncollected():
+        from server.run import run
+    return run(settings)
 
 
 def end(status: int) -> NoReturn:

@@ -15,8 +15,6 @@ from server import admin, page, report, routes
 from server.admin import Open
 from server.context import context_of
 from server.errors import GATEWAY, problem
-from server.gateway import routes as gateway
-from server.gateway.upstream import Upstream
 from server.keys import Keys
 from server.middleware import Authorization, Envelope
 from server.model import Source
@@ -66,6 +64,10 @@ def create_app(
     app.include_router(routes.work)
     app.include_router(routes.about)
     if settings.upstream_url is not None:
+        # only here: what asks other servers takes long to import
+        from server.gateway import routes as gateway
+        from server.gateway.upstream import Upstream
+
         key = settings.upstream_key
         upstream = Upstream(settings.upstream_url, None if key is None else key.get_secret_value())
         app.state.upstream = upstream

@@ -1,7 +1,10 @@
 """How the server loads a model; the only place of it that needs torch."""
 
 import logging
+import sys
+import threading
 
+from server.imports import uncollected
 from server.settings import Settings
 from unprm.calibration import RecordedCalibration
 from unprm.formats import recorded
@@ -10,10 +13,16 @@ from unprm.wire import LoadModelRequest
 
 logger = logging.getLogger(__name__)
 
+_UNUSED = ("scipy", "sklearn")
+"""transformers imports them wherever they are installed, for what no engine does: speculative decoding and a loss of
+object detection. They take about as long as torch."""
+_IMPORTING = threading.Lock()
+
 
 def load(settings: Settings, asked: LoadModelRequest) -> Engine:
     """The engine of a model; raises `ModelInvalid`."""
     calibration = _recorded(asked) if settings.calibration == "recorded" else None
+    _import_engines()
     # only here: the server itself needs no torch
     import joblib
     import torch
@@ -45,6 +54,21 @@ def load(settings: Settings, asked: LoadModelRequest) -> Engine:
         max_solution_tokens=settings.max_solution_tokens,
         recorded=calibration,
     )
+
+
+def _import_engines() -> None:
+    """Imports what loads a model, which is most of the time that a small one takes to be served."""
+    with _IMPORTING:
+        if "unprm.engines.load" in sys.modules:
+            return
+        hidden = [name for name in _UNUSED if name not in sys.modules]
+        sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: as if it were not installed
+        try:
+            with uncollected():
+                import unprm.engines.load  # noqa: F401
+        finally:
+            for name in hidden:
+                del sys.modules[name]
 
 
 def _recorded(request: LoadModelRequest) -> RecordedCalibration:

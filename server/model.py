@@ -164,6 +164,7 @@ class Model:
         await self._unused.wait()
         await self.stop(self._settings.drain_seconds)
         self._engine = self._scorer = None
+        gc.unfreeze()
         await asyncio.to_thread(_settle)
 
     def _tokens(self, lengths: Iterable[int]) -> int:
@@ -229,6 +230,5 @@ def _loaded(source: Callable[[], Engine]) -> Engine:
 def _settle() -> None:
     """Has the garbage collector leave alone what is there to stay, a model's many objects above all: it would look
     through them again and again, and every request would wait for it."""
-    gc.unfreeze()
     gc.collect()
     gc.freeze()

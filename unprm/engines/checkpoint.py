@@ -11,13 +11,13 @@ from typing import Any, Literal
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from unprm import mini
+from unprm.engines import lora
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
 
@@ -164,31 +164,30 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
     """The base with its adapter merged in, in evaluation mode, on the CPU; raises `ModelInvalid` if they don't fit."""
     if files.adapter is None:
         return load_base(files.base, dtype)
-    weights = files.adapter / "adapter_model.safetensors"
-    if not weights.is_file():
-        raise ModelInvalid(f"{files.adapter} has no adapter_model.safetensors")
+    if not (files.adapter / lora.WEIGHTS).is_file():
+        raise ModelInvalid(f"{files.adapter} has no {lora.WEIGHTS}")
     base = load_base(files.base, dtype)
     try:
-        config = PeftConfig.from_pretrained(str(files.adapter))
-        with _LOADING:
-            tuned = PeftModel.from_pretrained(base, str(files.adapter), config=config, use_safetensors=True)
+        return base if lora.merge_plain(base, files.adapter) else _merged_by_peft(base, files)
     except (OSError, ValueError, SafetensorError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(
             f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {reason}"
         ) from error
-    _check_names(tuned, weights, files)
-    merged: PreTrainedModel = tuned.merge_and_unload()
-    return merged
 
 
-def _check_names(tuned: PeftModel, weights: Path, files: PrmFiles) -> None:
-    """Every tensor of the adapter has its place in the base, and every place its tensor: PEFT would leave what
-    is too many aside, and what is missing at its random start."""
-    with safe_open(weights, framework="pt") as file:
+def _merged_by_peft(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # takes long, and most adapters don't need it
+
+    place = str(files.adapter)
+    config = PeftConfig.from_pretrained(place)
+    with _LOADING:
+        tuned = PeftModel.from_pretrained(base, place, config=config, use_safetensors=True)
+    # every tensor of the adapter has its place in the base, and every place its tensor: PEFT would leave what is too
+    # many aside, and what is missing at its random start
+    with safe_open(Path(place) / lora.WEIGHTS, framework="pt") as file:
         odd = set(file.keys()) ^ set(get_peft_model_state_dict(tuned, save_embedding_layers=False))
     if odd:
-        raise ModelInvalid(
-            f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {len(odd)} tensors are missing "
-            f"on one side, for example {min(odd)}"
-        )
+        raise ValueError(f"{len(odd)} tensors are missing on one side, for example {min(odd)}")
+    merged: PreTrainedModel = tuned.merge_and_unload()
+    return merged

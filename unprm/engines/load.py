@@ -29,7 +29,6 @@ from unprm.engines.heads import VerdictHead, read_head
 from unprm.engines.plain import PlainEngine
 from unprm.engines.quantized import Eight, quantize, widen
 from unprm.engines.readers import AtPositions, LikelihoodRatios, Reader
-from unprm.engines.remote import RemoteEngine
 from unprm.engines.self_test import TreeTest, check_consistency
 from unprm.engines.torch_engine import TorchEngine
 from unprm.engines.vllm_model import prepare
@@ -41,6 +40,7 @@ from unprm.model_names import public_name
 from unprm.types import Engine, ModelDescription
 
 if TYPE_CHECKING:
+    from unprm.engines.remote import RemoteEngine
     from unprm.engines.vllm_engine import VllmEngine
 
 logger = logging.getLogger(__name__)
@@ -123,6 +123,8 @@ def load_engine(
         recorded=recorded,
     )
     if chosen == "remote":
+        from unprm.engines.remote import RemoteEngine
+
         return _consistent(RemoteEngine(str(url), key, format, description))
     if chosen == "vllm":
         from unprm.engines.vllm_engine import VllmEngine  # installed only where it is used

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch.nn import functional
-from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
 
 from unprm.engines.prefix_tree import Slots
@@ -262,6 +261,8 @@ def _flash(
     window: int | None,
 ) -> torch.Tensor:
     """(tokens, heads, width), as `query`; a token sees `window` of those before it and itself."""
+    from torch.nn.attention.varlen import varlen_attn  # takes long to import, and only GPUs need it
+
     parts = query.split([packed.tokens for packed in runs])
     made = []
     for part, packed in zip(parts, runs, strict=True):

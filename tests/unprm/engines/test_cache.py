@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
+from torch.nn.attention import varlen
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from unprm.engines import tree_attention
@@ -251,7 +252,7 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
             made.append(attended[0].transpose(0, 1))
         return torch.cat(made)
 
-    monkeypatch.setattr(tree_attention, "varlen_attn", varlen_attn)
+    monkeypatch.setattr(varlen, "varlen_attn", varlen_attn)
     monkeypatch.setattr(tree_attention, "_has_flash", lambda device, dtype: True)
     monkeypatch.setattr(tree_attention, "TOGETHER", 100)
     engine = case.engine(512, 5000)

@@ -1,0 +1,64 @@
+"""What programs import before they do their work: the time that a start takes, without a clock."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODELS = {"torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy"}
+SERVERS = {"fastapi", "starlette", "uvicorn", "httpx", "prometheus_client"}
+LOAD = """
+import gc, sys
+from server.loading import load
+from server.settings import Settings
+
+settings = Settings()
+(model,) = settings.models().values()
+load(settings, model)
+assert gc.isenabled()
+assert None not in sys.modules.values()  # what was kept from being imported can be imported again
+"""
+
+
+def imported(*command: str) -> set[str]:
+    """The packages that Python imports as it runs a command."""
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "clients")))
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("program", "needed", "unneeded"),
+    [
+        ("server", "pydantic_settings", MODELS | SERVERS),
+        ("training", "typer", {"torch", "transformers", "numpy", "datasets"} | SERVERS),
+        ("unprm_client", "httpx", MODELS | {"fastapi", "starlette", "uvicorn"}),
+    ],
+)
+def test_help_comes_without_what_the_work_needs(program, needed, unneeded):
+    found = imported("-m", program, "--help")
+    assert needed in found
+    assert not unneeded & found
+
+
+def test_the_server_answers_before_it_imports_what_models_need():
+    found = imported("-c", "import server.run")
+    assert "fastapi" in found
+    assert not found & (MODELS | {"httpx"})
+
+
+def test_a_load_of_the_embedded_model_imports_nothing_for_other_work():
+    found = imported("-c", LOAD)
+    assert {"torch", "transformers"} <= found
+    assert not found & {"sklearn", "scipy", "pandas", "peft", "httpx", "datasets", "vllm"}

@@ -1,0 +1,79 @@
+"""Adapters of the plain kind, LoRA of linear layers and nothing else, merged without PEFT: importing it takes about as
+long as loading a small model does. All others are PEFT's to merge."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import nn
+from transformers import PreTrainedModel
+
+WEIGHTS = "adapter_model.safetensors"
+_VALUES: dict[str, tuple[object, ...]] = {
+    "peft_type": ("LORA",),
+    "task_type": ("CAUSAL_LM", None),
+    "bias": ("none",),
+    "init_lora_weights": (True, False),  # some others change the base
+}
+_WITHOUT_EFFECT = {
+    "base_model_name_or_path",
+    "inference_mode",
+    "lora_dropout",
+    "megatron_core",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
+}
+"""Fields that change nothing of what is merged, whatever they are."""
+
+
+def merge_plain(network: PreTrainedModel, directory: Path) -> bool:
+    """Merges the adapter into the network if it is of the plain kind and fits, layer by layer and rounded as by PEFT;
+    else changes nothing. Tells whether it did. Raises `SafetensorError` if the weights can't be read."""
+    try:
+        config = json.loads((directory / "adapter_config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    if not _is_plain(config):
+        return False
+    rank, scale = config["r"], config["lora_alpha"] / config["r"]
+    endings = tuple(f".{name}" for name in config["target_modules"])
+    targets = {name: layer for name, layer in network.named_modules() if f".{name}".endswith(endings)}
+    layers = {name: layer for name, layer in targets.items() if type(layer) is nn.Linear}
+    if not layers or len(layers) < len(targets):
+        return False
+    shapes: dict[str, list[int]] = {}
+    for name, layer in layers.items():
+        inner, outer = _names(name)
+        shapes |= {inner: [rank, layer.in_features], outer: [layer.out_features, rank]}
+    with safe_open(directory / WEIGHTS, framework="pt") as file, torch.no_grad():
+        if set(file.keys()) != shapes.keys():
+            return False
+        if any(file.get_slice(name).get_shape() != shape for name, shape in shapes.items()):
+            return False
+        for name, layer in layers.items():
+            inner, outer = (file.get_tensor(factor).float() for factor in _names(name))
+            layer.weight += (outer @ inner) * scale
+    return True
+
+
+def _is_plain(config: Any) -> bool:
+    """Whether the configuration says which layers are adapted, of which rank and scale, and nothing else."""
+    if not isinstance(config, dict):
+        return False
+    others = config.keys() - _VALUES.keys() - _WITHOUT_EFFECT - {"r", "lora_alpha", "target_modules"}
+    return (
+        isinstance(config.get("r"), int)
+        and config["r"] > 0
+        and isinstance(config.get("lora_alpha"), int | float)
+        and isinstance(config.get("target_modules"), list)
+        and all(config.get(field) in values for field, values in _VALUES.items())
+        and not any(config[field] for field in others)
+    )
+
+
+def _names(layer: str) -> tuple[str, str]:
+    """Of a layer's factors: (rank, inputs) and (outputs, rank)."""
+    return f"base_model.model.{layer}.lora_A.weight", f"base_model.model.{layer}.lora_B.weight"
