@@ -55,7 +55,17 @@ _OF_KUBERNETES = re.compile(
 """NAME=VALUE of the variables that tell a container of a Service: UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80,
 UNPRM_PORT_80_TCP_ADDR and the like."""
 Address = Annotated[str, AfterValidator(_checked_address)]
-_OF_ONE_MODEL = ("adapter", "revision", "adapter_revision", "family", "reference", "beta")
+_OF_ONE_MODEL = (
+    "adapter",
+    "revision",
+    "adapter_revision",
+    "family",
+    "step_tag",
+    "positive",
+    "negative",
+    "reference",
+    "beta",
+)
 
 
 class SettingsInvalid(Exception):
@@ -88,6 +98,11 @@ class Settings(BaseSettings):
     revision: str | None = Field(default=None, description="Revision of the model on the hub.")
     adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
     family: str | None = Field(default=None, description="How the model is read, if it does not tell; see `models`.")
+    step_tag: str | None = Field(
+        default=None, min_length=1, description="What each step ends with, a token; for a PRM without prm_config.json."
+    )
+    positive: str | None = Field(default=None, min_length=1, description="Its verdict on a right step, a token.")
+    negative: str | None = Field(default=None, min_length=1, description="Its verdict on a wrong step, a token.")
     reference: str | None = Field(default=None, description="Model that implicit rewards are taken against (eurus).")
     beta: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Scale of implicit rewards (eurus)."

@@ -319,6 +319,9 @@ class LoadModelRequest(_Model):
     revision: str | None = None
     adapter_revision: str | None = None
     family: str | None = None
+    step_tag: str | None = None
+    positive: str | None = None
+    negative: str | None = None
     reference: str | None = None
     beta: float | None = Field(None, gt=0, allow_inf_nan=False)
 

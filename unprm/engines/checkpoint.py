@@ -48,19 +48,25 @@ class PrmFiles:
         return self.adapter or self.base
 
 
-def locate(model: str, adapter: str | None, revision: str | None, adapter_revision: str | None) -> PrmFiles:
-    """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`."""
+def locate(
+    model: str, adapter: str | None, revision: str | None, adapter_revision: str | None, configured: bool = True
+) -> PrmFiles:
+    """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`; `configured`: there is a
+    `prm_config.json`."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
     if adapter is None:
         place = fetch(model, revision)
+        if not configured:
+            return PrmFiles(place, model, revision, None, None, model)
         config = PrmConfig.read(place)
         if config.base == ".":
             return PrmFiles(place, model, revision, None, None, config.name)
         base = str(place / config.base) if config.base.startswith(".") else config.base
         return PrmFiles(fetch(base, config.base_revision), config.base, config.base_revision, place, model, config.name)
     place = fetch(adapter, adapter_revision)
-    return PrmFiles(fetch(model, revision), model, revision, place, adapter, PrmConfig.read(place).name)
+    name = PrmConfig.read(place).name if configured else adapter
+    return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
 
 
 def fetch(name: str, revision: str | None) -> Path:

@@ -1,6 +1,7 @@
 """From a model's name to a loaded engine."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,6 +64,9 @@ def load_engine(
     revision: str | None = None,
     adapter_revision: str | None = None,
     family: str | None = None,
+    step_tag: str | None = None,
+    positive: str | None = None,
+    negative: str | None = None,
     reference: str | None = None,
     beta: float | None = None,
     engine: EngineName = "torch",
@@ -80,10 +84,11 @@ def load_engine(
 
     `model` is `unprm-mini` or `unprm-mini-rollouts` (embedded); the directory or hub name of a PRM made by
     `training train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
-    family, which is told by its name or its `config.json`, or by `family`. `reference` and `beta` replace those of a
-    family that is scored by likelihood ratios. `auto` takes CUDA if there is one, and bfloat16 on CUDA, float32 on a
-    CPU. `int8` and `float8` compute the linear layers in eight bits and the rest as `auto` does. Only safetensors are
-    read and no code comes with a model.
+    family, which is told by its name or its `config.json`, or by `family`. `step_tag`, `positive`, `negative`, a token
+    each: what each step ends with and the verdicts on it, of a PRM of family unprm without `prm_config.json`.
+    `reference` and `beta` replace those of a family that is scored by likelihood ratios. `auto` takes CUDA if there is
+    one, and bfloat16 on CUDA, float32 on a CPU. `int8` and `float8` compute the linear layers in eight bits and the
+    rest as `auto` does. Only safetensors are read and no code comes with a model.
 
     `engine`: `torch`; `vllm`, which takes the share `memory` of a GPU's memory; `remote`, a server of vLLM at `url`
     that serves this model, with its API key; `auto` is `vllm` on CUDA where it is installed, else `torch`.
@@ -96,13 +101,15 @@ def load_engine(
     """
     place = torch.device(_pick_device(device))
     number = _pick_dtype(dtype, place)
-    kind = _family(model, adapter, revision, family)
+    marks = {"step_tag": step_tag, "positive": positive, "negative": negative}
+    given = {name: text for name, text in marks.items() if text is not None}
+    kind = _family(model, adapter, revision, unprm.FAMILY.name if given and family is None else family)
     if kind is unprm.FAMILY:
-        files = locate(model, adapter, revision, adapter_revision)
+        files = locate(model, adapter, revision, adapter_revision, configured=not given)
     else:
         files = PrmFiles(fetch(model, revision), model, revision, None, None, model)
     tokenizer = load_tokenizer(files.base)
-    format = kind.build(tokenizer, files.directory)
+    format = _unconfigured(files, tokenizer, given, kind) if given else kind.build(tokenizer, files.directory)
     readout = _adjusted(format.readout, reference, beta)
     chosen = _pick_engine(engine, place, url, readout, dtype)
     shown = dtype if dtype in get_args(Eight) else str(number).removeprefix("torch.")
@@ -206,6 +213,16 @@ def torch_engine(
     for decoder, attention in zip(reader.decoders, attentions, strict=True):
         decoder.set_attn_implementation(attention)
     return PlainEngine(reader, format, description)
+
+
+def _unconfigured(files: PrmFiles, tokenizer: Tokenizer, marks: Mapping[str, str], family: Family) -> unprm.UnprmFormat:
+    """The format of a PRM whose step tag and verdicts are given; what is not is the paper's."""
+    names = ", ".join(f"--{name.replace('_', '-')}" for name in marks)
+    if family is not unprm.FAMILY:
+        raise ModelInvalid(f"{names} are for models of family {unprm.FAMILY.name}, not {family.name}")
+    if (files.directory / unprm.CONFIG_NAME).exists():
+        raise ModelInvalid(f"{files.directory} says in {unprm.CONFIG_NAME} how it is read: leave out {names}")
+    return unprm.UnprmFormat(tokenizer, unprm.PrmConfig.for_base(tokenizer, files.name, files.base_name, **marks))
 
 
 def _digest(files: PrmFiles, format: PrmFormat, readout: Readout, tokenizer: Tokenizer, dtype: str) -> str:

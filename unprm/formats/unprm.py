@@ -81,7 +81,10 @@ class PrmConfig(BaseModel):
         """The configuration in a model's directory; raises `ModelInvalid` if it is missing or malformed."""
         path = directory / CONFIG_NAME
         if not path.is_file():
-            raise ModelInvalid(f"{directory} has no {CONFIG_NAME}: it is not a PRM made by `training train`")
+            raise ModelInvalid(
+                f"{directory} has no {CONFIG_NAME}, which `training train` writes: for a PRM that another program made "
+                "give --step-tag, --positive and --negative"
+            )
         try:
             return cls.model_validate_json(path.read_text("utf-8"))
         except ValidationError as error:

@@ -13,7 +13,7 @@ from unprm import mini
 from unprm.engines.checkpoint import load_tokenizer, read_tokenizer
 from unprm.engines.load import load_engine
 from unprm.errors import ModelInvalid, SolutionTooLong
-from unprm.formats.unprm import PrmConfig
+from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 from unprm.types import Encoded
 
 WORDS = ["Step", "1", "2", "3", ":", "12", "+", "34", "=", "46", ".", "-", "5", "is", "The", "answer", "what"]
@@ -99,6 +99,38 @@ def test_base_and_adapter_may_be_named_apart(base, adapter, engine):
 
 def _copy(directory, tmp_path):
     return shutil.copytree(directory, tmp_path / directory.name)
+
+
+MARKS = {"step_tag": " ş", "positive": "right", "negative": "wrong"}
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_a_prm_without_configuration_is_read_as_its_options_say(tmp_path, base, adapter, merged):
+    tokenizer = read_tokenizer(base)
+    tokenizer.add_tokens([*MARKS.values()])
+    shutil.copytree(base, tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    network = AutoModelForCausalLM.from_pretrained(base)
+    network.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    network.save_pretrained(tmp_path / "base")
+    shutil.copytree(adapter, tmp_path / "adapter")
+    place = tmp_path / ("base" if merged else "adapter")
+    (place / CONFIG_NAME).unlink(missing_ok=True)
+    PrmConfig.for_base(load_tokenizer(tmp_path / "base"), "x", "." if merged else "../base", **MARKS).write(place)
+    configured = load_engine(str(place), device="cpu")
+    (place / CONFIG_NAME).unlink()
+    options = {} if merged else {"adapter": str(place)}
+    with pytest.raises(ModelInvalid, match=r"--step-tag, --positive and --negative|neither a prm_config.json nor"):
+        load_engine(str(tmp_path / "base"), device="cpu", **options)
+    engine = load_engine(str(tmp_path / "base"), device="cpu", **options, **MARKS)
+    item = engine.format.encode("12 + 34", ["Step 1: 12 + 34 = 46.", "The answer is 5."])
+    assert [item.ids[k] for k in item.positions] == [tokenizer.convert_tokens_to_ids(" ş")] * 2
+    assert engine.score([item]).scores == configured.score([item]).scores
+
+
+def test_options_that_contradict_the_configuration_are_refused(adapter):
+    with pytest.raises(ModelInvalid, match=r"says in prm_config.json how it is read: leave out --positive"):
+        load_engine(str(adapter), device="cpu", positive="+")
 
 
 def test_models_that_cannot_be_served_are_refused(tmp_path, base, adapter):
