@@ -33,6 +33,7 @@ Name = Literal[
     "sampling",
     "training",
     "page",
+    "start",
 ]
 
 
