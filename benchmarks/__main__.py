@@ -35,6 +35,7 @@ Name = Literal[
     "sampling",
     "training",
     "page",
+    "start",
 ]
 
 

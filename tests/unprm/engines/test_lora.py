@@ -122,9 +122,15 @@ def test_what_peft_merges_is_loaded(base, tmp_path, options, dtype):
     assert same(loaded(base, tmp_path / "adapter", dtype), by_peft(base, tmp_path / "adapter", dtype))
 
 
-@pytest.mark.parametrize("change", ["missing", "unknown", "shape", "rank", "no targets", "no configuration"])
+@pytest.mark.parametrize(
+    "change", ["missing", "unknown", "shape", "rank", "no targets", "kind of layer", "no configuration"]
+)
 def test_what_does_not_fit_is_left_to_peft(network, adapter, tmp_path, change):
-    fields = {"rank": {"r": 2}, "no targets": {"target_modules": ["x"]}}
+    fields = {
+        "rank": {"r": 2},
+        "no targets": {"target_modules": ["x"]},
+        "kind of layer": {"target_modules": ["q_proj", "v_proj", "mlp"]},
+    }
     place = changed(adapter, tmp_path / "adapter", **fields.get(change, {}))
     tensors = load_file(place / lora.WEIGHTS)
     name = min(tensors)

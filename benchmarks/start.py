@@ -1,0 +1,40 @@
+"""How long the server takes to start, from nothing to its first score over HTTP, and its --help, against a Python that
+imports torch and does nothing more."""
+
+import statistics
+import subprocess
+import sys
+import time
+
+from benchmarks import clients, servers
+from benchmarks.timing import Comparison, timed
+from unprm import mini
+
+ROUNDS = 5
+_REQUEST = clients.request("/score_steps", {"problem": "What is 4 * 15?", "solutions": [["4 * 15 = 60."]]})
+
+
+def run() -> list[Comparison]:
+    """By turns; the first round fills the file cache."""
+    rounds = [
+        (_first_score(), timed(_python, "-m", "server", "--help"), timed(_python, "-c", "import torch"))
+        for _ in range(ROUNDS + 1)
+    ]
+    score, help, torch = map(statistics.median, zip(*rounds[1:], strict=True))
+    names = f"first score of {mini.NAME} over HTTP", "the server's --help"
+    return [
+        Comparison(name, own, "`import torch` alone", torch, ROUNDS)
+        for name, own in zip(names, (score, help), strict=True)
+    ]
+
+
+def _first_score() -> float:
+    """Seconds from the start of the process; its end is not counted."""
+    start = time.perf_counter()
+    with servers.unprm(f"--model={mini.NAME}") as url:
+        clients.call(url, [_REQUEST], 1)
+        return time.perf_counter() - start
+
+
+def _python(*arguments: str) -> None:
+    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
