@@ -205,14 +205,14 @@ def _padded(base: Path, votes: Sequence[tuple[str, list[list[str]]]]) -> tuple[f
 
 @contextmanager
 def watched() -> Iterator[list[int]]:
-    """Bytes that the processes begun in this block hold, mapped files among them, every tenth of a second."""
+    """Bytes that the processes begun in this block hold, mapped files among them, twice a second."""
     seen: list[int] = []
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(0.1):
+        while not over.wait(0.5):
             sizes = []
-            for child in psutil.Process().children(recursive=True):
+            for child in psutil.Process().children():
                 with suppress(psutil.NoSuchProcess):
                     sizes.append(child.memory_info().rss)
             seen.append(sum(sizes))
