@@ -117,6 +117,22 @@ def train(
 
 
 @app.command()
+def memory(
+    base: Annotated[str, typer.Option(help="Base model: hub name or directory; its weights are not read.")],
+    free: Annotated[
+        list[float] | None, typer.Option(min=0, help="Free memory of a GPU, in GB; repeat for more.")
+    ] = None,
+    longest: Annotated[int, typer.Option(min=1, help="Tokens of the longest solution.")] = 2048,
+) -> None:
+    """Count the memory that `train` takes, and show what it would choose on GPUs: tokens per pass, checkpointing."""
+    from training.memory import table
+    from training.network import read_shape
+
+    sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
+    Console().print(table(read_shape(base), sizes, longest))
+
+
+@app.command()
 def merge_adapter(
     model: Annotated[str, typer.Argument(help="The PRM: a directory that `train` made, a hub name, or a base.")],
     output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.", callback=stage.directory)],

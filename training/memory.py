@@ -7,13 +7,14 @@ computed twice, what the backward pass needs for a moment.
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
+from rich.table import Table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -22,7 +23,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from training.collate import Example, micro_batches
 from training.network import base_dtype, margins, take_direction, with_adapter
-from training.settings import TrainSettings
+from training.settings import TRAIN_PRESETS, TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.types import Encoded
 
@@ -152,7 +153,7 @@ class _Alive(TorchDispatchMode):
     """Bytes of the tensors that are alive, and the most that ever were; those that are `held` all along don't count."""
 
     def __init__(self, held: Iterable[torch.Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.most = 0
         self._known = weakref.WeakSet(tensor.untyped_storage() for tensor in held)
 
@@ -177,6 +178,31 @@ class _FusedDropout(torch.nn.Dropout):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return torch.native_dropout(input, self.p, self.training)[0]
+
+
+def table(config: PreTrainedConfig, free: Sequence[int], longest: int) -> Table:
+    """What the presets take on GPUs with so many bytes free. Arguments as for `plan`."""
+    shown = Table(title=f"training on solutions of up to {longest:,} tokens")
+    for name in ("preset", "weights", "adapter", "activations per token", "with checkpointing", *map(_gb, free)):
+        shown.add_column(name, justify="left" if name == "preset" else "right")
+    for preset in ("paper", "default"):
+        settings = TrainSettings("", (), Path(), bf16=True, **TRAIN_PRESETS[preset])
+        plain, twice = (
+            footprint(config, replace(settings, gradient_checkpointing=way), "cuda", MOST_TOKENS, longest)
+            for way in (False, True)
+        )
+        per_token = [f"{own.activations / MOST_TOKENS / 1e6:.2f} MB" for own in (plain, twice)]
+        plans = [_chosen(config, settings, size, longest) for size in free]
+        shown.add_row(preset, _gb(plain.weights), _gb(plain.adapter), *per_token, *plans)
+    return shown
+
+
+def _chosen(config: PreTrainedConfig, settings: TrainSettings, free: int, longest: int) -> str:
+    try:
+        made = plan(config, settings, "cuda", free, longest)
+    except ModelInvalid:
+        return "too little"
+    return f"{made.batch_tokens:,} tokens{', checkpointing' * made.gradient_checkpointing}"
 
 
 def free_memory(device: torch.device) -> int:
