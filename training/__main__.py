@@ -54,15 +54,20 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(min=0.0)] = None,
     warmup: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Fraction of the steps that warm up.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Solutions per optimiser step.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens per forward pass, padding included.")] = None,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens per forward pass, padding included; as many as fit in memory, up to 16,384."),
+    ] = None,
     lora_rank: Annotated[int | None, typer.Option(min=1)] = None,
     lora_alpha: Annotated[int | None, typer.Option(min=1)] = None,
     lora_dropout: Annotated[float | None, typer.Option(min=0.0, max=0.99)] = None,
     lora_targets: Annotated[str | None, typer.Option(help="Layers that get an adapter, by commas.")] = None,
-    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that is safe.")] = False,
-    gradient_checkpointing: Annotated[
-        bool, typer.Option("--gradient-checkpointing", help="Compute activations twice, to save memory.")
+    bf16: Annotated[
+        bool, typer.Option("--bf16", help="Base in bfloat16, computed in it where that is safe; on a GPU it always is.")
     ] = False,
+    gradient_checkpointing: Annotated[
+        bool | None, typer.Option(help="Compute activations twice, to save memory; if it takes that to fit.")
+    ] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model first; pays for long runs.")] = False,
     checkpoint_every: Annotated[int | None, typer.Option(min=1, help="Optimiser steps between checkpoints.")] = None,
     seed: Annotated[int | None, typer.Option()] = None,
@@ -94,7 +99,7 @@ def train(
         "lora_dropout": lora_dropout,
         "lora_targets": lora_targets and tuple(lora_targets.split(",")),
         "bf16": bf16 or None,
-        "gradient_checkpointing": gradient_checkpointing or None,
+        "gradient_checkpointing": gradient_checkpointing,
         "compile": compile or None,
         "checkpoint_every": checkpoint_every,
         "seed": seed,
@@ -102,11 +107,29 @@ def train(
     chosen = TRAIN_PRESETS[preset] | {key: value for key, value in given.items() if value is not None}
     settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
     trainer = Trainer(settings)
+    if trainer.memory and trainer.processes.is_first:
+        console.print(trainer.memory, highlight=False, soft_wrap=True)
     with stage.progress(console, shown=trainer.processes.is_first) as progress:
         report = trainer.run(progress)
     if trainer.processes.is_first:
         console.print(f"{report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}; wrote {output}")
     trainer.processes.leave()
+
+
+@app.command()
+def memory(
+    base: Annotated[str, typer.Option(help="Base model: hub name or directory; its weights are not read.")],
+    free: Annotated[
+        list[float] | None, typer.Option(min=0, help="Free memory of a GPU, in GB; repeat for more.")
+    ] = None,
+    longest: Annotated[int, typer.Option(min=1, help="Tokens of the longest solution.")] = 2048,
+) -> None:
+    """Count the memory that `train` takes, and show what it would choose on GPUs: tokens per pass, checkpointing."""
+    from training.memory import table
+    from training.network import read_shape
+
+    sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
+    Console().print(table(read_shape(base), sizes, longest))
 
 
 @app.command()

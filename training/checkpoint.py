@@ -34,11 +34,17 @@ def save(
     replace_file(tensors, path, {"progress": json.dumps(progress)})
 
 
+def read_progress(path: Path) -> dict[str, Any]:
+    """The `progress` of a saved state."""
+    with safe_open(path, framework="pt") as file:
+        progress: dict[str, Any] = json.loads(file.metadata()["progress"])
+    return progress
+
+
 def load(path: Path, parameters: Mapping[str, torch.Tensor], optimizers: list[torch.optim.Optimizer]) -> dict[str, Any]:
     """Puts a saved state back in place and returns its `progress`."""
     states: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
     with safe_open(path, framework="pt") as file:
-        progress: dict[str, Any] = json.loads(file.metadata()["progress"])
         for name in file.keys():  # noqa: SIM118  (not a mapping)
             kind, _, rest = name.partition("/")
             if kind == "parameter":
@@ -48,4 +54,4 @@ def load(path: Path, parameters: Mapping[str, torch.Tensor], optimizers: list[to
                 states[int(number)].setdefault(int(index), {})[moment] = file.get_tensor(name)
     for optimizer, state in zip(optimizers, states, strict=True):
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return progress
+    return read_progress(path)

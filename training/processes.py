@@ -1,5 +1,6 @@
 """Several processes as one trainer: started by `torchrun`, each computes its share of every optimiser batch."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -36,6 +37,19 @@ class Processes:
     def is_first(self) -> bool:
         """Whether this is the one that writes and shows."""
         return self.rank == 0
+
+    @property
+    def sharing(self) -> int:
+        """How many of them compute on the device of this one: a GPU has one each."""
+        return 1 if self.count == 1 or self.device.type == "cuda" else int(os.environ["LOCAL_WORLD_SIZE"])
+
+    def smallest(self, number: int) -> int:
+        """The smallest of the numbers that the processes give."""
+        if self.count == 1:
+            return number
+        least = torch.tensor(number, device=self.device)
+        distributed.all_reduce(least, distributed.ReduceOp.MIN)
+        return int(least)
 
     def add_up(self, tensors: Sequence[torch.Tensor]) -> None:
         """Replaces each tensor by its sum over all processes."""

@@ -17,12 +17,14 @@ class TrainSettings:
     """How to train. The defaults are those of the authors' public code.
 
     `batch_size` is in solutions per optimiser step, `batch_tokens` in tokens per forward pass, padding
-    included. `name`: the model's, the output directory's if empty. `problem_template`: how the model reads a
-    problem, in which `{problem}` stands for it. `step_tag`, `positive`, `negative`: what each step ends with and
-    the verdicts on it, one token each of the base. `warmup` is the fraction of all steps in which
-    the learning rate rises. `validation`: held-out solutions, looked at after each epoch; with a `patience`
-    training ends when they have not got better for so many epochs, and the best epoch counts. `packing`: solutions
-    one behind the other without padding, None where FlashAttention is there.
+    included. `gradient_checkpointing`: activations are computed twice, to save memory. Where one of these two is
+    None, the trainer chooses it by the memory that is free. `bf16`: the base is in bfloat16 and computes in it
+    where that is safe; on a GPU the base always is. `name`: the model's, the output directory's if empty.
+    `problem_template`: how the model reads a problem, in which `{problem}` stands for it. `step_tag`, `positive`,
+    `negative`: what each step ends with and the verdicts on it, one token each of the base. `warmup` is the
+    fraction of all steps in which the learning rate rises. `validation`: held-out solutions, looked at after each
+    epoch; with a `patience` training ends when they have not got better for so many epochs, and the best epoch
+    counts. `packing`: solutions one behind the other without padding, None where FlashAttention is there.
     """
 
     base: str
@@ -41,14 +43,14 @@ class TrainSettings:
     learning_rate: float = 5e-4
     warmup: float = 0.1
     batch_size: int = 256
-    batch_tokens: int = 16384
+    batch_tokens: int | None = None
     lora_rank: int = 8
     lora_alpha: int = 32
     lora_dropout: float = 0.1
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
     bf16: bool = False
     packing: bool | None = None
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool | None = None
     compile: bool = False
     checkpoint_every: int = 50
     seed: int = 0

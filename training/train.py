@@ -12,15 +12,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
 from rich.progress import Progress
 from safetensors import safe_open
 from torch.utils.tensorboard import SummaryWriter
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
 from training import checkpoint, records
@@ -28,21 +27,28 @@ from training.card import write_card
 from training.collate import Example, MicroBatch, batches, micro_batches
 from training.history import History
 from training.loss import LOSSES
+from training.memory import MemoryPlan, free_memory, plan
 from training.metrics import Validation
+from training.network import base_dtype, margins, read_shape, take_direction, with_adapter
 from training.processes import Processes
 from training.settings import TrainReport, TrainSettings
 from unprm.engines.checkpoint import fetch, load_base, load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
+STATE = "checkpoint.safetensors"
+CHOSEN = ("batch_tokens", "gradient_checkpointing")
+"""The settings that depend on the memory where nobody gives them."""
+
 
 class Trainer:
     """One training run; `run` does all of it."""
 
     def __init__(self, settings: TrainSettings) -> None:
-        self.settings, self.loss = settings, LOSSES[settings.loss]
+        self.loss = LOSSES[settings.loss]
         self.processes = Processes.join()
         self.device = self.processes.device
+        free = self.processes.smallest(free_memory(self.device) // self.processes.sharing)
         base = fetch(settings.base, settings.base_revision)
         tokenizer = load_tokenizer(base)
         self.config = PrmConfig.for_base(
@@ -57,14 +63,18 @@ class Trainer:
         )
         self.format = UnprmFormat(tokenizer, self.config)
         self.packing = is_flash_attn_2_available() if settings.packing is None else settings.packing
-        model = load_base(base, torch.bfloat16 if self.device.type == "cuda" else torch.float32)
+        shape = read_shape(str(base))
+        self.examples, self.dropped = self._read(settings.data, shape.max_position_embeddings)
+        self.held_out = self._read(settings.validation, shape.max_position_embeddings)[0] if settings.validation else []
+        self.settings, self.memory = self._with_memory(settings, shape, free)
+        model = load_base(base, base_dtype(self.settings, self.device.type))
         if is_flash_attn_2_available():
             model.set_attn_implementation("flash_attention_2")
-        window = model.config.max_position_embeddings
-        self.examples, self.dropped = self._read(settings.data, window)
-        self.held_out = self._read(settings.validation, window)[0] if settings.validation else []
-        self.model = self._with_adapter(model).to(self.device)
-        self._prepare_forward()
+        self.model = with_adapter(model, self.settings)
+        direction = take_direction(model, self.config.positive_id, self.config.negative_id)
+        self.model, self.direction = self.model.to(self.device), direction.to(self.device)
+        decoder = model.get_decoder()
+        self.decoder = torch.compile(decoder, dynamic=True) if settings.compile else decoder
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0)
         self.per_epoch = -(-len(self.examples) // settings.batch_size)
         self.total = settings.epochs * self.per_epoch
@@ -105,27 +115,19 @@ class Trainer:
             raise ModelInvalid(f"nothing to train on: {len(solutions)} solutions in {names}, none fits {window} tokens")
         return examples, len(solutions) - len(examples)
 
-    def _with_adapter(self, model: PreTrainedModel) -> PeftModel:
-        s = self.settings
-        torch.manual_seed(s.seed)  # the adapter's first weights
-        lora = LoraConfig(
-            r=s.lora_rank,
-            lora_alpha=s.lora_alpha,
-            lora_dropout=s.lora_dropout,
-            target_modules=list(s.lora_targets),
-            task_type="CAUSAL_LM",
-        )
-        tuned: PeftModel = get_peft_model(model, lora)
-        if s.gradient_checkpointing:
-            tuned.enable_input_require_grads()
-            tuned.gradient_checkpointing_enable({"use_reentrant": False})
-        return tuned.train()
-
-    def _prepare_forward(self) -> None:
-        decoder = self.model.get_base_model().get_decoder()
-        self.decoder = torch.compile(decoder, dynamic=True) if self.settings.compile else decoder
-        rows = self.model.get_base_model().get_output_embeddings().weight.detach()
-        self.direction = (rows[self.config.positive_id] - rows[self.config.negative_id]).float()  # (hidden,)
+    def _with_memory(
+        self, settings: TrainSettings, shape: PreTrainedConfig, free: int
+    ) -> tuple[TrainSettings, MemoryPlan | None]:
+        """The settings with what they leave to the memory: by a plan, or as it was chosen when this run began."""
+        missing = [name for name in CHOSEN if getattr(settings, name) is None]
+        if not missing:
+            return settings, None
+        state = settings.output / STATE
+        if state.exists() and (kept := checkpoint.read_progress(state).get("memory")):
+            return replace(settings, **{name: kept[name] for name in missing}), None
+        longest = max(len(example.encoded.ids) for example in self.examples)
+        made = plan(shape, settings, self.device.type, free, longest)
+        return replace(settings, **{name: getattr(made, name) for name in missing}), made
 
     def _trained(self) -> dict[str, torch.Tensor]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
@@ -188,18 +190,12 @@ class Trainer:
         return scores, labels
 
     def _micro_batches(self, examples: Sequence[Example]) -> Iterator[MicroBatch]:
-        return micro_batches(examples, self.settings.batch_tokens, self.packing)
+        tokens = self.settings.batch_tokens
+        assert tokens is not None  # chosen when the run began
+        return micro_batches(examples, tokens, self.packing)
 
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
-        """`logit₊ − logit₋` at the tags, (tags,) in fp32: read at the tag itself, nothing is shifted."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bf16):
-            positions = None if micro.positions is None else micro.positions.to(self.device)
-            ids = micro.ids.to(self.device)
-            # solutions that stand one behind the other are kept apart by their positions, if there is no cache
-            hidden = self.decoder(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state
-        tags: torch.Tensor = hidden.flatten(0, 1)[micro.places.to(self.device)]  # (tags, hidden)
-        margins: torch.Tensor = tags.float() @ self.direction
-        return margins
+        return margins(self.decoder, self.direction, micro, self.settings.bf16)
 
     def _fingerprint(self) -> str:
         """Tells whether a checkpoint belongs to this run: everything that its result depends on."""
@@ -214,7 +210,7 @@ class Trainer:
 
     def _resume(self) -> int:
         """Goes back to the last checkpoint; returns the step that comes next."""
-        state = self._place("checkpoint.safetensors")
+        state = self._place(STATE)
         if not state.exists():
             return 0
         kept = checkpoint.load(state, self._trained(), [self.optimizer])
@@ -225,8 +221,12 @@ class Trainer:
 
     def _save(self) -> None:
         if self.processes.is_first:
-            told = {"history": self.history.as_dict(), "fingerprint": self.fingerprint}
-            checkpoint.save(self._place("checkpoint.safetensors"), self._trained(), [self.optimizer], told)
+            told = {
+                "history": self.history.as_dict(),
+                "fingerprint": self.fingerprint,
+                "memory": {name: getattr(self.settings, name) for name in CHOSEN},
+            }
+            checkpoint.save(self._place(STATE), self._trained(), [self.optimizer], told)
             self.history.write(self.settings.output)
         self.processes.wait()
 

@@ -22,6 +22,7 @@ from training.metrics import Validation
 from training.records import LabelledSolution
 from training.settings import TrainSettings
 from training.train import Trainer
+from unprm.engines.checkpoint import load_base
 from unprm.engines.load import load_engine
 from unprm.errors import ModelInvalid, RecordInvalid
 from unprm.types import Encoded
@@ -88,7 +89,7 @@ def test_training_reads_the_label_at_the_tag(base, data, tmp_path):
     micro = next(micro_batches([Example(item, (True, False))], 100))
     with torch.no_grad():
         margins = trainer._margins(micro)
-        logits = trainer.model(micro.ids).logits[0, list(item.positions)]
+        logits = load_base(base, torch.float32)(micro.ids).logits[0, list(item.positions)]
     expected = logits[:, trainer.config.positive_id] - logits[:, trainer.config.negative_id]
     assert torch.allclose(margins, expected, atol=1e-5)
 

@@ -1,0 +1,231 @@
+"""The memory of a training run, counted before any weight is loaded.
+
+A pass forward and backward runs on tensors that have shapes and no numbers, and the bytes of those that are alive are
+added up. So it holds for every architecture, and for what a formula would have to guess: what autograd keeps, what is
+computed twice, what the backward pass needs for a moment.
+"""
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from rich.table import Table
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedConfig
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from training.collate import Example, micro_batches
+from training.network import base_dtype, margins, take_direction, with_adapter
+from training.settings import TRAIN_PRESETS, TrainSettings
+from unprm.errors import ModelInvalid
+from unprm.types import Encoded
+
+MOST_TOKENS = 16_384
+"""Of a pass: more gain nothing."""
+ENOUGH_TOKENS = 4_096
+"""Of a pass: what more would gain is less than what gradient checkpointing costs."""
+SPARE = 0.15
+"""The share of the memory for activations that is left to allocators and kernels."""
+_ROUND = 256
+_STEP_TOKENS = 32
+"""Of the steps that are counted with: a tag each."""
+
+_CAUSAL = "causal_sdpa"
+"""Attention without a mask, as in the trainer's passes: for tensors without numbers transformers would make a mask, as
+it can't see from their positions that none is needed."""
+AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes that training takes: `weights` of the base; `adapter`: its weights, their gradients and AdamW's moments;
+    `activations`: what there is beside these during a pass, forward and backward, at most."""
+
+    weights: int
+    adapter: int
+    activations: int
+
+    @property
+    def needed(self) -> int:
+        """Bytes that have to be free."""
+        return self.weights + self.adapter + round(self.activations / (1 - SPARE))
+
+    def __str__(self) -> str:
+        return f"weights {_gb(self.weights)}, adapter {_gb(self.adapter)}, activations {_gb(self.activations)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What a run takes of the `free` bytes, and the settings with which it does."""
+
+    footprint: Footprint
+    free: int
+    batch_tokens: int
+    gradient_checkpointing: bool
+
+    def __str__(self) -> str:
+        return (
+            f"memory: {_gb(self.free)} free; {self.footprint}, for passes of up to {self.batch_tokens:,} tokens "
+            f"{_with(self.gradient_checkpointing)} gradient checkpointing"
+        )
+
+
+def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: int, longest: int) -> MemoryPlan:
+    """Chooses what the settings leave open of `batch_tokens` and `gradient_checkpointing`.
+
+    For a model of this configuration, whose weights need not be there, on a device of the type "cpu" or "cuda" with
+    `free` bytes, and solutions of up to `longest` tokens. Activations are computed twice only where `ENOUGH_TOKENS` per
+    pass, or the longest solution, don't fit otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises
+    `ModelInvalid` if nothing fits.
+    """
+    batch = settings.batch_size * longest
+    most = max(longest, min(settings.batch_tokens or MOST_TOKENS, batch))
+    least = {False: max(longest, min(ENOUGH_TOKENS, most)), True: longest}
+    if settings.gradient_checkpointing is not None:
+        least = {settings.gradient_checkpointing: longest}
+    for checkpointing, few in least.items():
+        tried, tokens = replace(settings, gradient_checkpointing=checkpointing), most
+        found = footprint(config, tried, device, tokens, longest)
+        if found.needed <= free:
+            return MemoryPlan(found, free, settings.batch_tokens or MOST_TOKENS, checkpointing)
+        if settings.batch_tokens is None and few < most:
+            tokens, large, found = few, found, footprint(config, tried, device, few, longest)
+            if found.needed <= free:
+                # on a straight line, which is not below the truth: a peak is the largest of sums linear in the tokens
+                share = (free - found.needed) / (large.needed - found.needed)
+                tokens = max(few, int(few + share * (most - few)) // _ROUND * _ROUND)
+                return MemoryPlan(footprint(config, tried, device, tokens, longest), free, tokens, checkpointing)
+    advice = ["a device with more memory", "a smaller base", "no such long solutions"]
+    if settings.batch_tokens and settings.batch_tokens > longest:
+        advice.insert(0, "fewer batch_tokens")
+    if not checkpointing:
+        advice.insert(0, "gradient_checkpointing")
+    if base_dtype(settings, device) == torch.float32:
+        advice.insert(0, "bf16")
+    raise ModelInvalid(
+        f"training {settings.base} needs {_gb(found.needed)} of memory ({found}, and {SPARE:.0%} to spare) with passes "
+        f"of {tokens:,} tokens, {_with(checkpointing)} gradient checkpointing, but {_gb(free)} is free; what helps: "
+        f"{', '.join(advice)}"
+    )
+
+
+def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, tokens: int, longest: int) -> Footprint:
+    """What training takes if a pass has `tokens` tokens, padding included; the rest as for `plan`."""
+    with torch.device("meta"):
+        base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, device))
+        tuned = with_adapter(base, settings)
+    shape = take_direction(base, 0, 1).shape
+    if base.config._attn_implementation == "sdpa":
+        base.set_attn_implementation(_CAUSAL)
+    trained = sum(parameter.nbytes for parameter in tuned.parameters() if parameter.requires_grad)
+    weights = sum(parameter.nbytes for parameter in tuned.parameters()) - trained
+    texts = -(-tokens // longest)
+    length = -(-tokens // texts)
+    places = range(0, length, _STEP_TOKENS)
+    example = Example(Encoded((0,) * length, tuple(places)), (True,) * len(places))
+    if device == "cuda":
+        for parent in tuned.modules():
+            for name, module in parent.named_children():
+                if isinstance(module, torch.nn.Dropout):
+                    setattr(parent, name, _FusedDropout(module.p))
+    with FakeTensorMode():
+        # meta tensors alone would know nothing of autocast, nor of the attention kernel
+        tuned._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+        held = [*tuned.parameters(), *tuned.buffers()]
+        for parameter in tuned.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+                held.append(parameter.grad)
+        (micro,) = micro_batches([example] * texts, texts * length)
+        with _Alive(held) as alive:
+            margins(base.get_decoder(), torch.empty(shape), micro, settings.bf16).sum().backward()
+    return Footprint(weights, 4 * trained, alive.most)
+
+
+class _Alive(TorchDispatchMode):
+    """Bytes of the tensors that are alive, and the most that ever were; those that are `held` all along don't count."""
+
+    def __init__(self, held: Iterable[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.most = 0
+        self._known = weakref.WeakSet(tensor.untyped_storage() for tensor in held)
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and (storage := tensor.untyped_storage()) not in self._known:
+                self._known.add(storage)
+                self._add(storage.nbytes())
+                weakref.finalize(storage, self._add, -storage.nbytes())
+        return result
+
+    def _add(self, size: int) -> None:
+        self.now += size
+        self.most = max(self.most, self.now)
+
+
+class _FusedDropout(torch.nn.Dropout):
+    """Dropout as a GPU computes it, which keeps a byte per number for the way back; a CPU keeps a number."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return torch.native_dropout(input, self.p, self.training)[0]
+
+
+def table(config: PreTrainedConfig, free: Sequence[int], longest: int) -> Table:
+    """What the presets take on GPUs with so many bytes free. Arguments as for `plan`."""
+    shown = Table(title=f"training on solutions of up to {longest:,} tokens")
+    for name in ("preset", "weights", "adapter", "activations per token", "with checkpointing", *map(_gb, free)):
+        shown.add_column(name, justify="left" if name == "preset" else "right")
+    for preset in ("paper", "default"):
+        settings = TrainSettings("", (), Path(), bf16=True, **TRAIN_PRESETS[preset])
+        plain, twice = (
+            footprint(config, replace(settings, gradient_checkpointing=way), "cuda", MOST_TOKENS, longest)
+            for way in (False, True)
+        )
+        per_token = [f"{own.activations / MOST_TOKENS / 1e6:.2f} MB" for own in (plain, twice)]
+        plans = [_chosen(config, settings, size, longest) for size in free]
+        shown.add_row(preset, _gb(plain.weights), _gb(plain.adapter), *per_token, *plans)
+    return shown
+
+
+def _chosen(config: PreTrainedConfig, settings: TrainSettings, free: int, longest: int) -> str:
+    try:
+        made = plan(config, settings, "cuda", free, longest)
+    except ModelInvalid:
+        return "too little"
+    return f"{made.batch_tokens:,} tokens{', checkpointing' * made.gradient_checkpointing}"
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process can still take on a device; on a CPU, what its container is allowed to, if less."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(device)[0]
+    return min(psutil.virtual_memory().available, left_to_container())
+
+
+def left_to_container(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that the limit of a container leaves (control groups, version 2); a very large number without a limit."""
+    try:
+        limit, used = (int((cgroup / name).read_text("ascii")) for name in ("memory.max", "memory.current"))
+        counts = dict(line.split() for line in (cgroup / "memory.stat").read_text("ascii").splitlines())
+        return limit - used + int(counts["inactive_file"])  # files that were read count as used, and give way
+    except (OSError, ValueError):  # no such file, or "max"
+        return sys.maxsize
+
+
+def _with(checkpointing: bool) -> str:
+    return "with" if checkpointing else "without"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:,.3g} GB"

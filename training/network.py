@@ -1,0 +1,83 @@
+"""What the trainer computes with: a frozen base, a LoRA adapter, and of the output layer two rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from training.collate import MicroBatch
+from training.settings import TrainSettings
+from unprm.errors import ModelInvalid
+
+
+def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
+    """Number type of the frozen base on a device of type `device`. The adapter is always in float32."""
+    return torch.bfloat16 if settings.bf16 or device == "cuda" else torch.float32
+
+
+def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
+    """The configuration of a causal language model: a directory's, or a hub name's without its weights.
+
+    Raises `ModelInvalid` if there is none, or if code would come with the model.
+    """
+    try:
+        config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelInvalid(f"{base} has no configuration of a known language model: {reason}") from error
+    return config.get_text_config()
+
+
+def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
+    """The base with a new adapter, in training mode; with gradient checkpointing if the settings say so.
+
+    Raises `ModelInvalid` if the base has no such layers, or if one of them is the output layer.
+    """
+    torch.manual_seed(settings.seed)  # the adapter's first weights
+    targets = ", ".join(settings.lora_targets)
+    lora = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=list(settings.lora_targets),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        tuned: PeftModel = get_peft_model(base, lora)
+    except ValueError as error:
+        raise ModelInvalid(f"no adapter can be put on the layers {targets} of {settings.base}: {error}") from error
+    if isinstance(base.get_output_embeddings(), BaseTunerLayer):
+        raise ModelInvalid(
+            f"the layers {targets} include the output layer: only two of its rows are read, and an adapter there would "
+            "not be trained"
+        )
+    if settings.gradient_checkpointing:
+        # not the reentrant kind, which needs a first layer whose input has a gradient
+        tuned.gradient_checkpointing_enable({"use_reentrant": False})
+    return tuned.train()
+
+
+def take_direction(base: PreTrainedModel, positive: int, negative: int) -> torch.Tensor:
+    """Of the output layer, what `logit₊ − logit₋` needs: the difference of two rows, (hidden,) in fp32.
+
+    The layer itself is dropped then, unless the embedding has the same weights.
+    """
+    rows = base.get_output_embeddings().weight.detach()
+    direction: torch.Tensor = rows[positive].float() - rows[negative].float()
+    if base.get_output_embeddings().weight is not base.get_input_embeddings().weight:
+        base.set_output_embeddings(torch.nn.Identity())
+    return direction
+
+
+def margins(decoder: Callable[..., Any], direction: torch.Tensor, micro: MicroBatch, bf16: bool) -> torch.Tensor:
+    """`logit₊ − logit₋` at the tags, (tags,) in fp32: read at the tag itself, nothing is shifted."""
+    device = direction.device
+    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        positions = None if micro.positions is None else micro.positions.to(device)
+        # solutions that stand one behind the other are kept apart by their positions, if there is no cache
+        hidden = decoder(input_ids=micro.ids.to(device), position_ids=positions, use_cache=False).last_hidden_state
+    tags: torch.Tensor = hidden.flatten(0, 1)[micro.places.to(device)]  # (tags, hidden)
+    return tags.float() @ direction
