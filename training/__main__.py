@@ -107,8 +107,8 @@ def train(
     chosen = TRAIN_PRESETS[preset] | {key: value for key, value in given.items() if value is not None}
     settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
     trainer = Trainer(settings)
-    if trainer.memory and trainer.processes.is_first:
-        console.print(trainer.memory, highlight=False, soft_wrap=True)
+    if trainer.processes.is_first:
+        console.print(str(trainer.memory), highlight=False, soft_wrap=True)
     with stage.progress(console, shown=trainer.processes.is_first) as progress:
         report = trainer.run(progress)
     if trainer.processes.is_first:

@@ -5,6 +5,7 @@ added up. So it holds for every architecture, and for what a formula would have 
 computed twice, what the backward pass needs for a moment.
 """
 
+import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedCon
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from training.collate import Example, micro_batches
-from training.network import base_dtype, margins, take_direction, with_adapter
+from training.network import base_dtype, computes_in_bf16, margins, take_direction, with_adapter
 from training.settings import TRAIN_PRESETS, TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.types import Encoded
@@ -70,6 +71,11 @@ class MemoryPlan:
     batch_tokens: int
     gradient_checkpointing: bool
 
+    @property
+    def scarce(self) -> bool:
+        """Whether more than half of it is needed."""
+        return 2 * self.footprint.needed > self.free
+
     def __str__(self) -> str:
         return (
             f"memory: {_gb(self.free)} free; {self.footprint}, for passes of up to {self.batch_tokens:,} tokens "
@@ -83,7 +89,7 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
     For a model of this configuration, whose weights need not be there, on a device of the type "cpu" or "cuda" with
     `free` bytes, and solutions of up to `longest` tokens. Activations are computed twice only where `ENOUGH_TOKENS` per
     pass, or the longest solution, don't fit otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises
-    `ModelInvalid` if nothing fits.
+    `ModelInvalid` if nothing fits; settings that leave nothing open are taken as they are.
     """
     batch = settings.batch_size * longest
     most = max(longest, min(settings.batch_tokens or MOST_TOKENS, batch))
@@ -93,7 +99,7 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
     for checkpointing, few in least.items():
         tried, tokens = replace(settings, gradient_checkpointing=checkpointing), most
         found = footprint(config, tried, device, tokens, longest)
-        if found.needed <= free:
+        if found.needed <= free or None not in (settings.batch_tokens, settings.gradient_checkpointing):
             return MemoryPlan(found, free, settings.batch_tokens or MOST_TOKENS, checkpointing)
         if settings.batch_tokens is None and few < most:
             tokens, large, found = few, found, footprint(config, tried, device, few, longest)
@@ -120,7 +126,7 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
     """What training takes if a pass has `tokens` tokens, padding included; the rest as for `plan`."""
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, device))
-        tuned = with_adapter(base, settings)
+        tuned = with_adapter(base, settings, device)
     shape = take_direction(base, 0, 1).shape
     if base.config._attn_implementation == "sdpa":
         base.set_attn_implementation(_CAUSAL)
@@ -145,7 +151,8 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
                 held.append(parameter.grad)
         (micro,) = micro_batches([example] * texts, texts * length)
         with _Alive(held) as alive:
-            margins(base.get_decoder(), torch.empty(shape), micro, settings.bf16).sum().backward()
+            in_bf16 = computes_in_bf16(settings, device)
+            margins(base.get_decoder(), torch.empty(shape), micro, in_bf16).sum().backward()
     return Footprint(weights, 4 * trained, alive.most)
 
 
@@ -221,6 +228,13 @@ def left_to_container(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
         return limit - used + int(counts["inactive_file"])  # files that were read count as used, and give way
     except (OSError, ValueError):  # no such file, or "max"
         return sys.maxsize
+
+
+def return_freed_memory() -> None:
+    """Has glibc give back what is freed in large blocks at once. Else it keeps holes among those that are alive, half
+    as much as these; but small models take twice as long then."""
+    if sys.platform == "linux" and hasattr(glibc := ctypes.CDLL(None), "mallopt"):
+        glibc.mallopt(-3, 2**20)  # M_MMAP_THRESHOLD
 
 
 def _with(checkpointing: bool) -> str:

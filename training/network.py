@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
+from torch.backends import mkldnn
+from torch.nn import functional
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from training.collate import MicroBatch
@@ -16,6 +18,13 @@ from unprm.errors import ModelInvalid
 def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
     """Number type of the frozen base on a device of type `device`. The adapter is always in float32."""
     return torch.bfloat16 if settings.bf16 or device == "cuda" else torch.float32
+
+
+def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
+    """Whether what is multiplied is in bfloat16 too: not on a CPU without instructions for it."""
+    if device == "cpu" and not (mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+        return False
+    return settings.bf16
 
 
 def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
@@ -31,8 +40,9 @@ def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
     return config.get_text_config()
 
 
-def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
-    """The base with a new adapter, in training mode; with gradient checkpointing if the settings say so.
+def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) -> PeftModel:
+    """The base with a new adapter, in training mode, for a device of type `device`; with gradient checkpointing if the
+    settings say so.
 
     Raises `ModelInvalid` if the base has no such layers, or if one of them is the output layer.
     """
@@ -57,7 +67,44 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
     if settings.gradient_checkpointing:
         # not the reentrant kind, which needs a first layer whose input has a gradient
         tuned.gradient_checkpointing_enable({"use_reentrant": False})
+    if settings.bf16 and not computes_in_bf16(settings, device):
+        compute_in_float32(tuned)
     return tuned.train()
+
+
+def compute_in_float32(model: torch.nn.Module) -> None:
+    """Has frozen linear layers compute in float32, whatever they are kept in.
+
+    Raises `ModelInvalid` if weights of other layers are in bfloat16, beside embeddings and vectors.
+    """
+    for name, module in model.named_modules():
+        if type(module) is torch.nn.Linear and not module.weight.requires_grad:
+            module.__class__ = _Float32Linear
+        elif not isinstance(module, torch.nn.Embedding):
+            for parameter in module.parameters(recurse=False):
+                if parameter.dtype == torch.bfloat16 and parameter.ndim > 1:
+                    raise ModelInvalid(f"this processor can't multiply the bfloat16 of {name}: train without bf16")
+
+
+class _Float32Linear(torch.nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = _Float32Product.apply(input, self.weight)  # type: ignore[no-untyped-call]
+        return result if self.bias is None else result + self.bias
+
+
+class _Float32Product(torch.autograd.Function):
+    """An input times frozen weights, which are converted again on the way back: a copy of them all would not fit."""
+
+    @staticmethod
+    def forward(ctx: Any, input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(weight)
+        ctx.dtype = input.dtype
+        return functional.linear(input.float(), weight.float())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (weight,) = ctx.saved_tensors
+        return (gradients[0] @ weight.float()).to(ctx.dtype), None
 
 
 def take_direction(base: PreTrainedModel, positive: int, negative: int) -> torch.Tensor:

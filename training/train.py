@@ -27,9 +27,9 @@ from training.card import write_card
 from training.collate import Example, MicroBatch, batches, micro_batches
 from training.history import History
 from training.loss import LOSSES
-from training.memory import MemoryPlan, free_memory, plan
+from training.memory import MemoryPlan, free_memory, plan, return_freed_memory
 from training.metrics import Validation
-from training.network import base_dtype, margins, read_shape, take_direction, with_adapter
+from training.network import base_dtype, computes_in_bf16, margins, read_shape, take_direction, with_adapter
 from training.processes import Processes
 from training.settings import TrainReport, TrainSettings
 from unprm.engines.checkpoint import fetch, load_base, load_tokenizer
@@ -66,13 +66,17 @@ class Trainer:
         shape = read_shape(str(base))
         self.examples, self.dropped = self._read(settings.data, shape.max_position_embeddings)
         self.held_out = self._read(settings.validation, shape.max_position_embeddings)[0] if settings.validation else []
-        self.settings, self.memory = self._with_memory(settings, shape, free)
+        self.memory = self._plan(settings, shape, free)
+        self.settings = replace(settings, **{name: getattr(self.memory, name) for name in CHOSEN})
+        if self.memory.scarce and self.device.type == "cpu":
+            return_freed_memory()
         model = load_base(base, base_dtype(self.settings, self.device.type))
         if is_flash_attn_2_available():
             model.set_attn_implementation("flash_attention_2")
-        self.model = with_adapter(model, self.settings)
+        self.model = with_adapter(model, self.settings, self.device.type)
         direction = take_direction(model, self.config.positive_id, self.config.negative_id)
         self.model, self.direction = self.model.to(self.device), direction.to(self.device)
+        self.in_bf16 = computes_in_bf16(settings, self.device.type)
         decoder = model.get_decoder()
         self.decoder = torch.compile(decoder, dynamic=True) if settings.compile else decoder
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0)
@@ -115,19 +119,13 @@ class Trainer:
             raise ModelInvalid(f"nothing to train on: {len(solutions)} solutions in {names}, none fits {window} tokens")
         return examples, len(solutions) - len(examples)
 
-    def _with_memory(
-        self, settings: TrainSettings, shape: PreTrainedConfig, free: int
-    ) -> tuple[TrainSettings, MemoryPlan | None]:
-        """The settings with what they leave to the memory: by a plan, or as it was chosen when this run began."""
-        missing = [name for name in CHOSEN if getattr(settings, name) is None]
-        if not missing:
-            return settings, None
+    def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
+        """What the settings leave to the memory, chosen by it; or as it was chosen when this run began."""
         state = settings.output / STATE
         if state.exists() and (kept := checkpoint.read_progress(state).get("memory")):
-            return replace(settings, **{name: kept[name] for name in missing}), None
+            settings = replace(settings, **{name: kept[name] for name in CHOSEN if getattr(settings, name) is None})
         longest = max(len(example.encoded.ids) for example in self.examples)
-        made = plan(shape, settings, self.device.type, free, longest)
-        return replace(settings, **{name: getattr(made, name) for name in missing}), made
+        return plan(shape, settings, self.device.type, free, longest)
 
     def _trained(self) -> dict[str, torch.Tensor]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
@@ -190,12 +188,10 @@ class Trainer:
         return scores, labels
 
     def _micro_batches(self, examples: Sequence[Example]) -> Iterator[MicroBatch]:
-        tokens = self.settings.batch_tokens
-        assert tokens is not None  # chosen when the run began
-        return micro_batches(examples, tokens, self.packing)
+        return micro_batches(examples, self.memory.batch_tokens, self.packing)
 
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
-        return margins(self.decoder, self.direction, micro, self.settings.bf16)
+        return margins(self.decoder, self.direction, micro, self.in_bf16)
 
     def _fingerprint(self) -> str:
         """Tells whether a checkpoint belongs to this run: everything that its result depends on."""

@@ -15,13 +15,13 @@ import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
 
-from training import records
+from training import checkpoint, records
 from training.collate import Example, batches, micro_batches
 from training.loss import LOSSES
 from training.metrics import Validation
 from training.records import LabelledSolution
 from training.settings import TrainSettings
-from training.train import Trainer
+from training.train import STATE, Trainer
 from unprm.engines.checkpoint import load_base
 from unprm.engines.load import load_engine
 from unprm.errors import ModelInvalid, RecordInvalid
@@ -51,9 +51,14 @@ def _settings(base, data, output, **changes):
     return TrainSettings(base=str(base), data=(data,), output=output, **(values | changes))
 
 
-def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path):
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path, bf16):
     output = tmp_path / "prm"
-    report = Trainer(_settings(base, data, output, epochs=8)).run(QUIET)
+    trainer = Trainer(_settings(base, data, output, epochs=8, bf16=bf16))
+    assert {p.dtype for p in trainer._trained().values()} == {torch.float32}
+    frozen = {p.dtype for p in trainer.model.parameters() if not p.requires_grad}
+    assert frozen == {torch.bfloat16 if bf16 else torch.float32}
+    report = trainer.run(QUIET)
     losses = [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
     assert len(losses) == report.steps == 48
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])  # read at the tag itself: with a shift it would not fall
@@ -215,7 +220,7 @@ def test_two_processes_lose_what_one_does(base, data, tmp_path):
         command = [*launcher, "train", f"--base={base}", f"--data={data}", f"--output={output}", *options]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("wrote") == 1
+        assert done.stderr.count("wrote") == done.stderr.count("memory: ") == 1
         return [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
 
     one = losses(tmp_path / "one", sys.executable, "-m", "training")
@@ -267,6 +272,19 @@ def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
     Trainer(_settings(base, data, tmp_path, epochs=1)).run(QUIET)
     with pytest.raises(ModelInvalid, match="other settings or data"):
         Trainer(_settings(base, data, tmp_path, epochs=1, learning_rate=1e-3)).run(QUIET)
+
+
+def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
+    chosen = {"batch_tokens": 300, "gradient_checkpointing": True}
+    Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).run(QUIET)
+    assert checkpoint.read_progress(tmp_path / STATE)["memory"] == chosen
+    again = Trainer(_settings(base, data, tmp_path, epochs=1))
+    assert again.settings.batch_tokens == 300
+    assert again.settings.gradient_checkpointing
+    assert again.run(QUIET).steps == 6
+    other = Trainer(_settings(base, data, tmp_path, epochs=1, batch_tokens=301))
+    with pytest.raises(ModelInvalid, match="other settings or data"):
+        other.run(QUIET)
 
 
 def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
