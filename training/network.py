@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
-from torch.backends import mkldnn
 from torch.nn import functional
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from training.collate import MicroBatch
 from training.settings import TrainSettings
+from unprm.engines.quantized import computes_in_few_bits
 from unprm.errors import ModelInvalid
 
 
@@ -22,9 +22,7 @@ def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
 
 def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
     """Whether what is multiplied is in bfloat16 too: not on a CPU without instructions for it."""
-    if device == "cpu" and not (mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
-        return False
-    return settings.bf16
+    return settings.bf16 and computes_in_few_bits(torch.device(device))
 
 
 def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
