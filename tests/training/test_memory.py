@@ -1,5 +1,6 @@
 """What a run takes of the memory is counted before; here it is held against what PyTorch's allocator really gives."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,20 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
+from typer.testing import CliRunner
 
+from training.__main__ import app
 from training.collate import Example, micro_batches
 from training.memory import MOST_TOKENS, footprint, free_memory, left_to_container, plan
-from training.network import base_dtype, compute_in_float32, computes_in_bf16, margins, take_direction, with_adapter
+from training.network import (
+    base_dtype,
+    compute_in_float32,
+    computes_in_bf16,
+    margins,
+    read_shape,
+    take_direction,
+    with_adapter,
+)
 from training.settings import LINEAR, TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.types import Encoded
@@ -162,3 +173,12 @@ def test_a_container_s_limit_counts(tmp_path):
     assert left_to_container(tmp_path) == 500
     (tmp_path / "memory.max").write_text("max\n")
     assert left_to_container(tmp_path) > 10**15
+
+
+def test_what_gpus_allow_is_shown_without_weights(tmp_path):
+    CONFIG.save_pretrained(tmp_path)
+    told = CliRunner().invoke(app, ["memory", f"--base={tmp_path}", "--free=1", "--longest=64"], env={"COLUMNS": "200"})
+    assert told.exit_code == 0, told.output
+    assert re.search(r"paper .* 0.\d\d MB .* 16,384 tokens ", told.output)
+    with pytest.raises(ModelInvalid, match="no configuration of a known language model"):
+        read_shape(str(tmp_path / "nothing"))
