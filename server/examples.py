@@ -105,7 +105,7 @@ def _model() -> BaseModel:
         input_format="{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
         digest="45cc1af0efcb8c48",
         self_test=SelfTestOut(difference=4.6e-5, tolerance=1.2e-3, cached=True),
-        memory=MemoryOut(weights=21_254_656, slots=1_077_935_104, activations=11_534_336),
+        memory=MemoryOut(weights=21_670_144, slots=16_777_216, activations=10_485_760),
         demo=True,
         limits=LimitsOut(
             max_solutions=256,
