@@ -104,12 +104,18 @@ def load_engine(
     marks = {"step_tag": step_tag, "positive": positive, "negative": negative}
     given = {name: text for name, text in marks.items() if text is not None}
     kind = _family(model, adapter, revision, unprm.FAMILY.name if given and family is None else family)
+    if given:
+        _check_unconfigured(fetch(adapter or model, adapter_revision if adapter else revision), given, kind)
     if kind is unprm.FAMILY:
         files = locate(model, adapter, revision, adapter_revision, configured=not given)
     else:
         files = PrmFiles(fetch(model, revision), model, revision, None, None, model)
     tokenizer = load_tokenizer(files.base)
-    format = _unconfigured(files, tokenizer, given, kind) if given else kind.build(tokenizer, files.directory)
+    if given:  # what is not is the paper's
+        config = unprm.PrmConfig.for_base(tokenizer, files.name, files.base_name, **given)
+        format: PrmFormat = unprm.UnprmFormat(tokenizer, config)
+    else:
+        format = kind.build(tokenizer, files.directory)
     readout = _adjusted(format.readout, reference, beta)
     chosen = _pick_engine(engine, place, url, readout, dtype)
     shown = dtype if dtype in get_args(Eight) else str(number).removeprefix("torch.")
@@ -215,14 +221,13 @@ def torch_engine(
     return PlainEngine(reader, format, description)
 
 
-def _unconfigured(files: PrmFiles, tokenizer: Tokenizer, marks: Mapping[str, str], family: Family) -> unprm.UnprmFormat:
-    """The format of a PRM whose step tag and verdicts are given; what is not is the paper's."""
+def _check_unconfigured(directory: Path, marks: Mapping[str, str], family: Family) -> None:
+    """Raises `ModelInvalid` if a PRM's step tag and verdicts are not to be given, as it has its own."""
     names = ", ".join(f"--{name.replace('_', '-')}" for name in marks)
     if family is not unprm.FAMILY:
         raise ModelInvalid(f"{names} are for models of family {unprm.FAMILY.name}, not {family.name}")
-    if (files.directory / unprm.CONFIG_NAME).exists():
-        raise ModelInvalid(f"{files.directory} says in {unprm.CONFIG_NAME} how it is read: leave out {names}")
-    return unprm.UnprmFormat(tokenizer, unprm.PrmConfig.for_base(tokenizer, files.name, files.base_name, **marks))
+    if (directory / unprm.CONFIG_NAME).exists():
+        raise ModelInvalid(f"{directory} says in {unprm.CONFIG_NAME} how it is read: leave out {names}")
 
 
 def _digest(files: PrmFiles, format: PrmFormat, readout: Readout, tokenizer: Tokenizer, dtype: str) -> str:
