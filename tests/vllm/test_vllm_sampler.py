@@ -19,6 +19,8 @@ from unprm.engines.checkpoint import load_base
 from unprm.samplers.load import SamplerSource
 from unprm.types import SamplingSettings
 
+# vLLM computes in bfloat16 here, which takes many times as long on a processor without instructions for it
+pytestmark = pytest.mark.timeout(1500)
 ROOT = Path(__file__).parents[2]
 PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. Mia loses 5 marbles. How many marbles does Mia have now?"
 
