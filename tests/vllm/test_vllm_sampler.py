@@ -35,14 +35,14 @@ def server():
 
 
 def _build(output, *arguments):
-    command = [sys.executable, "-m", "training", "build", "--preset", "mini", "--limit", "6", "--out", str(output)]
+    command = [sys.executable, "-m", "training", "build", "--preset", "mini", "--limit", "3", "--out", str(output)]
     return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
 def _check_chain(output, done):
     assert done.returncode == 0, done.stderr[-2000:]
     place = output / mini.NAME
-    assert len(list(journal.read(place / "samples.jsonl"))) == 6
+    assert len(list(journal.read(place / "samples.jsonl"))) == 3
     labelled = list(journal.read(place / "annotated.jsonl"))
     rows = [json.loads(line) for line in (output / "dataset" / "data" / "train.jsonl").read_text().splitlines()]
     assert 0 < len(rows) <= len(labelled)
