@@ -23,8 +23,8 @@ def run() -> list[Comparison]:
     score, help, torch = map(statistics.median, zip(*rounds[1:], strict=True))
     names = f"first score of {mini.NAME} over HTTP", "the server's --help"
     return [
-        Comparison(name, own, "`import torch` alone", torch, ROUNDS)
-        for name, own in zip(names, (score, help), strict=True)
+        Comparison(name, seconds, "`import torch` alone", torch, ROUNDS)
+        for name, seconds in zip(names, (score, help), strict=True)
     ]
 
 
