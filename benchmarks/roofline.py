@@ -66,19 +66,20 @@ def counts() -> dict[str, tuple[Count, Count]]:
         engine = FakeEngine(card, network, BATCH_TOKENS, CACHE)
         work = {"64 candidates": [models.vote(rng)], "beam search, 8 × 8 × 10": models.beam_search(rng)}
         return {
-            name: (_counted(card, engine, asked), _counted(card, engine, _apart(asked))) for name, asked in work.items()
+            name: (_counted(card, engine, batches), _counted(card, engine, _apart(batches)))
+            for name, batches in work.items()
         }
 
 
-def _counted(card: FakeCard, engine: FakeEngine, asked: Sequence[Sequence[Encoded]]) -> Count:
+def _counted(card: FakeCard, engine: FakeEngine, batches: Sequence[Sequence[Encoded]]) -> Count:
     engine.forget()
     card.reset()
-    for items in asked:
+    for items in batches:
         engine.score(items)
     return card.count
 
 
-def _apart(asked: Sequence[Sequence[Encoded]]) -> list[list[Encoded]]:
+def _apart(batches: Sequence[Sequence[Encoded]]) -> list[list[Encoded]]:
     """The same with nothing in common: each sequence begins with another token."""
     first = count()
-    return [[Encoded((next(first), *item.ids[1:]), item.positions) for item in items] for items in asked]
+    return [[Encoded((next(first), *item.ids[1:]), item.positions) for item in items] for items in batches]

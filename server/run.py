@@ -36,12 +36,12 @@ def run(settings: Settings) -> int:
             print(error, file=sys.stderr)
             return 2
 
-    def open_model(asked: LoadModelRequest) -> Engine:
-        return load(settings, asked)
+    def open_model(request: LoadModelRequest) -> Engine:
+        return load(settings, request)
 
-    def open_first(asked: LoadModelRequest) -> Engine:
+    def open_first(request: LoadModelRequest) -> Engine:
         try:
-            return open_model(asked)
+            return open_model(request)
         except BaseException as error:  # whatever it was, the server can't do what it was started for
             if isinstance(error, ModelInvalid):
                 server.give_up(2, f"the model can't be served: {error}")
@@ -52,7 +52,7 @@ def run(settings: Settings) -> int:
     def lose() -> None:
         server.give_up(1, "the model is lost: it hangs or fails for good, and the lines above say how")
 
-    models = {name: partial(open_first, asked) for name, asked in settings.models().items()}
+    models = {name: partial(open_first, request) for name, request in settings.models().items()}
     try:
         server = DrainingServer(create_app(settings, models, open_model, lose), settings)
         server.run()
