@@ -3,7 +3,9 @@ PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
 
-.PHONY: serve test check test-docs test-vllm audit format clean
+.PHONY: serve test check test-ray test-browser test-docs test-vllm audit format clean
+# a process of tests for each core, with a thread each; a file's tests stay together and share its servers
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 serve: .venv/serve.installed
 	$(BIN)/python -m server --port $(PORT)
@@ -18,7 +20,15 @@ check:
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks clients
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# the tests of replicas and of stages on a Ray cluster
+test-ray: .venv/dev.installed
+	$(BIN)/python -m pytest -m ray
+
+# the tests of the pages in Chromium (Debian: chromium)
+test-browser: .venv/dev.installed
+	$(PYTEST) -m browser tests/browser
 
 # every command of the documentation, run as it stands there
 test-docs: .venv/dev.installed

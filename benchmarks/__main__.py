@@ -46,7 +46,7 @@ def main(
     """Measures what is claimed about speed, as ratios against named baselines of the same run."""
     comparisons = importlib.import_module(f"benchmarks.{name}").run()
     if as_json:
-        typer.echo(json.dumps([asdict(own) | {"ratio": own.ratio} for own in comparisons], indent=1))
+        typer.echo(json.dumps([asdict(row) | {"ratio": row.ratio} for row in comparisons], indent=1))
     else:
         Console().print(table(comparisons))
 

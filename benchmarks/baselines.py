@@ -1,4 +1,4 @@
-"""What others do, as well as it can be done that way."""
+"""Baselines: what others do, implemented as well as each approach allows."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,15 @@ Scores = list[tuple[float, ...]]
 
 
 class Plain:
-    """A causal language model as transformers makes it, read by two rows of its output layer, and what it has to
-    multiply."""
+    """A causal language model of transformers, read by two rows of its output layer; counts its multiplications."""
 
     def __init__(self, network: PreTrainedModel, verdicts: Verdicts) -> None:
         self.network, self.verdicts = network, verdicts
         self.decoder, output = network.get_decoder(), network.get_output_embeddings()
         self.head = VerdictHead(output.weight, verdicts)
-        self.weights: int = sum(own.weight.numel() for own in self.decoder.modules() if isinstance(own, nn.Linear))
+        self.weights: int = sum(
+            module.weight.numel() for module in self.decoder.modules() if isinstance(module, nn.Linear)
+        )
         self._logits: int = output.weight.numel()
 
     @classmethod
@@ -45,7 +46,7 @@ class Plain:
         return sum(len(item.ids) for item in items) * (self.weights + logits * self._logits)
 
     def least(self, items: Sequence[Encoded]) -> int:
-        """Those for each distinct token once."""
+        """Multiplications if each distinct token runs once."""
         return models.distinct(items) * self.weights
 
 

@@ -13,12 +13,12 @@ Request = tuple[str, bytes] | tuple[str, bytes, dict[str, str]]
 
 
 def request(path: str, body: Mapping[str, Any]) -> tuple[str, bytes]:
-    """As it is sent."""
+    """A request as `call` takes it."""
     return path, json.dumps(body).encode()
 
 
 Note = Callable[[int, bytes], None]
-"""Is told of an answer, with its request's number."""
+"""Called with the number of a request and its answer."""
 
 
 def call(
@@ -28,7 +28,8 @@ def call(
     note: Note = lambda number, answer: None,
     accepted: Container[int] = (200,),
 ) -> list[float]:
-    """Has so many clients send the requests, each the next when it has its answer; seconds that each request took.
+    """Sends the requests by `clients` threads, each of which sends the next one once it has its answer; returns the
+    seconds that each request took.
 
     Raises `RuntimeError` if one is not answered with an accepted status.
     """
@@ -41,11 +42,11 @@ def call(
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)
         while True:
             with lock:
-                number, told = next(waiting, (0, None))
-            if told is None or failures:
+                number, pending = next(waiting, (0, None))
+            if pending is None or failures:
                 return connection.close()
             start = time.perf_counter()
-            path, body, *more = told
+            path, body, *more = pending
             headers = {"Content-Type": "application/json"} | (more[0] if more else {})
             connection.request("POST", path, body, headers)
             response = connection.getresponse()

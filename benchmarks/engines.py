@@ -18,9 +18,9 @@ from unprm.engines.vllm_model import prepare
 from unprm.types import Encoded, Engine
 
 ROUNDS = 1
-"""A search takes vLLM minutes here."""
+"""One, because a search takes vLLM minutes here."""
 Work = Callable[[int], list[list[Encoded]]]
-"""From a seed to what is asked for, one call after the other."""
+"""From a seed to the batches to score, one call after the other."""
 
 
 def _vote(seed: int) -> list[list[Encoded]]:
@@ -50,14 +50,14 @@ def run() -> list[Comparison]:
     rows = []
     for what, (seconds, scores), (baseline, expected) in zip(WORKS, ours, theirs, strict=True):
         close = models.apart(scores, expected)
-        told = f"{what}, scores within {close:.0e}"
-        rows.append(Comparison(told, seconds, "vLLM's pooling server", baseline, ROUNDS))
+        description = f"{what}, scores within {close:.0e}"
+        rows.append(Comparison(description, seconds, "vLLM's pooling server", baseline, ROUNDS))
     return rows
 
 
 def _measure(engine: Engine, work: Work) -> tuple[float, list[tuple[float, ...]]]:
     """The median time, and the scores of the first run."""
-    scores = [values for asked in work(0) for values in engine.score(asked).scores]
+    scores = [values for items in work(0) for values in engine.score(items).scores]
     searches = map(work, range(1, ROUNDS + 1))
-    taken = [timed(lambda own: [engine.score(items) for items in own], asked) for asked in searches]
+    taken = [timed(lambda batches: [engine.score(items) for items in batches], search) for search in searches]
     return statistics.median(taken), scores

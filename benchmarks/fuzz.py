@@ -22,7 +22,7 @@ from unprm import mini
 
 MUTATED, GENERATED, SENDERS, PATIENCE = 8_500, 1_500, 8, 30.0
 HUNG_UP = 0.5
-"""Seconds after which who sent half a request goes away."""
+"""Seconds after which a sender of half a request goes away."""
 PATHS = ("/score_steps", "/vote/majority", "/vote/wrf", "/vote/compare", "/preview")
 STRANGE: list[Any] = [None, True, -1, 1e308, 2**70, "", " ", "\x00", "\u2028", "\\frac{", "ş", [], {}, [[]], "9" * 2000]
 Address = tuple[str, int]
@@ -42,8 +42,8 @@ def run() -> list[Comparison]:
         if process.poll() is not None:
             raise RuntimeError(f"the server ended with status {process.returncode}")
     seen += first
-    told = ", ".join(f"{count:,} × {status}" for status, count in sorted(seen.items()))
-    what = f"memory after {seen.total():,} fuzzed requests ({told})"
+    statuses = ", ".join(f"{count:,} × {status}" for status, count in sorted(seen.items()))
+    what = f"memory after {seen.total():,} fuzzed requests ({statuses})"
     return [Comparison(what, after, "after half of them", before, 1, "B")]
 
 
@@ -56,7 +56,7 @@ def _checked(seen: Counter[str]) -> Counter[str]:
 def _mutated(rng: random.Random, address: Address, count: int) -> Counter[str]:
     made = [rng.choice(FUZZERS)(rng) for _ in range(count)]
     with ThreadPoolExecutor(SENDERS) as pool:
-        return _checked(Counter(pool.map(lambda own: send(address, *own), made)))
+        return _checked(Counter(pool.map(lambda request: send(address, *request), made)))
 
 
 def _generated(url: str) -> Counter[str]:
@@ -79,15 +79,15 @@ def _ask(operation: Any, mode: GenerationMode, seen: Counter[str], count: int) -
     )
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
-        (case.headers or {}).pop(TIMEOUT_HEADER, None)  # who asks for no time gets a 504
+        (case.headers or {}).pop(TIMEOUT_HEADER, None)  # a timeout of 0 s gets a 504
         seen[str(case.call(timeout=PATIENCE).status_code)] += 1
 
     ask()
 
 
 def send(address: Address, request: bytes, whole: bool) -> str:
-    """The status; `closed` where the server hung up on what is no HTTP. Raises `TimeoutError` if nothing comes to a
-    whole request; who sent none goes away."""
+    """The status; `closed` if the server hung up because it was no HTTP, `left` if half a request got no answer.
+    Raises `TimeoutError` if a whole request gets none."""
     with socket.create_connection(address, PATIENCE if whole else HUNG_UP) as connection:
         try:
             connection.sendall(request)

@@ -1,5 +1,5 @@
-"""What a change of the base URL gains: answers of a reasoner asked directly against those of the gateway before it, and
-what stopping early saves."""
+"""What a change of the base URL gains: the answers of a reasoner alone against those of the gateway before it, and the
+tokens that stopping early saves."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from unprm.extraction import extract
 
 QUESTIONS, BUDGET, ROUND, CLIENTS = 300, 16, 4, 24
 SEED = 31_337
-"""Of questions that nothing else was made of."""
+"""For questions that nothing else was made of."""
 CONFIDENCES = (0.95,)
 DIRECTLY = "one sample, without the gateway"
 
@@ -31,7 +31,7 @@ class Answers:
     @property
     def accuracy(self) -> Share:
         """Over questions."""
-        return Share.of([float(own) for own in self.right])
+        return Share.of(list(map(float, self.right)))
 
 
 def run() -> list[Comparison]:
@@ -44,41 +44,41 @@ def run() -> list[Comparison]:
             whole = ask(url, questions, 1.0)
             stopped = {confidence: ask(url, questions, confidence) for confidence in CONFIDENCES}
     rows = [gain(f"WRF among {BUDGET}", whole, DIRECTLY, directly)]
-    for confidence, own in stopped.items():
+    for confidence, answers in stopped.items():
         what = f"WRF among at most {BUDGET}, stopped when {100 * confidence:g} % sure"
-        rows.append(gain(what, own, DIRECTLY, directly))
-        saved = 1 - own.tokens / whole.tokens
-        told = f"tokens of the reasoner, {what}: {100 * saved:.0f} % saved"
-        rows.append(Comparison(told, own.tokens, f"all {BUDGET}", whole.tokens, 1, "tokens"))
+        rows.append(gain(what, answers, DIRECTLY, directly))
+        saved = 1 - answers.tokens / whole.tokens
+        description = f"tokens of the reasoner, {what}: {100 * saved:.0f} % saved"
+        rows.append(Comparison(description, answers.tokens, f"all {BUDGET}", whole.tokens, 1, "tokens"))
     return rows
 
 
 def ask(url: str, questions: Sequence[Question], confidence: float | None) -> Answers:
-    """A chat about each question; through the gateway if there is a confidence, which is asked for."""
+    """One chat about each question; with a confidence, by the gateway, which gets it as an option."""
     unprm = {"strategy": "wrf", "budget": BUDGET, "round": ROUND, "confidence": confidence}
     more = {} if confidence is None else {"unprm": unprm}
     bodies = [
-        clients.request("/v1/chat/completions", _chat(own.problem, number) | more)
-        for number, own in enumerate(questions)
+        clients.request("/v1/chat/completions", _chat(question.problem, number) | more)
+        for number, question in enumerate(questions)
     ]
-    told: dict[int, Any] = {}
+    replies: dict[int, Any] = {}
 
     def note(number: int, answer: bytes) -> None:
-        told[number] = json.loads(answer)
+        replies[number] = json.loads(answer)
 
     clients.call(url, bodies, CLIENTS, note)
-    texts = [told[number]["choices"][0]["message"]["content"] for number in range(len(questions))]
-    return Answers(correct(texts, questions), sum(own["usage"]["completion_tokens"] for own in told.values()))
+    texts = [replies[number]["choices"][0]["message"]["content"] for number in range(len(questions))]
+    return Answers(correct(texts, questions), sum(reply["usage"]["completion_tokens"] for reply in replies.values()))
 
 
 def correct(texts: Sequence[str], questions: Sequence[Question]) -> list[bool]:
     """Which solutions come to the answers of their questions."""
     with closing(Equivalence()) as equivalence:
-        return [_is_right(equivalence, text, own.answer) for text, own in zip(texts, questions, strict=True)]
+        return [_is_right(equivalence, text, question.answer) for text, question in zip(texts, questions, strict=True)]
 
 
 def _chat(problem: str, number: int) -> dict[str, Any]:
-    """With a seed: whoever asks for more candidates gets those of whom asks for fewer, and others."""
+    """With a seed, so that a request for more candidates gets those of a request for fewer, and others."""
     return {"model": mini.NAME, "messages": [{"role": "user", "content": problem}], "seed": 1000 * number}
 
 
@@ -90,8 +90,8 @@ def _is_right(equivalence: Equivalence, text: str, answer: str) -> bool:
 def gain(what: str, ours: Answers, name: str, theirs: Answers) -> Comparison:
     """The two accuracies, and their difference over the same questions."""
     difference = Share.of([float(a) - float(b) for a, b in zip(ours.right, theirs.right, strict=True)])
-    told = (
+    description = (
         f"accuracy in % (95 % interval): {what} {ours.accuracy.in_percent}, {name} {theirs.accuracy.in_percent}, "
         f"difference {difference.in_percent}"
     )
-    return Comparison(told, ours.accuracy.mean, name, theirs.accuracy.mean, 1, "share")
+    return Comparison(description, ours.accuracy.mean, name, theirs.accuracy.mean, 1, "share")

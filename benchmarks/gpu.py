@@ -35,22 +35,22 @@ def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Co
         network = Qwen2ForCausalLM._from_config(Qwen2Config(**shape), dtype=torch.bfloat16).eval()
     plain = Plain(network, Verdicts(11, 12))
     plain.head.to(device)
-    asked = [_vote(random.Random(seed), shape["vocab_size"]) for seed in range(ROUNDS + 1)]
-    padded(plain, asked[0][:8])
-    baseline = [timed(_synchronised, device, padded, plain, items) for items in asked[1:]]
-    expected = padded(plain, asked[0])
+    batches = [_vote(random.Random(seed), shape["vocab_size"]) for seed in range(ROUNDS + 1)]
+    padded(plain, batches[0][:8])
+    baseline = [timed(_synchronised, device, padded, plain, items) for items in batches[1:]]
+    expected = padded(plain, batches[0])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     # from here on the network takes our attention
     about = ModelDescription("7b", "", "", None, None, "torch", str(device), "bfloat16", 4096, "", None, False)  # type: ignore[arg-type]
     engine = TorchEngine(AtPositions(plain.decoder, plain.head, device), None, about, BATCH_TOKENS, 0)  # type: ignore[arg-type]
     with closing(engine):
-        told = engine.score(asked[0])
-        seconds = statistics.median(timed(engine.score, items) for items in asked[1:])
-    computed = models.distinct(asked[0])
-    close = models.apart(told.scores, expected)
+        result = engine.score(batches[0])
+        seconds = statistics.median(timed(engine.score, items) for items in batches[1:])
+    computed = models.distinct(batches[0])
+    close = models.apart(result.scores, expected)
     what = (
-        f"{CANDIDATES} candidates of {LENGTH} tokens, {sum(told.computed) / computed:.3f} × their distinct tokens run"
+        f"{CANDIDATES} candidates of {LENGTH} tokens, {sum(result.computed) / computed:.3f} × their distinct tokens run"
     )
     peak = _peak(device, matrix) / (2 * plain.weights)
     rows = [
@@ -60,7 +60,7 @@ def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Co
         Comparison("tokens computed", computed / seconds, "the matrix product's peak", peak, ROUNDS, "/s", 1.0),
     ]
     if device.type == "cuda":
-        weights = sum(own.numel() * own.element_size() for own in network.parameters())
+        weights = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
         rows.append(Comparison("memory", torch.cuda.max_memory_allocated(), "the weights", weights, 1, "B"))
     return rows
 

@@ -22,23 +22,23 @@ def run() -> list[Comparison]:
 
 
 def _candidates(engine: Engine, plain: Plain, count: int) -> Comparison:
-    asked = [models.vote(random.Random(seed), count) for seed in range(ROUNDS + 1)]
-    return _against_padded(f"{count} candidates of a question", engine, plain, [[own] for own in asked])
+    votes = [models.vote(random.Random(seed), count) for seed in range(ROUNDS + 1)]
+    return _against_padded(f"{count} candidates of a question", engine, plain, [[items] for items in votes])
 
 
 def _steps(engine: Engine, plain: Plain, depth: int) -> Comparison:
-    asked = [models.beam_search(random.Random(seed), WIDTH, depth) for seed in range(ROUNDS + 1)]
-    return _against_padded(f"a beam search, {WIDTH} × {WIDTH} × {depth} steps", engine, plain, asked)
+    searches = [models.beam_search(random.Random(seed), WIDTH, depth) for seed in range(ROUNDS + 1)]
+    return _against_padded(f"a beam search, {WIDTH} × {WIDTH} × {depth} steps", engine, plain, searches)
 
 
-def _against_padded(what: str, engine: Engine, plain: Plain, asked: list[list[list[Encoded]]]) -> Comparison:
-    """Each round asks for something else; the first warms up."""
-    ours, theirs = iter(asked), iter(asked)
+def _against_padded(what: str, engine: Engine, plain: Plain, rounds: list[list[list[Encoded]]]) -> Comparison:
+    """Each of the `rounds` scores other items; the first warms up."""
+    ours, theirs = iter(rounds), iter(rounds)
     for items in next(ours):
         engine.score(items)
     for items in next(theirs):
         padded(plain, items)
-    everything = [item for items in asked[0] for item in items]
+    everything = [item for items in rounds[0] for item in items]
     return compare(
         what,
         lambda: [engine.score(items) for items in next(ours)],

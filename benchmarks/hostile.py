@@ -16,7 +16,7 @@ HOSTILE, HOSTILE_CLIENTS, WARM, HONEST, HONEST_CLIENTS, CANDIDATES, WITHIN = 200
 EXPRESSIONS = 0.1
 """Share of the honest votes whose answers have unknowns and functions, so that a process has to compare them."""
 TERMS = 140
-"""Of a sum: as many as an answer has room for before it is compared as text because of its length alone."""
+"""Of a sum: the most that an answer may have without being compared as text because of its length alone."""
 KINDS: tuple[Callable[[int], str], ...] = (
     lambda n: "+".join(f"\\sqrt{{x+{n + k}}}" for k in range(TERMS)),
     lambda n: "+".join(f"\\sin(x^{{{k}}})" for k in range(n, n + TERMS)),
@@ -30,23 +30,23 @@ KINDS: tuple[Callable[[int], str], ...] = (
 def run() -> list[Comparison]:
     """By the embedded model; hostile votes bring their step scores, so that they cost nothing but the comparing."""
     rng = random.Random(0)
-    warm, honest = ([vote(rng, *asked) for asked in mixed.requests(rng, count, CANDIDATES)] for count in (WARM, HONEST))
+    warm, honest = ([vote(rng, *query) for query in mixed.requests(rng, count, CANDIDATES)] for count in (WARM, HONEST))
     hostile = [attack(rng, number) for number in range(HOSTILE)]
     options = ["--device=cpu", "--prefix-cache-gb=0", f"--equivalence-deadline={WITHIN}"]
     with servers.unprm(f"--model={mini.NAME}", *options) as url:
-        _asked(url, warm, HONEST_CLIENTS)
-        alone, expected = _asked(url, honest, HONEST_CLIENTS)
+        _measure(url, warm, HONEST_CLIENTS)
+        alone, expected = _measure(url, honest, HONEST_CLIENTS)
     with servers.unprm(f"--model={mini.NAME}", *options) as url:
-        _asked(url, warm, HONEST_CLIENTS)
-        told: list[tuple[list[float], list[str]]] = []
-        attackers = threading.Thread(target=lambda: told.append(_asked(url, hostile, HOSTILE_CLIENTS)))
+        _measure(url, warm, HONEST_CLIENTS)
+        attacks: list[tuple[list[float], list[str]]] = []
+        attackers = threading.Thread(target=lambda: attacks.append(_measure(url, hostile, HOSTILE_CLIENTS)))
         attackers.start()
-        beside, elected = _asked(url, honest, HONEST_CLIENTS)
+        beside, elected = _measure(url, honest, HONEST_CLIENTS)
         over = not attackers.is_alive()
         attackers.join()
     if wrong := sum(map(str.__ne__, elected, expected)):
         raise RuntimeError(f"{wrong} of {HONEST} honest votes came out otherwise beside hostile ones")
-    ((taken, _),) = told
+    ((taken, _),) = attacks
     what = f"{HOSTILE} hostile votes{', over before the honest ones' if over else ''}"
     return [
         Comparison(f"p99 of honest votes beside {what}", _p99(beside), "alone", _p99(alone), 1),
@@ -63,8 +63,8 @@ def _p99(taken: list[float]) -> float:
     return statistics.quantiles(taken, n=100)[98]
 
 
-def _asked(url: str, requests: list[tuple[str, bytes]], count: int) -> tuple[list[float], list[str]]:
-    """Seconds of the requests, and the answers that were elected, in their order."""
+def _measure(url: str, requests: list[tuple[str, bytes]], count: int) -> tuple[list[float], list[str]]:
+    """Seconds that the requests took, and the elected answers in the order of the requests."""
     answers: dict[int, str] = {}
 
     def note(number: int, answer: bytes) -> None:
@@ -75,18 +75,18 @@ def _asked(url: str, requests: list[tuple[str, bytes]], count: int) -> tuple[lis
 
 
 def vote(rng: random.Random, problem: str, solutions: list[list[str]]) -> tuple[str, bytes]:
-    """One whose answers are fractions, or expressions of which some are equal."""
+    """A vote whose answers are fractions, or expressions of which some are equal."""
     numbers = [rng.randint(1, 3) for _ in solutions]
     if rng.random() < EXPRESSIONS:
         spelled = [f"\\frac{{{n}x^2+{len(problem)}}}{{\\sin(x)+{rng.random():.6f}}}" for n in numbers]
     else:
         spelled = [f"\\frac{{{rng.randint(1, 3) * n}}}{{{rng.choice([7, 11, 13])}}}" for n in numbers]
-    told = [{"steps": steps, "answer": answer} for steps, answer in zip(solutions, spelled, strict=True)]
-    return clients.request("/vote/wrf", {"problem": problem, "solutions": told})
+    candidates = [{"steps": steps, "answer": answer} for steps, answer in zip(solutions, spelled, strict=True)]
+    return clients.request("/vote/wrf", {"problem": problem, "solutions": candidates})
 
 
 def attack(rng: random.Random, number: int) -> tuple[str, bytes]:
     """A vote with an answer that takes for ever; another one for every number."""
     answers = [KINDS[number % len(KINDS)](number), *(str(rng.randint(1, 3)) for _ in range(3))]
-    told: list[dict[str, Any]] = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]
-    return clients.request("/vote/wrf", {"solutions": told})
+    candidates: list[dict[str, Any]] = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]
+    return clients.request("/vote/wrf", {"solutions": candidates})

@@ -23,10 +23,10 @@ from unprm.engines.load import load_engine
 from unprm.equivalence import Equivalence
 
 KILLS, EVERY, REQUESTS, CLIENTS = 50, 0.25, 2000, 8
-DEATHS, ASKED, CALLERS, CLOSE = 20, 80, 4, 1e-4
-"""Replicas that are killed; different requests, callers, and by how much scores may differ with what is in a batch."""
+DEATHS, DISTINCT, CALLERS, CLOSE = 20, 80, 4, 1e-4
+"""Replicas that are killed; distinct requests, callers, and by how much scores may differ with what is in a batch."""
 DOCUMENTED = {200, 429, 503, 504}
-"""What a caller may be told while replicas die."""
+"""Statuses that a caller may get while replicas die."""
 
 
 def run() -> list[Comparison]:
@@ -57,45 +57,51 @@ def _comparers() -> Comparison:
         taken: list[float] = []
         while not done.is_set():
             rounds.append([_answers(rng) for _ in range(REQUESTS)])
-            told: dict[int, Any] = {}
-            taken += clients.call(url, list(map(_request, rounds[-1])), CLIENTS, _noting(told))
-            elected += [told[number]["answer"] for number in range(REQUESTS)]
+            replies: dict[int, Any] = {}
+            taken += clients.call(url, list(map(_request, rounds[-1])), CLIENTS, _noting(replies))
+            elected += [replies[number]["answer"] for number in range(REQUESTS)]
         killer.join()
     with Equivalence(deadline=60.0) as equivalence:
-        expected = [_elected(equivalence, answers) for asked in rounds for answers in asked]
+        expected = [_elected(equivalence, answers) for batch in rounds for answers in batch]
     wrong = sum(map(str.__ne__, elected, expected))
     what = f"votes that came out right of {len(elected):,}, {killed} processes killed"
     return Comparison(what, len(elected) - wrong, "all", len(elected), 1, "votes")
 
 
 def _replicas() -> list[Comparison]:
-    """One is killed whenever both answer. What was answered with 200 is held against the engine alone."""
-    asked = mixed.requests(random.Random(1), ASKED, 2)
+    """One is killed whenever both answer. Answers with status 200 are compared with the engine alone."""
+    queries = mixed.requests(random.Random(1), DISTINCT, 2)
     with closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine:
-        expected = [engine.score([engine.format.encode(problem, own) for own in several]) for problem, several in asked]
+        expected = [
+            engine.score([engine.format.encode(problem, steps) for steps in solutions])
+            for problem, solutions in queries
+        ]
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     model = (f"--model={mini.NAME}", "--device=cpu", "--dtype=float32", "--max-request-seconds=30", "--log-level=error")
     command = ("-m", "server.scale", *model, "--replicas=2", "--replica-cpus=0.5")
-    told: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     wrong = 0
     with servers.running("/readyz", *command) as (url, process), ThreadPoolExecutor(1) as pool:
         killer = pool.submit(_kill_replicas, url, process.pid)
         while not killer.done():
             answers: dict[int, Any] = {}
-            clients.call(url, list(map(mixed.ours, asked)), CALLERS, _noting(answers), DOCUMENTED)
-            told.update(answer.get("code", "answered") for answer in answers.values())
+            clients.call(url, list(map(mixed.ours, queries)), CALLERS, _noting(answers), DOCUMENTED)
+            outcomes.update(answer.get("code", "answered") for answer in answers.values())
             wrong += sum(
-                models.apart([own["step_scores"] for own in answer["solutions"]], expected[number].scores) > CLOSE
+                models.apart([solution["step_scores"] for solution in answer["solutions"]], expected[number].scores)
+                > CLOSE
                 for number, answer in answers.items()
                 if "code" not in answer
             )
         killer.result()  # raises what kept it from going on
-    sent = told.total()
-    failed = ", ".join(f"{count} {code}" for code, count in told.items() if code != "answered") or "none"
+    sent = outcomes.total()
+    failed = ", ".join(f"{count} {code}" for code, count in outcomes.items() if code != "answered") or "none"
     what = f"{DEATHS} of two replicas killed, {sent:,} requests: scores"
     return [
-        Comparison(f"{what} that came out right", told["answered"] - wrong, "answered", told["answered"], 1, "votes"),
-        Comparison(f"{what} that came at all (not: {failed})", told["answered"], "sent", sent, 1, "votes"),
+        Comparison(
+            f"{what} that came out right", outcomes["answered"] - wrong, "answered", outcomes["answered"], 1, "votes"
+        ),
+        Comparison(f"{what} that came at all (not: {failed})", outcomes["answered"], "sent", sent, 1, "votes"),
     ]
 
 
@@ -105,16 +111,17 @@ def _kill_replicas(url: str, cluster: int) -> None:
     for _ in range(DEATHS):
         names = _wait_for_two(url, names)
         time.sleep(rng.random())
-        rng.choice([own for own in psutil.Process(cluster).children(recursive=True) if _is_replica(own)]).kill()
+        children = psutil.Process(cluster).children(recursive=True)
+        rng.choice([child for child in children if _is_replica(child)]).kill()
 
 
 def _wait_for_two(url: str, before: set[str]) -> set[str]:
     """The names of two replicas that answer, other ones than before."""
     until = time.monotonic() + servers.SECONDS
     while time.monotonic() < until:
-        told = httpx.get(f"{url}/metrics", timeout=30)
-        if told.status_code == 200:
-            families = text_string_to_metric_families(told.text)
+        response = httpx.get(f"{url}/metrics", timeout=30)
+        if response.status_code == 200:
+            families = text_string_to_metric_families(response.text)
             names = {sample.labels["replica"] for family in families for sample in family.samples}
             if len(names) == 2 and names != before:
                 return names
@@ -129,9 +136,9 @@ def _is_replica(process: psutil.Process) -> bool:
         return False
 
 
-def _noting(told: dict[int, Any]) -> clients.Note:
+def _noting(replies: dict[int, Any]) -> clients.Note:
     def note(number: int, answer: bytes) -> None:
-        told[number] = json.loads(answer)
+        replies[number] = json.loads(answer)
 
     return note
 
@@ -140,12 +147,12 @@ def _answers(rng: random.Random) -> list[str]:
     """Three expressions in two spellings each, and one that is alone: which has most depends on what is equal."""
     numbers = [rng.randint(2, 10**6) for _ in range(3)]
     spelled = [(f"\\sin({n}x)+x", f"x + \\sin( {n}x )", f"\\frac{{2x+2\\sin({n}x)}}{{2}}") for n in numbers]
-    return [rng.choice(own) for own in spelled for _ in range(2)] + [rng.choice(spelled[rng.randrange(3)])]
+    return [rng.choice(spellings) for spellings in spelled for _ in range(2)] + [rng.choice(spelled[rng.randrange(3)])]
 
 
 def _request(answers: list[str]) -> clients.Request:
-    told = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]
-    return clients.request("/vote/majority", {"solutions": told})
+    solutions = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]
+    return clients.request("/vote/majority", {"solutions": solutions})
 
 
 def _elected(equivalence: Equivalence, answers: list[str]) -> str:

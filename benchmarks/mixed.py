@@ -1,4 +1,4 @@
-"""Many clients at once, some questions asked far more often than others (Zipf), against padded batches of each request
+"""Many clients at once, with some questions far more often than others (Zipf), against padded batches of each request
 without HTTP and, where it is installed, vLLM's pooling server."""
 
 import itertools
@@ -23,7 +23,8 @@ from unprm.mini.storyteller import DEMANDING, generate
 from unprm.types import Encoded
 
 QUESTIONS, REQUESTS, CANDIDATES, CLIENTS = 20, 80, 4, 16
-Asked = tuple[str, list[list[str]]]
+Query = tuple[str, list[list[str]]]
+"""A problem, and solutions as lists of steps."""
 
 
 def run() -> list[Comparison]:
@@ -33,13 +34,13 @@ def run() -> list[Comparison]:
         place = models.write(Path(directory))
         plain = Plain.load(place)
         form = UnprmFormat(load_tokenizer(place), PrmConfig.read(place))
-        warm, asked = requests(random.Random(1), 4), requests(random.Random(0), REQUESTS)
-        encoded = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in asked]
+        warm, measured = requests(random.Random(1), 4), requests(random.Random(0), REQUESTS)
+        encoded = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in measured]
         padded(plain, encoded[0])
         rows = {"padded batches of each request, no HTTP": timed(lambda: [padded(plain, items) for items in encoded])}
         with servers.unprm(f"--model={place}", "--device=cpu", "--dtype=float32") as url:
             clients.call(url, list(map(ours, warm)), CLIENTS)
-            taken = timed(clients.call, url, list(map(ours, asked)), CLIENTS)
+            taken = timed(clients.call, url, list(map(ours, measured)), CLIENTS)
         if find_spec("vllm"):
             rows["vLLM's pooling server"] = _vllm(place, plain, encoded)
     everything = [item for items in encoded for item in items]
@@ -47,37 +48,37 @@ def run() -> list[Comparison]:
     return [Comparison(what, taken, name, seconds, 1, allowed=allowed) for name, seconds in rows.items()]
 
 
-def requests(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Asked]:
-    """Problems and solutions; the k-th problem is asked for in proportion to 1 / k."""
+def requests(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Query]:
+    """Problems and solutions; the k-th problem comes in proportion to 1 / k."""
     problems, weights = _problems(rng, questions)
-    return [_asked(rng, own, candidates) for own in rng.choices(problems, weights, k=count)]
+    return [_query(rng, problem, candidates) for problem in rng.choices(problems, weights, k=count)]
 
 
-def alike(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Asked]:
-    """Problems and solutions; each problem is asked for as often as any other, and all before one comes again."""
+def alike(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Query]:
+    """Problems and solutions; each problem comes as often as any other, and all of them before one comes again."""
     problems, _ = _problems(rng, questions)
-    return [_asked(rng, own, candidates) for own in itertools.islice(itertools.cycle(problems), count)]
+    return [_query(rng, problem, candidates) for problem in itertools.islice(itertools.cycle(problems), count)]
 
 
-def endless(rng: random.Random, candidates: int) -> Iterator[Asked]:
-    """The same without an end."""
+def endless(rng: random.Random, candidates: int) -> Iterator[Query]:
+    """As `requests`, without an end."""
     problems, weights = _problems(rng, QUESTIONS)
     while True:
-        (own,) = rng.choices(problems, weights)
-        yield _asked(rng, own, candidates)
+        (problem,) = rng.choices(problems, weights)
+        yield _query(rng, problem, candidates)
 
 
 def _problems(rng: random.Random, count: int) -> tuple[list[Problem], list[float]]:
     return [generate(rng, DEMANDING) for _ in range(count)], [1 / (rank + 1) for rank in range(count)]
 
 
-def _asked(rng: random.Random, problem: Problem, candidates: int) -> Asked:
+def _query(rng: random.Random, problem: Problem, candidates: int) -> Query:
     return problem.text, [Author(rng, 1.0).solve(problem) for _ in range(candidates)]
 
 
-def ours(asked: Asked) -> tuple[str, bytes]:
-    """For our server."""
-    return clients.request("/score_steps", {"problem": asked[0], "solutions": asked[1]})
+def ours(query: Query) -> tuple[str, bytes]:
+    """A request as our server takes it: path and body."""
+    return clients.request("/score_steps", {"problem": query[0], "solutions": query[1]})
 
 
 def _vllm(place: Path, plain: Plain, encoded: Sequence[Sequence[Encoded]]) -> float:
@@ -85,7 +86,9 @@ def _vllm(place: Path, plain: Plain, encoded: Sequence[Sequence[Encoded]]) -> fl
     files, tokenizer = locate(str(place), None, None, None), load_tokenizer(place)
     model = prepare(files, plain.verdicts, tokenizer, torch.float32)
     bodies = [
-        clients.request("/pooling", {"model": "m", "input": [list(own.ids) for own in items], "task": "token_classify"})
+        clients.request(
+            "/pooling", {"model": "m", "input": [list(item.ids) for item in items], "task": "token_classify"}
+        )
         for items in encoded
     ]
     with servers.vllm(model.directory, "--dtype=float32", "--served-model-name=m", *model.options) as url:

@@ -64,20 +64,20 @@ def vote(rng: random.Random, candidates: int = 64) -> list[Encoded]:
 
 
 def unlike(rng: random.Random, solutions: int = 64) -> list[Encoded]:
-    """As many solutions of as many questions."""
+    """One solution for each of `solutions` questions."""
     return [vote(rng, 1)[0] for _ in range(solutions)]
 
 
 def beam_search(rng: random.Random, width: int = 8, depth: int = 10) -> list[list[Encoded]]:
-    """What a beam search asks for after every step: `width` beams with as many continuations each, of which `width` at
+    """What a beam search scores after every step: `width` beams with as many continuations each, of which `width` at
     random go on."""
     beams = [tokens(rng, QUESTION)] * width
-    asked = []
+    batches = []
     for _ in range(depth):
         grown = [beam + tokens(rng, STEP) for beam in beams for _ in range(width)]
-        asked.append([scored(ids) for ids in grown])
+        batches.append([scored(ids) for ids in grown])
         beams = rng.sample(grown, width)
-    return asked
+    return batches
 
 
 def distinct(items: Sequence[Encoded]) -> int:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks import clients, mixed, models, servers
-from benchmarks.mixed import Asked
+from benchmarks.mixed import Query
 from benchmarks.timing import Comparison, timed
 from unprm import mini
 from unprm.engines.load import load_engine
@@ -17,7 +17,7 @@ CLIENTS, SINGLE, ROUNDS = 64, 50, 3
 
 
 def run() -> list[Comparison]:
-    """In fp32. Every round asks for something else; the engine alone has all of a round at once."""
+    """In fp32. Every round has other requests; the engine alone gets all of a round at once."""
     with tempfile.TemporaryDirectory() as directory:
         place = str(models.write(Path(directory)))
         return [_many(place, "0.1 billion parameters", 64), _many(mini.NAME, mini.NAME, 512), _one()]
@@ -31,23 +31,23 @@ def _many(model: str, name: str, requests: int) -> Comparison:
         servers.unprm(*options) as url,
     ):  # by turns: what else the machine does meets both
         taken = [
-            (timed(clients.call, url, list(map(mixed.ours, asked)), CLIENTS), _seconds(engine, _encoded(engine, asked)))
-            for asked in rounds
+            (timed(clients.call, url, list(map(mixed.ours, batch)), CLIENTS), _seconds(engine, _encoded(engine, batch)))
+            for batch in rounds
         ]
-    rates = [requests / statistics.median(own[1:]) for own in zip(*taken, strict=True)]  # the first warms up
+    rates = [requests / statistics.median(seconds[1:]) for seconds in zip(*taken, strict=True)]  # the first warms up
     what = f"{name}, {CLIENTS} clients: requests of {mixed.CANDIDATES} candidates over HTTP"
     return Comparison(what, rates[0], "the engine alone", rates[1], ROUNDS, "/s", allowed=1.0)
 
 
 def _one() -> Comparison:
-    """A client that has its answer before it asks again."""
-    asked = [(problem, solutions[:1]) for problem, solutions in mixed.requests(random.Random(9), SINGLE)]
+    """One client, which waits for each answer before it sends the next request."""
+    queries = [(problem, solutions[:1]) for problem, solutions in mixed.requests(random.Random(9), SINGLE)]
     options = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=0")
     with (
         closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine,
         servers.unprm(f"--model={mini.NAME}", *options) as url,
     ):
-        pairs = list(zip(_encoded(engine, asked), map(mixed.ours, asked), strict=True))
+        pairs = list(zip(_encoded(engine, queries), map(mixed.ours, queries), strict=True))
         engine.score([item for item, _ in pairs])
         clients.call(url, [body for _, body in pairs], 1)
         taken = [(clients.call(url, [body], 1)[0], _seconds(engine, [item])) for item, body in pairs]
@@ -56,8 +56,8 @@ def _one() -> Comparison:
     return Comparison(what, over, "the engine alone", alone, SINGLE, allowed=1.0)
 
 
-def _encoded(engine: Engine, asked: list[Asked]) -> list[Encoded]:
-    return [engine.format.encode(problem, steps) for problem, solutions in asked for steps in solutions]
+def _encoded(engine: Engine, queries: list[Query]) -> list[Encoded]:
+    return [engine.format.encode(problem, steps) for problem, solutions in queries for steps in solutions]
 
 
 def _seconds(engine: Engine, items: list[Encoded]) -> float:

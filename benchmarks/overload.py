@@ -52,14 +52,14 @@ def run() -> list[Comparison]:
 
 
 def _overload(name: str, model: str, closed: int) -> list[Comparison]:
-    asked = map(mixed.ours, mixed.endless(random.Random(0), CANDIDATES))
+    requests = map(mixed.ours, mixed.endless(random.Random(0), CANDIDATES))
     options = [f"--max-queued-tokens={QUEUE}", f"--max-request-seconds={DEADLINE}", "--prefix-cache-gb=0.1"]
     with servers.unprm_process(f"--model={model}", "--device=cpu", *options) as (url, process):
-        clients.call(url, list(islice(asked, closed // 4)), CLOSED)
-        capacity = closed / timed(clients.call, url, list(islice(asked, closed)), CLOSED)
+        clients.call(url, list(islice(requests, closed // 4)), CLOSED)
+        capacity = closed / timed(clients.call, url, list(islice(requests, closed)), CLOSED)
         before = resident(process.pid)
         rate = FACTOR * capacity
-        seen = _offer(url, list(islice(asked, int(rate * SECONDS))), rate)
+        seen = _offer(url, list(islice(requests, int(rate * SECONDS))), rate)
         after = resident(process.pid)
     odd = set(seen.taken) - {200, 429}
     if odd:
@@ -78,10 +78,10 @@ def _offer(url: str, requests: Sequence[clients.Request], rate: float) -> _Seen:
     """Sends at this rate whatever becomes of it; a sender that is late sends at once."""
     seen, start = _Seen(), time.perf_counter()
 
-    def send(own: int) -> None:
+    def send(sender: int) -> None:
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
         last = start
-        for number in range(own, len(requests), SENDERS):
+        for number in range(sender, len(requests), SENDERS):
             time.sleep(max(0.0, start + number / rate - time.perf_counter()))
             sent = time.perf_counter()
             if sent > start + SECONDS:
@@ -96,7 +96,7 @@ def _offer(url: str, requests: Sequence[clients.Request], rate: float) -> _Seen:
             seen.add(response.status, last - sent, last < start + SECONDS)
         connection.close()
 
-    threads = [threading.Thread(target=send, args=(own,)) for own in range(SENDERS)]
+    threads = [threading.Thread(target=send, args=(sender,)) for sender in range(SENDERS)]
     for thread in threads:
         thread.start()
     for thread in threads:

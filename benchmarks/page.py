@@ -17,7 +17,7 @@ _RENDER = """
 async ([solutions, rounds]) => {
   const { Results } = await import("./page/results.js");
   const results = new Results();
-  const classes = solutions.map((own) => Number(own.answer));
+  const classes = solutions.map((solution) => Number(solution.answer));
   const timed = (act) => {
     const start = performance.now();
     act();
@@ -28,28 +28,28 @@ async ([solutions, rounds]) => {
     results.showScores("$x$", solutions, { aggregate: "min", threshold: 0.5 });
     results.showVotes(classes);
   };
-  const told = { show: [], vote: [] };
+  const timings = { show: [], vote: [] };
   const slider = document.getElementById("alpha");
   for (let k = 0; k < rounds; k += 1) {
-    told.show.push(timed(show));
+    timings.show.push(timed(show));
     slider.value = String((k + 1) / (rounds + 1));
-    told.vote.push(timed(() => slider.dispatchEvent(new Event("input"))));
+    timings.vote.push(timed(() => slider.dispatchEvent(new Event("input"))));
   }
-  return told;
+  return timings;
 }
 """
 _ASK = """
 async ([solutions, rounds]) => {
-  const told = { score_steps: [], "vote/compare": [] };
+  const timings = { score_steps: [], "vote/compare": [] };
   for (let k = 0; k < rounds; k += 1) {
-    for (const [address, seconds] of Object.entries(told)) {
+    for (const [address, seconds] of Object.entries(timings)) {
       const start = performance.now();
       const headers = { "Content-Type": "application/json" };
       await (await fetch(address, { method: "POST", body: JSON.stringify({ solutions }), headers })).json();
       seconds.push((performance.now() - start) / 1000);
     }
   }
-  return told;
+  return timings;
 }
 """
 
@@ -62,11 +62,13 @@ def run() -> list[Comparison]:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page()
         page.goto(url)
-        told = _measured(page, _RENDER, solutions)
-        asked = _measured(page, _ASK, [{k: own[k] for k in ("steps", "answer", "step_scores")} for own in solutions])
+        drawn = _measured(page, _RENDER, solutions)
+        requested = _measured(
+            page, _ASK, [{k: solution[k] for k in ("steps", "answer", "step_scores")} for solution in solutions]
+        )
         browser.close()
     what = f"{CANDIDATES} candidates of {STEPS} steps"
-    medians = {name: statistics.median(own) for name, own in {**told, **asked}.items()}
+    medians = {name: statistics.median(seconds) for name, seconds in {**drawn, **requested}.items()}
     return [
         Comparison(f"{what}: drawn", medians["show"], "the request for them", medians["score_steps"], ROUNDS),
         Comparison(f"{what}: another α", medians["vote"], "the request", medians["vote/compare"], ROUNDS),

@@ -29,8 +29,8 @@ def run() -> list[Comparison]:
     return [
         *fast,
         *(
-            Comparison(f"{what}, {dtype}", own, "float32", auroc["float32"], 1, "AUROC")
-            for dtype, own in auroc.items()
+            Comparison(f"{what}, {dtype}", area, "float32", auroc["float32"], 1, "AUROC")
+            for dtype, area in auroc.items()
             if dtype != "float32"
         ),
     ]
@@ -55,6 +55,6 @@ def _auroc(dtype: Dtype) -> float:
     solutions = [Author(rng, 1.0).solve(problem) for problem in problems]
     truth = [label for pair in zip(problems, solutions, strict=True) for label in labels(*pair)]
     with closing(load_engine(mini.NAME, device="cpu", dtype=dtype)) as engine:
-        items = [engine.format.encode(own.text, steps) for own, steps in zip(problems, solutions, strict=True)]
+        items = [engine.format.encode(problem.text, steps) for problem, steps in zip(problems, solutions, strict=True)]
         scores = [score for values in engine.score(items).scores for score in values]
     return float(roc_auc_score(truth, scores))

@@ -1,4 +1,4 @@
-"""The embedded reasoner behind OpenAI's API: what a gateway, a search or a sampler asks where no larger model is.
+"""The embedded reasoner behind OpenAI's API: what a gateway, a search or a sampler calls where no larger model is.
 
 python -m benchmarks.reasoner --port 8001
 """
@@ -19,7 +19,7 @@ from unprm.samplers.load import SamplerSource
 from unprm.types import Completion, Sampler, SamplingSettings
 
 TEMPERATURE = 0.8
-"""Whatever is asked for: it is what the embedded model was measured with."""
+"""Whatever a request says: the embedded model was measured with it."""
 
 
 class Reasoner:
@@ -32,33 +32,33 @@ class Reasoner:
     async def complete(self, request: Request) -> Response:
         """`n` completions, cut at the first of `stop`, which `stop_reason` then names, as vLLM does."""
         body = await request.json()
-        told = [message["content"] for message in body["messages"] if message["role"] != "system"]
+        contents = [message["content"] for message in body["messages"] if message["role"] != "system"]
         begun = body["messages"][-1]["role"] == "assistant"
-        text = "\n".join(told[-2:]).removesuffix("\n") if begun else told[-1]
+        text = "\n".join(contents[-2:]).removesuffix("\n") if begun else contents[-1]
         completions = await self._write(body, self._sampler.prompt(text))
         choices, tokens = [], 0
-        for index, own in enumerate(completions):
-            kept, stop, taken = self._cut(own, body.get("stop") or [])
+        for index, completion in enumerate(completions):
+            kept, stop, taken = self._cut(completion, body.get("stop") or [])
             tokens += taken
             message = {"role": "assistant", "content": kept}
-            reason = "stop" if own.finished or stop is not None else "length"
+            reason = "stop" if completion.finished or stop is not None else "length"
             choices.append({"index": index, "message": message, "finish_reason": reason, "stop_reason": stop})
         usage = {"prompt_tokens": 0, "completion_tokens": tokens, "total_tokens": tokens}
         common = {"id": "x", "object": "chat.completion", "created": 0, "model": mini.NAME}
         return JSONResponse(common | {"choices": choices, "usage": usage})
 
     async def go_on(self, request: Request) -> Response:
-        """`n` completions of a prompt's token ids, with their token ids and log-probabilities, as vLLM tells them."""
+        """`n` completions of a prompt's token ids, with their token ids and log-probabilities, as vLLM returns them."""
         body = await request.json()
         choices = [
             {
                 "index": index,
-                "text": own.text,
-                "finish_reason": "stop" if own.finished else "length",
-                "token_ids": own.ids,
-                "logprobs": {"token_logprobs": own.logprobs},
+                "text": completion.text,
+                "finish_reason": "stop" if completion.finished else "length",
+                "token_ids": completion.ids,
+                "logprobs": {"token_logprobs": completion.logprobs},
             }
-            for index, own in enumerate(await self._write(body, body["prompt"]))
+            for index, completion in enumerate(await self._write(body, body["prompt"]))
         ]
         common = {"id": "x", "object": "text_completion", "created": 0, "model": mini.NAME}
         return JSONResponse(common | {"choices": choices})
@@ -72,18 +72,19 @@ class Reasoner:
         seed = body["seed"] if isinstance(body.get("seed"), int) else next(self._seeds)
         return await self._sampler.complete(prompt, body.get("n", 1), seed, "")
 
-    def _cut(self, own: Completion, stops: list[str]) -> tuple[str, str | None, int]:
+    def _cut(self, completion: Completion, stops: list[str]) -> tuple[str, str | None, int]:
         """The text before the first stop, that stop, and the tokens that a reasoner that stops there writes."""
-        places = [(place, stop) for stop in stops if (place := own.text.find(stop)) >= 0]
+        places = [(place, stop) for stop in stops if (place := completion.text.find(stop)) >= 0]
         if not places:
-            return own.text, None, len(own.ids)
+            return completion.text, None, len(completion.ids)
         place, stop = min(places)
-        taken = next(k for k in range(len(own.ids) + 1) if len(self._sampler.decode(own.ids[:k])) >= place + len(stop))
-        return own.text[:place], stop, taken
+        ids, end = completion.ids, place + len(stop)
+        taken = next(k for k in range(len(ids) + 1) if len(self._sampler.decode(ids[:k])) >= end)
+        return completion.text[:place], stop, taken
 
 
 async def healthy(request: Request) -> Response:
-    """Tells that it listens."""
+    """Answers that the server listens."""
     return JSONResponse({})
 
 

@@ -25,7 +25,7 @@ from unprm.engines.checkpoint import load_tokenizer
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 REQUESTS, ROUNDS, WARM, CLIENTS, CANDIDATES, QUESTIONS = 160, 2, 8, 16, 8, 100
-"""So many questions that none is most of a replica's work. As many requests each round, of one and of two by turns."""
+"""So many questions that none is most of a replica's work. Each round sends as many requests to one as to two."""
 DEALS = 100
 """Ways that questions fall to two replicas, which have other names each time that they are started."""
 OPTIONS = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=1", "--log-level=error")
@@ -48,9 +48,9 @@ def run() -> list[Comparison]:
             ("under Ray Serve", _ray(place), True),
         ):
             with servers.unprm(f"--model={place}", *OPTIONS, core=0) as alone, two as url:
-                for kind, asked in loads.items():
-                    one, more = _by_turns((alone, url), asked)
-                    rows += _rows(f"{name}, {kind}", one, more, expect(requests(form, asked), one.rate, bound))
+                for kind, load in loads.items():
+                    one, more = _by_turns((alone, url), load)
+                    rows += _rows(f"{name}, {kind}", one, more, expect(requests(form, load), one.rate, bound))
     return rows
 
 
@@ -60,7 +60,7 @@ def _rows(what: str, one: "_Seen", two: "_Seen", expected: "Expected") -> list[C
         Comparison(
             f"two replicas {what}, scores within {apart:.0e}", two.rate, "one", one.rate, ROUNDS, "/s", allowed=2.0
         ),
-        Comparison(f"two replicas {what}", two.rate, expected.told, expected.rate, 1, "/s"),
+        Comparison(f"two replicas {what}", two.rate, expected.description, expected.rate, 1, "/s"),
         Comparison(f"tokens known, two replicas {what}", two.known, "one", one.known, 1, "share"),
         Comparison(f"tokens known, two replicas {what}", two.known, "simulated", expected.known, 1, "share"),
         Comparison(f"tokens known, one replica, {what}", one.known, "simulated", expected.one, 1, "share"),
@@ -70,46 +70,46 @@ def _rows(what: str, one: "_Seen", two: "_Seen", expected: "Expected") -> list[C
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What the simulation says: tokens known to one replica and to two, requests a second of two (medians over how
-    questions fall to them, and `told`, with the 5th and the 95th of 100)."""
+    questions fall to them); `description`: the rates' 5th and 95th percentile in words."""
 
     one: float
     known: float
     rate: float
-    told: str
+    description: str
 
 
-def requests(form: UnprmFormat, asked: Sequence[mixed.Asked]) -> list[Request]:
+def requests(form: UnprmFormat, load: Sequence[mixed.Query]) -> list[Request]:
     """For the simulation."""
     tree = Tree()
     return [
         tree.request(question_hash(problem), (form.encode(problem, steps).needed for steps in solutions))
-        for problem, solutions in asked
+        for problem, solutions in load
     ]
 
 
-def expect(asked: Sequence[Request], rate: float, bound: bool) -> Expected:
+def expect(load: Sequence[Request], rate: float, bound: bool) -> Expected:
     """What two replicas do with these requests, `WARM` to begin with, if one answers `rate` a second; `bound`: before
     them is Ray's entrance, which passes over one that has more than its share."""
-    one = _play(asked, Replicas(1, 1.0))
+    one = _play(load, Replicas(1, 1.0))
     second = _rate(one) / rate
-    two = [_play(asked, Replicas(2, second), f"deal-{number}", bound) for number in range(DEALS)]
+    two = [_play(load, Replicas(2, second), f"deal-{number}", bound) for number in range(DEALS)]
     rates = sorted(map(_rate, two))
-    told = f"simulated, {rates[5]:.1f} to {rates[-6]:.1f} by whose each question is"
+    description = f"simulated, {rates[5]:.1f} to {rates[-6]:.1f} by whose each question is"
     known = statistics.median(outcome.known for outcome in two)
-    return Expected(one.known, known, statistics.median(rates), told)
+    return Expected(one.known, known, statistics.median(rates), description)
 
 
-def _play(asked: Sequence[Request], replicas: Replicas, names: str = "replica", bound: bool = False) -> Outcome:
+def _play(load: Sequence[Request], replicas: Replicas, names: str = "replica", bound: bool = False) -> Outcome:
     """As `_by_turns`: the first requests warm the replicas, the rest counts."""
-    warm, rest = iter(asked[:WARM]), iter(asked[WARM:])
-    later = 2 * replicas.seconds_per_token * sum(request.distinct for request in asked)
+    warm, rest = iter(load[:WARM]), iter(load[WARM:])
+    later = 2 * replicas.seconds_per_token * sum(request.distinct for request in load)
     callers = [*[(0.0, warm)] * CLIENTS, *[(later, rest)] * CLIENTS]
     outcome = simulate(callers, replicas, by_affinity(replicas.count, names, bound))
     return outcome.between(later, outcome.seconds)
 
 
 def _rate(outcome: Outcome) -> float:
-    """As that of `_Seen`."""
+    """Requests a second, as `_Seen.rate`."""
     ends: list[float] = sorted(outcome.sent + outcome.latency - outcome.sent[0])
     counted = len(ends) - CLIENTS
     return counted / float(ends[counted - 1])
@@ -131,34 +131,34 @@ class _Seen:
     @property
     def scores(self) -> list[tuple[float, ...]]:
         """Of every solution's steps."""
-        return [tuple(own["step_scores"]) for told in self.answers for own in told["solutions"]]
+        return [tuple(solution["step_scores"]) for answer in self.answers for solution in answer["solutions"]]
 
     @property
     def known(self) -> float:
         """Share of the tokens that were known from before."""
-        tokens, cached = (sum(told["usage"][name] for told in self.answers) for name in ("tokens", "cached_tokens"))
+        tokens, cached = (sum(answer["usage"][name] for answer in self.answers) for name in ("tokens", "cached_tokens"))
         return float(cached / tokens)
 
 
-def _by_turns(urls: Sequence[str], asked: Sequence[mixed.Asked]) -> list[_Seen]:
-    """Asks each of the servers for all of it, a part of it after the other, so that all see the same machine."""
-    sent = [(*mixed.ours(own), {HEADER: question_hash(own[0])}) for own in asked]
+def _by_turns(urls: Sequence[str], load: Sequence[mixed.Query]) -> list[_Seen]:
+    """Sends the whole load to each of the servers, in parts by turns, so that all see the same machine."""
+    sent = [(*mixed.ours(query), {HEADER: question_hash(query[0])}) for query in load]
     seen = [_Seen() for _ in urls]
     part = REQUESTS // ROUNDS
     with _beside_the_first():
         for url in urls:
             clients.call(url, sent[:WARM], CLIENTS)
         for start in range(WARM, WARM + REQUESTS, part):
-            for url, own in zip(urls, seen, strict=True):
-                answers, ends = _asked(url, sent[start : start + part])
-                own.answers += answers
-                own.counted += part - CLIENTS
-                own.seconds += ends[part - CLIENTS - 1]  # then the last is sent
+            for url, record in zip(urls, seen, strict=True):
+                answers, ends = _answers(url, sent[start : start + part])
+                record.answers += answers
+                record.counted += part - CLIENTS
+                record.seconds += ends[part - CLIENTS - 1]  # then the last is sent
     return seen
 
 
-def _asked(url: str, sent: Sequence[clients.Request]) -> tuple[list[Any], list[float]]:
-    """The answers, and when there were so many of them, in seconds."""
+def _answers(url: str, sent: Sequence[clients.Request]) -> tuple[list[Any], list[float]]:
+    """The answers by request, and the seconds after which each of them came, in ascending order."""
     answers: dict[int, bytes] = {}
     ends: list[float] = []
     begun = time.perf_counter()
@@ -184,7 +184,7 @@ def _beside_the_first() -> Iterator[None]:
 
 @contextmanager
 def _nginx(place: Path, directory: Path) -> Iterator[str]:
-    """Two servers, each on a core of its own, and nginx before them."""
+    """Two servers, each on its own core, and nginx before them."""
     model = f"--model={place}"
     with (
         servers.unprm(model, *OPTIONS, core=0) as one,

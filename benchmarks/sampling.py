@@ -1,4 +1,4 @@
-"""Rollouts asked for by many searches at once, against the same engine on a flat list of the same prompts."""
+"""Rollouts for many searches at once, against the same engine on a flat list of the same prompts."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ SEARCHES, BLOCKS, BLOCK = 64, 2, 8
 
 
 def prompts(sampler: Sampler, rng: random.Random) -> list[tuple[int, ...]]:
-    """A prefix of a solution for each search."""
+    """A prefix of a solution for each search, as token ids."""
     made = []
     for _ in range(SEARCHES):
         problem = generate(rng)
@@ -24,8 +24,8 @@ def prompts(sampler: Sampler, rng: random.Random) -> list[tuple[int, ...]]:
     return made
 
 
-async def as_searches(sampler: Sampler, asked: list[tuple[int, ...]]) -> int:
-    """Every search asks for its next block when it has the last one; returns the tokens."""
+async def as_searches(sampler: Sampler, prefixes: list[tuple[int, ...]]) -> int:
+    """Every search gets its next block once it has the last one; returns the number of tokens."""
 
     async def search(number: int, prompt: tuple[int, ...]) -> int:
         tokens = 0
@@ -33,25 +33,25 @@ async def as_searches(sampler: Sampler, asked: list[tuple[int, ...]]) -> int:
             tokens += _tokens(await sampler.complete(prompt, BLOCK, 1000 * number + BLOCK * block, ""))
         return tokens
 
-    return sum(await asyncio.gather(*(search(number, prompt) for number, prompt in enumerate(asked))))
+    return sum(await asyncio.gather(*(search(number, prompt) for number, prompt in enumerate(prefixes))))
 
 
-async def as_list(sampler: Sampler, asked: list[tuple[int, ...]]) -> int:
-    """All at once; returns the tokens."""
-    calls = (sampler.complete(prompt, BLOCK * BLOCKS, 1000 * number, "") for number, prompt in enumerate(asked))
+async def as_list(sampler: Sampler, prefixes: list[tuple[int, ...]]) -> int:
+    """All at once; returns the number of tokens."""
+    calls = (sampler.complete(prompt, BLOCK * BLOCKS, 1000 * number, "") for number, prompt in enumerate(prefixes))
     return sum(map(_tokens, await asyncio.gather(*calls)))
 
 
 def run() -> list[Comparison]:
-    """The same completions, asked for in both ways."""
+    """The same completions in both ways."""
     sampler = SamplerSource("transformers", mini.NAME).load(SamplingSettings(max_tokens=192))
-    asked = prompts(sampler, random.Random(0))
+    prefixes = prompts(sampler, random.Random(0))
     return [
         compare(
             f"{SEARCHES} searches, {BLOCKS} blocks of {BLOCK} rollouts",
-            lambda: asyncio.run(as_searches(sampler, asked)),
+            lambda: asyncio.run(as_searches(sampler, prefixes)),
             "a flat list of the same prompts",
-            lambda: asyncio.run(as_list(sampler, asked)),
+            lambda: asyncio.run(as_list(sampler, prefixes)),
             rounds=3,
         )
     ]

@@ -40,7 +40,7 @@ DEADLINE, OVERFLOW, PAUSE = 5.0, 1.0, 1.0
 """Seconds: for a request, and of work that waits before one is refused; of work that waits before a replica is passed
 over; until a search has sampled its next step."""
 BEFORE, DURING, REQUESTS = 30.0, 20.0, 10_000
-"""Seconds that are left out; seconds that are looked at, or as many as so many requests take."""
+"""Seconds that are left out; seconds that are measured at least; requests that are measured at least."""
 SHAPE = Shape()
 COUNTS, RATE = (1, 8, 64, 1000), 100.0
 LOADS: dict[Arrivals, float] = {"poisson": 0.7, "bursts": 0.35}
@@ -62,7 +62,7 @@ def run() -> list[Comparison]:
 
 
 def capacity(count: int, kind: Kind = "search") -> float:
-    """Requests a second that so many replicas could answer at most, if each distinct token of a caller's requests were
+    """Requests a second that `count` replicas could answer at most, if each distinct token of a caller's requests were
     computed once."""
     grown = SHAPE.candidates * SHAPE.step * SHAPE.steps
     requests = SHAPE.steps if kind == "search" else 1
@@ -72,7 +72,7 @@ def capacity(count: int, kind: Kind = "search") -> float:
 def trial(
     count: int, rate: float, arrivals: Arrivals, how: How, kind: Kind = "search", overflow: float = OVERFLOW
 ) -> Outcome:
-    """What so many requests a second come to, once searches end as often as they begin."""
+    """The outcome of `rate` requests a second, once searches end as often as they begin."""
     rng = random.Random(0)
     until = BEFORE + max(DURING, REQUESTS / rate)
     traffic = Traffic(rng, QUESTIONS, shape=SHAPE)
@@ -85,8 +85,7 @@ def trial(
 
 
 def needed(rate: float, arrivals: Arrivals, how: How) -> int:
-    """The fewest replicas that answer 99 % of the requests within the deadline, and are not asked for more than that
-    for ever."""
+    """The fewest replicas that answer 99 % of the requests within the deadline at a load below 1."""
 
     def enough(count: int) -> bool:
         outcome = trial(count, rate, arrivals, how)
@@ -115,33 +114,35 @@ def _rows(count: int, rate: float, arrivals: Arrivals, kind: Kind = "search") ->
     what = f"{count:,} replicas, {kind} ({arrivals}), {rate:,.0f} requests a second"
     yield Comparison(f"{what}: hit rate", ours.hit_rate, "any replica", theirs.hit_rate, 1, "share")
     yield Comparison(
-        f"{what}: answered within {DEADLINE:.0f} s; {_told(ours, count)}",
+        f"{what}: answered within {DEADLINE:.0f} s; {_summary(ours, count)}",
         ours.rate(DEADLINE),
-        f"any replica; {_told(theirs, count)}",
+        f"any replica; {_summary(theirs, count)}",
         theirs.rate(DEADLINE),
         1,
         "/s",
     )
 
 
-def _told(outcome: Outcome, count: int) -> str:
+def _summary(outcome: Outcome, count: int) -> str:
     return f"p50 {outcome.quantile(0.5):.2f} s, p99 {outcome.quantile(0.99):.2f} s, load {outcome.load(count):.0%}"
 
 
 def draw(file: Path) -> None:
-    """What 64 replicas come to, by how much is asked and by when a replica is passed over."""
+    """Draws the latencies of 64 replicas by their load, and by when a replica is passed over."""
     figure, (by_load, by_overflow) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
     full = capacity(64)
     loads = [0.1 * tenths for tenths in range(3, 11)]
     shown: dict[How, tuple[str, str]] = {"affinity": ("o-", "the question's replica"), "random": ("s--", "any replica")}
     for how, (style, label) in shown.items():
         outcomes = [trial(64, load * full, "poisson", how) for load in loads]
-        by_load.plot([100 * load for load in loads], [own.quantile(0.99) for own in outcomes], style, label=label)
+        by_load.plot(
+            [100 * load for load in loads], [outcome.quantile(0.99) for outcome in outcomes], style, label=label
+        )
     by_load.set(xlabel="load, % of what 64 replicas could do", ylabel="p99 of the answers, s", ylim=(0, None))
     waits = [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0]
     outcomes = [trial(64, 0.7 * full, "poisson", "affinity", overflow=wait) for wait in waits]
-    by_overflow.plot(waits, [own.quantile(0.99) for own in outcomes], "o-", label="p99, s")
-    by_overflow.plot(waits, [own.quantile(0.5) for own in outcomes], "s--", label="p50, s")
+    by_overflow.plot(waits, [outcome.quantile(0.99) for outcome in outcomes], "o-", label="p99, s")
+    by_overflow.plot(waits, [outcome.quantile(0.5) for outcome in outcomes], "s--", label="p50, s")
     by_overflow.set(
         xlabel="work that waits before a replica is passed over, s (load 70 %)", xscale="log", ylim=(0, None)
     )

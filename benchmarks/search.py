@@ -51,11 +51,11 @@ async def _run(questions: Sequence[Question], upstream: str, url: str) -> list[C
     rows = []
     places = asyncio.Semaphore(CONCURRENCY)
     reasoner = ChatReasoner(upstream, mini.NAME, separator=LINE, options={"max_tokens": 256})
-    async with AsyncClient(url) as client, httpx.AsyncClient(base_url=upstream, timeout=600) as asking:
+    async with AsyncClient(url) as client, httpx.AsyncClient(base_url=upstream, timeout=600) as http:
 
         async def sampled(question: Question) -> tuple[list[str], int]:
             async with places:
-                return await _candidates(asking, question.problem)
+                return await _candidates(http, question.problem)
 
         candidates = await asyncio.gather(*map(sampled, questions))
         each = sum(tokens for _, tokens in candidates) / (MOST * len(questions))
@@ -66,24 +66,24 @@ async def _run(questions: Sequence[Question], upstream: str, url: str) -> list[C
                     return await search(client, reasoner, question.problem)
 
             found = await asyncio.gather(*map(searched, questions))
-            tokens = sum(own.tokens for own in found)
-            ours = Answers(correct([join(own.solution.steps) for own in found], questions), tokens)
+            tokens = sum(result.tokens for result in found)
+            ours = Answers(correct([join(result.solution.steps) for result in found], questions), tokens)
             count = max(1, min(MOST, round(tokens / len(questions) / each)))
             best = [
                 await _best(client, question, texts[:count])
                 for question, (texts, _) in zip(questions, candidates, strict=True)
             ]
             theirs = Answers(correct(best, questions), round(count * each * len(questions)))
-            told = f"{name}, {tokens / len(questions):.0f} tokens a question"
-            rows.append(gain(told, ours, f"WRF among {count} whole solutions", theirs))
+            description = f"{name}, {tokens / len(questions):.0f} tokens a question"
+            rows.append(gain(description, ours, f"WRF among {count} whole solutions", theirs))
     await reasoner.close()
     return rows
 
 
-async def _candidates(asking: httpx.AsyncClient, problem: str) -> tuple[list[str], int]:
+async def _candidates(http: httpx.AsyncClient, problem: str) -> tuple[list[str], int]:
     body = {"model": mini.NAME, "messages": [{"role": "user", "content": problem}], "n": MOST, "seed": 0}
-    told = (await asking.post("/v1/chat/completions", json=body)).raise_for_status().json()
-    return [own["message"]["content"] for own in told["choices"]], told["usage"]["completion_tokens"]
+    reply = (await http.post("/v1/chat/completions", json=body)).raise_for_status().json()
+    return [choice["message"]["content"] for choice in reply["choices"]], reply["usage"]["completion_tokens"]
 
 
 async def _best(client: AsyncClient, question: Question, texts: Sequence[str]) -> str:

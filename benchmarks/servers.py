@@ -29,7 +29,7 @@ def vllm(model: Path, *options: str) -> Iterator[str]:
 
 @contextmanager
 def unprm(*options: str, core: int | None = None) -> Iterator[str]:
-    """Our server, on one core if it is told; its address."""
+    """Our server, on one core if `core` is given; its address."""
     with unprm_process(*options, core=core) as (url, _):
         yield url
 
@@ -65,14 +65,14 @@ def nginx(directory: Path, one: str, other: str) -> Iterator[str]:
     if binary is None:
         raise RuntimeError("this needs nginx (Debian: nginx-light)")
     port = _free_port()
-    told = NGINX.read_text("utf-8").replace("listen 8000", f"listen 127.0.0.1:{port}")
+    site = NGINX.read_text("utf-8").replace("listen 8000", f"listen 127.0.0.1:{port}")
     for written, url in (("127.0.0.1:8001", one), ("127.0.0.1:8002", other)):
-        told = told.replace(written, url.removeprefix("http://"))
+        site = site.replace(written, url.removeprefix("http://"))
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     folders = " ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
     configuration = directory / "nginx.conf"
     configuration.write_text(
-        f"daemon off; pid {directory}/pid; events {{}}\nhttp {{ access_log off; {folders}\n{told} }}\n", "utf-8"
+        f"daemon off; pid {directory}/pid; events {{}}\nhttp {{ access_log off; {folders}\n{site} }}\n", "utf-8"
     )
     with subprocess.Popen([binary, "-c", str(configuration), "-e", "stderr"]) as process:
         try:

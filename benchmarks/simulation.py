@@ -20,13 +20,13 @@ import numpy.typing as npt
 from unprm.affinity import bounded, ranked
 
 Node = tuple[int, int]
-"""A run of tokens in the tree of everything that is asked: its name, and how many there are."""
+"""A run of tokens in the tree of all requests: its name, and its number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`nodes`: what it has to have computed, each once, a node after those that it goes on from. `tokens`: as many as
-    there are without sharing."""
+    """`nodes`: those that it needs, each once, and after those that it continues. `tokens`: their number without
+    sharing."""
 
     question: str
     nodes: tuple[Node, ...]
@@ -41,7 +41,7 @@ class Request:
 Caller = Iterator[Request]
 """Sends a request, and the next when that is answered. Several may share an iterator, as clients a queue."""
 Router = Callable[[str, Sequence[int]], Iterable[int]]
-"""The replicas for a question, the one to ask first at the front; is told how many requests each has to answer."""
+"""From a question, and the requests that each replica has to answer, to the replicas in order of preference."""
 
 
 class Tree:
@@ -129,7 +129,7 @@ class Outcome:
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """Which were."""
+        """Which requests were answered."""
         return self.replica >= 0
 
     @property
@@ -143,11 +143,11 @@ class Outcome:
         return 1 - float(self.computed[self.answered].sum() / self.tokens[self.answered].sum())
 
     def served(self, deadline: float = math.inf) -> float:
-        """Share of the requests that were answered within so many seconds."""
+        """Share of the requests that were answered within `deadline` seconds."""
         return float((self.latency <= deadline).mean())  # a comparison with NaN is false
 
     def rate(self, deadline: float = math.inf) -> float:
-        """Requests a second that were."""
+        """Requests a second that were answered within `deadline` seconds."""
         return len(self.sent) * self.served(deadline) / self.seconds
 
     def quantile(self, share: float) -> float:
@@ -160,8 +160,8 @@ class Outcome:
 
 
 def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route: Router, pause: float = 0.0) -> Outcome:
-    """What becomes of what the callers ask, each from its own time on, and again `pause` seconds after each answer. One
-    that is refused gives up."""
+    """What becomes of the callers' requests. Each caller begins at its time, and goes on `pause` seconds after each
+    answer; one that is refused gives up."""
     order = itertools.count()
     due = [(start, next(order), caller) for start, caller in callers]
     heapq.heapify(due)
@@ -177,7 +177,7 @@ def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route:
         while ends and ends[0][0] <= now:
             running[heapq.heappop(ends)[1]] -= 1
         ranks = route(request.question, running)
-        chosen = next((own for own in ranks if free[own] - now <= replicas.overflow_seconds), None)
+        chosen = next((replica for replica in ranks if free[replica] - now <= replicas.overflow_seconds), None)
         if chosen is None:
             chosen = free.index(min(free))  # whichever is free first
         if free[chosen] - now > replicas.queue_seconds:
@@ -197,8 +197,8 @@ def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route:
 
 
 def by_affinity(count: int, names: str = "replica", bound: bool = False) -> Router:
-    """Each question's own order, by the project's hash, and its `bounded`, if that is wanted. Replicas have names, by
-    which questions are dealt out."""
+    """An order of the replicas for each question, by the project's hash of their names; `bound`: as `bounded` changes
+    it."""
     index = {f"{names}-{number}": number for number in range(count)}
 
     @cache  # a rank takes a hash for each replica, and questions come again and again
@@ -230,8 +230,8 @@ def poisson(rng: random.Random, rate: float, until: float) -> Iterator[float]:
 
 
 def bursts(rng: random.Random, rate: float, until: float, factor: float = 4.0, length: float = 2.0) -> Iterator[float]:
-    """As many on average, but `factor` times as many for `length` seconds on average, one tenth of the time, and fewer
-    in between (a Poisson process that two states take turns to modulate)."""
+    """As `poisson` on average, but at `factor` times the rate for one tenth of the time, `length` seconds at a time on
+    average, and slower in between (a Poisson process that two states modulate by turns)."""
     share = 0.1
     quiet = (1 - share * factor) / (1 - share)
     now, high = 0.0, False
@@ -253,7 +253,7 @@ class Shape:
 
 
 class Traffic:
-    """Callers who ask about questions, the k-th in proportion to 1 / k^`exponent`. No text is asked twice but for what
+    """Callers who ask about questions, the k-th in proportion to 1 / k^`exponent`. No text comes twice but for what
     searches and questions have in common."""
 
     def __init__(self, rng: random.Random, questions: int, exponent: float = 1.0, shape: Shape | None = None) -> None:

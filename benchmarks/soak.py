@@ -50,7 +50,7 @@ def run() -> list[Comparison]:
 
 
 def _call(url: str, seed: int, end: float) -> None:
-    """A caller who does one thing after the other until the end."""
+    """A caller that does one thing after the other until `end`, by the monotonic clock."""
     rng = random.Random(seed)
     place = urlsplit(url)
     with httpx.Client(base_url=url, timeout=120.0) as http:
@@ -60,20 +60,20 @@ def _call(url: str, seed: int, end: float) -> None:
                 fuzz.send((place.hostname or "", place.port or 0), *rng.choice(fuzz.FUZZERS)(rng))
             elif kind < 0.15:
                 with socket.create_connection((place.hostname, place.port)) as connection:  # leaves in between
-                    path, body = _asked(rng)
+                    path, body = _request(rng)
                     connection.sendall(
                         f"POST {path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body[:99]
                     )
             elif kind < 0.2:
                 http.get(rng.choice(["/healthz", "/readyz", "/model", "/metrics", "/openapi.json", "/nothing"]))
             else:
-                path, body = _asked(rng)
+                path, body = _request(rng)
                 http.post(path, content=body, headers={"Content-Type": "application/json"}).raise_for_status()
 
 
-def _asked(rng: random.Random) -> tuple[str, bytes]:
+def _request(rng: random.Random) -> tuple[str, bytes]:
     kind = rng.random()
     if kind < 0.03:
         return hostile.attack(rng, rng.randrange(10**6))
-    (asked,) = mixed.requests(rng, 1, rng.randint(1, 8))
-    return mixed.ours(asked) if kind < 0.4 else hostile.vote(rng, *asked)
+    (query,) = mixed.requests(rng, 1, rng.randint(1, 8))
+    return mixed.ours(query) if kind < 0.4 else hostile.vote(rng, *query)

@@ -27,7 +27,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """How many times as much the baseline takes, or how many times as many a second ours does."""
+        """The baseline's figure over ours, or ours over the baseline's where more is better."""
         return (
             self.ours / self.baseline if self.unit in ("/s", "AUROC", "votes", "share") else self.baseline / self.ours
         )
@@ -71,7 +71,7 @@ def table(comparisons: list[Comparison]) -> Table:
 
 
 def peak(work: Callable[[], object]) -> float:
-    """Bytes that this process held at most while it worked, above what it held before. Linux alone tells."""
+    """Bytes that this process held at most while it worked, above what it held before. Linux only."""
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")  # forgets the peak so far
     before = _status("VmRSS")

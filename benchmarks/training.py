@@ -43,8 +43,8 @@ def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
         logits = logits.float()
         loss = torch.zeros((), device=trainer.device)
         for row, example in enumerate(part):
-            own = logits[row, list(example.encoded.positions)]
-            margins = own[:, trainer.config.positive_id] - own[:, trainer.config.negative_id]
+            tag_logits = logits[row, list(example.encoded.positions)]
+            margins = tag_logits[:, trainer.config.positive_id] - tag_logits[:, trainer.config.negative_id]
             wanted = torch.tensor(example.labels, dtype=torch.float, device=trainer.device)
             loss = loss + functional.binary_cross_entropy_with_logits(margins, wanted, reduction="sum") / tags
         loss.backward()
@@ -60,7 +60,7 @@ def run() -> list[Comparison]:
     tokens = sum(len(example.encoded.ids) for example in batch)
     what, baseline = f"a step of {len(batch)} solutions, {tokens} tokens, bf16", "padded, all logits"
     taken = compare(what, lambda: trainer.step(0, batch), baseline, lambda: plain_step(trainer, batch), rounds=3)
-    # each in a process of its own: memory that one frees the other could take again unseen
+    # each in a separate process: memory that one frees the other could take again unseen
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
         ours, plain = pool.map(_peak, (False, True))
     return [taken, Comparison("the same, memory at most", ours, baseline, plain, 1, "B")]
@@ -91,7 +91,7 @@ def _trainer(place: Path) -> Trainer:
     rng = random.Random(0)
     problems = [generate(rng, DEMANDING) for _ in range(SOLUTIONS)]
     written = [(problem, Author(rng, 1.0).solve(problem)) for problem in problems]
-    solutions = [LabelledSolution(p.text, tuple(own), tuple(labels(p, own))) for p, own in written]
+    solutions = [LabelledSolution(p.text, tuple(steps), tuple(labels(p, steps))) for p, steps in written]
     records.write(place / "data.jsonl", solutions)
     settings = TrainSettings(
         base=str(place / "base"), data=(place / "data.jsonl",), output=place / "prm", lora_targets=LINEAR, bf16=True

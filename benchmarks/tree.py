@@ -15,13 +15,13 @@ ROUNDS = 2
 def run() -> list[Comparison]:
     """In fp32; every search has a question that was not seen before."""
     first = models.beam_search(random.Random(0))
-    everything = [item for asked in first for item in asked]
+    everything = [item for items in first for item in items]
     with loaded(prefix_cache_gb=1.0) as (engine, plain):
-        told = [engine.score(asked) for asked in first]
-        ran = sum(sum(own.computed) for own in told)
+        results = [engine.score(items) for items in first]
+        ran = sum(sum(result.computed) for result in results)
         expected = padded(plain, first[-1])
         share = ran / models.distinct(everything)
-        close = models.apart(told[-1].scores, expected)
+        close = models.apart(results[-1].scores, expected)
         return [
             compare(
                 f"a beam search, 8 × 8 × 10 steps; {share:.3f} × its distinct tokens run, scores within {close:.0e}",
@@ -39,7 +39,7 @@ def _searching(score: Callable[[list[Encoded]], object]) -> Callable[[], None]:
     seeds: Iterator[int] = itertools.count(1)
 
     def search() -> None:
-        for asked in models.beam_search(random.Random(next(seeds))):
-            score(asked)
+        for items in models.beam_search(random.Random(next(seeds))):
+            score(items)
 
     return search

@@ -16,12 +16,12 @@ def run() -> list[Comparison]:
     candidates, unlike = models.vote(rng), models.unlike(rng)
     with loaded() as (engine, plain):
         engine.score(unlike[:8])  # the first forward of a process is slow
-        told, expected = engine.score(candidates), padded(plain, candidates)
-        share = sum(told.computed) / models.distinct(candidates)
+        result, expected = engine.score(candidates), padded(plain, candidates)
+        share = sum(result.computed) / models.distinct(candidates)
         what = f"64 candidates of one question; {share:.3f} × their distinct tokens run, scores within"
         return [
             compare(
-                f"{what} {models.apart(told.scores, expected):.0e}",
+                f"{what} {models.apart(result.scores, expected):.0e}",
                 lambda: engine.score(candidates),
                 "one solution at a time, all logits",
                 lambda: plain_loop(plain, candidates),

@@ -18,12 +18,12 @@ def run() -> list[Comparison]:
     ballots = [_ballots(random.Random(seed)) for seed in range(ROUNDS)]
     few = ballots[0][:50]
     with Equivalence() as equivalence:
-        library = statistics.median(VOTES / timed(_decide_all, equivalence, own) for own in ballots)
+        library = statistics.median(VOTES / timed(_decide_all, equivalence, batch) for batch in ballots)
     plain = len(few) / timed(lambda: [with_math_verify(answers) for answers, _ in few])
     with servers.unprm("--model=unprm-mini", "--device=cpu") as url:
         clients.call(url, [_request(*ballot) for ballot in few], CLIENTS)
-        bodies = [[_request(*ballot) for ballot in own] for own in ballots]
-        over = statistics.median(VOTES / timed(clients.call, url, own, CLIENTS) for own in bodies)
+        bodies = [[_request(*ballot) for ballot in batch] for batch in ballots]
+        over = statistics.median(VOTES / timed(clients.call, url, requests, CLIENTS) for requests in bodies)
     what = f"WRF votes over {CANDIDATES} candidates, step scores given"
     return [
         Comparison(f"{what}: library calls", library, "Math-Verify with each class", plain, ROUNDS, "/s"),
@@ -47,7 +47,7 @@ def _decide_all(equivalence: Equivalence, ballots: list[Ballot]) -> None:
 
 def _request(answers: list[str], scores: list[list[float]]) -> clients.Request:
     solutions = [
-        {"steps": [f"step {k}" for k in range(STEPS)], "answer": answer, "step_scores": own}
-        for answer, own in zip(answers, scores, strict=True)
+        {"steps": [f"step {k}" for k in range(STEPS)], "answer": answer, "step_scores": step_scores}
+        for answer, step_scores in zip(answers, scores, strict=True)
     ]
     return clients.request("/vote/wrf", {"solutions": solutions})

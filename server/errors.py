@@ -96,7 +96,7 @@ class UnsupportedMediaType(UnprmError):
 
 
 def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:
-    """The response to any error. Only what this module knows is told; the rest is `internal` and logged.
+    """The response to any error. What this module doesn't know is answered as `internal` and logged.
 
     `gateway`: with the member by which clients of OpenAI's API know errors.
     """
@@ -116,8 +116,8 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
     body = details.model_dump_json()
     if gateway:
         pointer = details.errors[0].pointer if details.errors else None
-        own = {"message": details.detail, "type": code, "param": pointer, "code": code}
-        body = json.dumps(details.model_dump(mode="json") | {"error": own})
+        openai_error = {"message": details.detail, "type": code, "param": pointer, "code": code}
+        body = json.dumps(details.model_dump(mode="json") | {"error": openai_error})
     return Response(body, row.status, _headers(error, row), MEDIA_TYPE)
 
 

@@ -1,4 +1,4 @@
-"""Who may ask: the callers' keys, from the settings and from a file that is read again when it changes."""
+"""The callers' keys, from the settings and from a file that is read again when it changes."""
 
 import hmac
 import logging
@@ -29,7 +29,7 @@ class Keys:
     """
 
     def __init__(self, key: SecretStr | None, file: Path | None) -> None:
-        self._own = {} if key is None else {key.get_secret_value().encode(): ""}
+        self._configured = {} if key is None else {key.get_secret_value().encode(): ""}
         self._file = file
         self._read: dict[bytes, str] = {}
         self._seen: Signature | None = None
@@ -39,13 +39,13 @@ class Keys:
     @property
     def needed(self) -> bool:
         """Whether callers have to send one."""
-        return bool(self._own) or self._file is not None
+        return bool(self._configured) or self._file is not None
 
     def caller(self, sent: bytes) -> str | None:
         """The name of the caller whose key this is, None if it is nobody's. Takes as long for every key."""
         self._refresh()
         found = None
-        for key, name in (self._own | self._read).items():
+        for key, name in (self._configured | self._read).items():
             if hmac.compare_digest(sent, key):
                 found = name
         return found
@@ -66,10 +66,10 @@ class Keys:
 def _signature(file: Path) -> Signature:
     """Another one for every version of a file."""
     try:
-        told = os.stat(file)
+        stat = os.stat(file)
     except OSError as error:
         raise KeysInvalid(f"the file of keys {file} can't be read ({error.strerror})") from None
-    return told.st_mtime_ns, told.st_ino, told.st_size
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
 def _read(file: Path) -> dict[bytes, str]:
@@ -81,12 +81,12 @@ def _read(file: Path) -> dict[bytes, str]:
     for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
         if not line or line.startswith("#"):
             continue
-        told = _LINE.fullmatch(line)
-        if told is None:
+        entry = _LINE.fullmatch(line)
+        if entry is None:
             raise KeysInvalid(f"{file}, line {number}: expected NAME KEY, a key of at least 8 characters")
-        if told["name"] in keys.values() or told["key"].encode() in keys:
+        if entry["name"] in keys.values() or entry["key"].encode() in keys:
             raise KeysInvalid(f"{file}, line {number}: the name or the key is there twice")
-        keys[told["key"].encode()] = told["name"]
+        keys[entry["key"].encode()] = entry["name"]
     if not keys:
         raise KeysInvalid(f"the file of keys {file} has none: nobody could ask")
     return keys

@@ -19,9 +19,9 @@ object detection. They take about as long as torch."""
 _IMPORTING = threading.Lock()
 
 
-def load(settings: Settings, asked: LoadModelRequest) -> Engine:
+def load(settings: Settings, request: LoadModelRequest) -> Engine:
     """The engine of a model; raises `ModelInvalid`."""
-    calibration = _recorded(asked) if settings.calibration == "recorded" else None
+    calibration = _recorded(request) if settings.calibration == "recorded" else None
     _import_engines()
     # only here: the server itself needs no torch
     import joblib
@@ -36,16 +36,16 @@ def load(settings: Settings, asked: LoadModelRequest) -> Engine:
     # by its own count PyTorch would take all cores of a machine of which a container has a few
     torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
     return load_engine(
-        asked.model,
-        adapter=asked.adapter,
-        revision=asked.revision,
-        adapter_revision=asked.adapter_revision,
-        family=asked.family,
-        step_tag=asked.step_tag,
-        positive=asked.positive,
-        negative=asked.negative,
-        reference=asked.reference,
-        beta=asked.beta,
+        request.model,
+        adapter=request.adapter,
+        revision=request.revision,
+        adapter_revision=request.adapter_revision,
+        family=request.family,
+        step_tag=request.step_tag,
+        positive=request.positive,
+        negative=request.negative,
+        reference=request.reference,
+        beta=request.beta,
         engine=settings.engine,
         url=settings.url,
         key=settings.url_key.get_secret_value() if settings.url_key else None,

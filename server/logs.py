@@ -35,7 +35,7 @@ def configure(level: str, style: Literal["json", "text"]) -> None:
 
 
 def fields(method: str, route: str, status: int, seconds: float, context: Context) -> dict[str, str | int | float]:
-    """What is told of a request. `route` is the template, so neither path nor query string is repeated."""
+    """What is logged of a request. `route` is the template, so neither path nor query string is repeated."""
     return {
         "method": method if method in _METHODS else "other",
         "route": route,
@@ -49,9 +49,9 @@ def fields(method: str, route: str, status: int, seconds: float, context: Contex
     }
 
 
-def log_request(told: dict[str, str | int | float]) -> None:
+def log_request(attributes: dict[str, str | int | float]) -> None:
     """The line of one request."""
-    logger.info("request", extra={"fields": told})
+    logger.info("request", extra={"fields": attributes})
 
 
 class TextFormatter(logging.Formatter):

@@ -56,7 +56,7 @@ class Envelope:
                 answer.extend(message.get("body", b""))
             await send(message)
 
-        with span("request", Headers(scope=scope)) as own:
+        with span("request", Headers(scope=scope)) as current:
             try:
                 await self.app(scope, receive, send_with_id)
             except ClientDisconnect:
@@ -68,23 +68,24 @@ class Envelope:
                     scope, receive, send_with_id
                 )
             finally:
-                tell(own, self._record(scope, status or CLIENT_GONE, context, answer))
+                tell(current, self._record(scope, status or CLIENT_GONE, context, answer))
 
     def _record(self, scope: Scope, status: int, context: Context, answer: bytearray) -> dict[str, str | int | float]:
-        """Counts, logs and journals the request; returns what is told of it."""
+        """Counts, logs and journals the request; returns what is logged of it."""
         seconds = asyncio.get_running_loop().time() - context.arrived
         self.metrics.answered(_route(scope), status, seconds, context.usage)
-        told = fields(scope["method"], _route(scope), status, seconds, context)
-        log_request(told)
+        attributes = fields(scope["method"], _route(scope), status, seconds, context)
+        log_request(attributes)
         if self.journal is not None and context.body:
             time, milliseconds = datetime.now(UTC).isoformat(timespec="milliseconds"), round(1000 * seconds, 1)
-            own = context.request_id, context.caller, _route(scope), status, milliseconds, context.body, bytes(answer)
-            self.journal.note(Entry(time, *own))
-        return told
+            caller, body = context.caller, context.body
+            entry = Entry(time, context.request_id, caller, _route(scope), status, milliseconds, body, bytes(answer))
+            self.journal.note(entry)
+        return attributes
 
 
 class Authorization:
-    """Lets in who sends a key, and tells whose it is; without keys, everybody. Administration has a key of its own.
+    """Lets in callers with a known key, and notes whose it is; without keys, everybody. Administration has its own key.
 
     `open_metrics`: /metrics is read without a key.
     """

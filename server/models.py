@@ -64,9 +64,9 @@ class Models:
         return sum(model.state.state == "loading" for model in self._served)
 
     @contextmanager
-    def chosen(self, asked: str | Sequence[str] | None) -> Iterator[list[Model]]:
+    def chosen(self, requested: str | Sequence[str] | None) -> Iterator[list[Model]]:
         """The models that a request names, kept while it lasts; raises `UnknownModel`."""
-        names = [asked] if isinstance(asked, str) else asked
+        names = [requested] if isinstance(requested, str) else requested
         models = [self.default] if names is None else [self._named(name) for name in names]
         with ExitStack() as stack:
             for model in models:

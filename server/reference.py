@@ -59,20 +59,20 @@ def _schemas(document: Json) -> Iterator[str]:
         if properties := schema.get("properties"):
             required = set(schema.get("required", ()))
             yield "| field | type | |\n|---|---|---|"
-            for field, told in properties.items():
-                about = [told.get("description", ""), _default(told, field in required), *_bounds(told)]
-                yield f"| `{field}` | {_type(told)} | {'; '.join(filter(None, about))} |"
+            for field, member in properties.items():
+                about = [member.get("description", ""), _default(member, field in required), *_bounds(member)]
+                yield f"| `{field}` | {_type(member)} | {'; '.join(filter(None, about))} |"
             yield ""
 
 
-def _default(told: Json, required: bool) -> str:
-    return "required" if required else f"default `{json.dumps(told['default'])}`" if "default" in told else ""
+def _default(schema: Json, required: bool) -> str:
+    return "required" if required else f"default `{json.dumps(schema['default'])}`" if "default" in schema else ""
 
 
-def _bounds(told: Json) -> Iterator[str]:
+def _bounds(schema: Json) -> Iterator[str]:
     for name, sign in (("minimum", "≥"), ("maximum", "≤"), ("exclusiveMinimum", ">")):
-        if name in told:
-            yield f"{sign} {told[name]}"
+        if name in schema:
+            yield f"{sign} {schema[name]}"
 
 
 def _type(schema: Json) -> str:

@@ -1,4 +1,4 @@
-"""Asks a server again what a journal says that it was asked, and shows where it answers otherwise.
+"""Sends a server the requests of a journal again, and shows where its answers differ.
 
 python -m server.replay journal.db http://127.0.0.1:8000
 """
@@ -79,8 +79,9 @@ def _show(found: list[tuple[bytes, bytes, Difference]], count: int) -> None:
     if not found:
         return
     table = Table("request", "path", "where", "was", "is")
-    for request_id, path, own in found[:_SHOWN]:
-        table.add_row(request_id.decode(), path.decode(), own.pointer or "status", repr(own.was), repr(own.now))
+    for request_id, path, difference in found[:_SHOWN]:
+        where, was, now = difference.pointer or "status", repr(difference.was), repr(difference.now)
+        table.add_row(request_id.decode(), path.decode(), where, was, now)
     console.print(table)
     if len(found) > _SHOWN:
         console.print(f"and {len(found) - _SHOWN} more")

@@ -91,9 +91,9 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
     """Describes a model, by default the first, the input it reads and the server's limits; `models`: all names."""
     settings = service.settings
     with service.models.chosen(name) as (chosen,):
-        about, own_name = chosen.engine.description, chosen.name
+        about, served_name = chosen.engine.description, chosen.name
     return ModelResponse(
-        name=own_name,
+        name=served_name,
         models=service.models.names,
         family=about.family,
         base=about.base,

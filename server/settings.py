@@ -235,9 +235,9 @@ class Settings(BaseSettings):
 
     def models(self) -> dict[str, LoadModelRequest]:
         """The models to serve, by name; a single one may have none."""
-        told = {name: getattr(self, name) for name in _OF_ONE_MODEL}
+        options = {name: getattr(self, name) for name in _OF_ONE_MODEL}
         split = [spec.rpartition("=") for spec in self.model]
-        return {name: LoadModelRequest(name=name or "model", model=model, **told) for name, _, model in split}
+        return {name: LoadModelRequest(name=name or "model", model=model, **options) for name, _, model in split}
 
     @classmethod
     def load(cls, arguments: Sequence[str]) -> Self:
@@ -257,9 +257,9 @@ class Settings(BaseSettings):
             yield
         except ValidationError as error:
             # without the values: a rejected one may be the key
-            told = error.errors(include_input=False)
+            details = error.errors(include_input=False)
             problems = [
-                f"{e['loc'][0] if e['loc'] else 'settings'}: {e['msg'].removeprefix('Value error, ')}" for e in told
+                f"{e['loc'][0] if e['loc'] else 'settings'}: {e['msg'].removeprefix('Value error, ')}" for e in details
             ]
             raise SettingsInvalid("\n".join(problems)) from None
 

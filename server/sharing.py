@@ -32,8 +32,8 @@ def share_of(caller: str, client: tuple[str, int] | None) -> str:
 
 
 class Budget:
-    """Room for `limit` of something, `noun` in errors. Whoever asks for more may then hold at most as much as is left
-    free, so that one caller has half of it, and there is always some for the next.
+    """Room for `limit` of something, `noun` in errors. A caller that takes more may then hold at most as much as is
+    left free, so that one caller has half of it, and there is always some for the next.
 
     The rule is that of dynamic thresholds in switches (Choudhury and Hahne, 1998).
     """
@@ -53,8 +53,8 @@ class Budget:
             nonlocal held
             free = self._limit - self._taken
             if self._held[caller] + amount > free:
-                told = f"{self._held[caller]} {self._noun} of this caller are worked on, and {amount} more"
-                raise Overloaded(f"{told} would be more than what is free, {free} of {self._limit}", 1.0)
+                demand = f"{self._held[caller]} {self._noun} of this caller are worked on, and {amount} more"
+                raise Overloaded(f"{demand} would be more than what is free, {free} of {self._limit}", 1.0)
             self._taken += amount
             self._held[caller] += amount
             held += amount
@@ -92,7 +92,7 @@ class FairPool:
         self._waiting: list[_Call] = []
         self._had: dict[str, int] = {}
         self._least = 0
-        """What a caller counts as having had who comes anew: as much as the last one whose turn it was."""
+        """What a new caller counts as having had: as much as the last one whose turn it was."""
 
     def request(self, caller: str) -> "Turns":
         """The calls of a request."""

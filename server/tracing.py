@@ -1,19 +1,19 @@
-"""Traces by OpenTelemetry, if they are asked for: a span for each request and for each part of its work.
+"""Traces by OpenTelemetry, if they are configured: a span for each request and for each part of its work.
 
-What a span tells is what the log tells: routes, counts and times, never a word that a caller wrote.
+A span has what the log has: routes, counts and times, never a word that a caller wrote.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-Told = Mapping[str, str | int | float]
+Attributes = Mapping[str, str | int | float]
 
 _configured = False
 
 
 class TracingUnavailable(Exception):
-    """Traces were asked for, and what makes them is not installed."""
+    """Traces are configured, but OpenTelemetry is not installed."""
 
 
 def configure(endpoint: str) -> None:
@@ -45,11 +45,11 @@ def span(name: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
     from opentelemetry import propagate, trace
 
     parent = propagate.extract(headers) if headers is not None else None
-    with trace.get_tracer("unprm").start_as_current_span(name, parent, record_exception=False) as own:
-        yield own
+    with trace.get_tracer("unprm").start_as_current_span(name, parent, record_exception=False) as current:
+        yield current
 
 
-def tell(own: Any, told: Told) -> None:
-    """Adds what is known of a span."""
-    if own is not None and own.is_recording():
-        own.set_attributes(dict(told))
+def tell(current: Any, attributes: Attributes) -> None:
+    """Adds attributes to a span."""
+    if current is not None and current.is_recording():
+        current.set_attributes(dict(attributes))

@@ -75,15 +75,15 @@ def test_two_replicas_are_expected_from_what_one_does():
     tokenizer = load_tokenizer(mini.BASE)
     form = UnprmFormat(tokenizer, PrmConfig.for_base(tokenizer, "b", "."))
     count = replicas.WARM + replicas.REQUESTS
-    asked = replicas.requests(form, mixed.requests(random.Random(0), count, replicas.CANDIDATES, replicas.QUESTIONS))
-    expected = replicas.expect(asked, 4.0, bound=False)
-    # as a server told: `cached_tokens` of `tokens`, over these requests
+    load = replicas.requests(form, mixed.requests(random.Random(0), count, replicas.CANDIDATES, replicas.QUESTIONS))
+    expected = replicas.expect(load, 4.0, bound=False)
+    # as a server counted: `cached_tokens` of `tokens`, over these requests
     assert round(expected.one, 3) == 0.8
     assert expected.one - 0.001 < expected.known < expected.one
     assert 4.0 < expected.rate < 8.0
-    slow = replicas.expect(asked, 2.0, bound=False)
+    slow = replicas.expect(load, 2.0, bound=False)
     assert slow.rate == pytest.approx(expected.rate / 2)
-    bounded = replicas.expect(asked, 4.0, bound=True)  # knows less, and none waits for the other
+    bounded = replicas.expect(load, 4.0, bound=True)  # knows less, and none waits for the other
     assert bounded.known < expected.known
     assert bounded.rate > expected.rate
 

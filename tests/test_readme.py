@@ -1,4 +1,4 @@
-"""The README's examples, run as they stand there against the server that `make serve` starts."""
+"""The first examples of the documentation, run as they stand there against the server that `make serve` starts."""
 
 import json
 import re
@@ -13,8 +13,11 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text("utf-8")
-EXAMPLES = re.findall(r"```sh\n(curl [^`]*?)```\n+```json\n([^`]*?)```", README)
+PAGES = "docs/requests.md", "README.md"
+"""In this order: the first shows how many tokens were known from before."""
+_EXAMPLE = re.compile(r"```sh\n(curl [^`]*?)```\n[^`]*```json\n([^`]*?)```")
+EXAMPLES = [(page, *found) for page in PAGES for found in _EXAMPLE.findall((ROOT / page).read_text("utf-8"))]
+"""Page, command and answer."""
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +33,8 @@ def port():
             yield free
         finally:
             server.terminate()
-            told = server.communicate(timeout=60)[1]
-    assert "demonstration model" in told
+            errors = server.communicate(timeout=60)[1]
+    assert "demonstration model" in errors
     assert server.returncode == 0
 
 
@@ -56,24 +59,36 @@ def _approximately(value):
     return pytest.approx(value, abs=1e-3) if isinstance(value, float) else value
 
 
-def test_the_readme_has_its_examples():
-    assert len(EXAMPLES) >= 2
+def _part(whole, like):
+    """Of an answer, the fields that another has."""
+    if isinstance(like, dict):
+        return {key: _part(whole[key], inner) for key, inner in like.items()}
+    if isinstance(like, list):
+        return [_part(value, inner) for value, inner in zip(whole, like, strict=True)]
+    return whole
 
 
-@pytest.mark.parametrize(("command", "answer"), EXAMPLES)
-def test_an_example_answers_as_the_readme_says(port, command, answer):
+def test_the_pages_have_their_examples():
+    assert [page for page, *_ in EXAMPLES] == ["docs/requests.md", "docs/requests.md", "README.md"]
+
+
+@pytest.mark.parametrize(("page", "command", "answer"), EXAMPLES)
+def test_an_example_answers_as_its_page_says(port, page, command, answer):
     words = shlex.split(command.replace("\\\n", " "))
     url = next(word for word in words if word.startswith("localhost:8000"))
     body = words[words.index("-d") + 1]
     headers = dict([words[words.index("-H") + 1].split(": ")])
     response = httpx.post(f"http://{url.replace(':8000', f':{port}')}", content=body, headers=headers)
     assert response.status_code == 200, response.text
-    assert response.json() == _approximately(json.loads(answer))
+    shown = json.loads(answer)
+    given = _part(response.json(), shown) if page == "README.md" else response.json()
+    assert given == _approximately(shown)
 
 
 def test_the_table_of_the_embedded_model_is_what_was_measured():
+    page = (ROOT / "docs/models.md").read_text("utf-8")
     figures = json.loads((ROOT / "unprm/mini/weights/figures.json").read_text("utf-8"))
-    assert f"| step AUROC | {figures['step_auroc']:.3f} |" in README
-    assert f"| first-error F1 | {100 * figures['f1']:.1f} |" in README
+    assert f"| step AUROC | {figures['step_auroc']:.3f} |" in page
+    assert f"| first-error F1 | {100 * figures['f1']:.1f} |" in page
     for strategy, share in figures["votes"].items():
-        assert re.search(rf"\| {strategy} .*\| {100 * share['mean']:.1f} % ", README)
+        assert re.search(rf"\| {strategy} .*\| {100 * share['mean']:.1f} % ", page)

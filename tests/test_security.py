@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "SECURITY.md").read_text("utf-8")
 FAULTS = (ROOT / "docs" / "reliability.md").read_text("utf-8").partition("## Faults")[2]
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", TEXT + FAULTS)
-LINES = [line for told in (TEXT, FAULTS) for line in [own for own in told.splitlines() if own.startswith("| ")][1:]]
+LINES = [line for text in (TEXT, FAULTS) for line in [row for row in text.splitlines() if row.startswith("| ")][1:]]
 
 
 def test_every_line_of_the_table_names_one() -> None:

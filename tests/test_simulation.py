@@ -45,8 +45,8 @@ def test_every_request_is_answered_once():
         assert (outcome.latency > 0).all()
         assert outcome.served() == 1.0
         # what a replica did fits into the time there was, and nothing was done twice at a time
-        for own in range(7):
-            mine = outcome.replica == own
+        for replica in range(7):
+            mine = outcome.replica == replica
             ends = outcome.sent[mine] + outcome.latency[mine]
             starts = ends - outcome.busy[mine]
             assert all(start >= end - 1e-9 for end, start in zip(ends, starts[1:], strict=False))
@@ -54,11 +54,11 @@ def test_every_request_is_answered_once():
 
 
 def test_one_replica_that_keeps_everything_computes_each_distinct_token_once():
-    asked = [request for _, caller in searches(30) for request in caller]
+    requests = [request for _, caller in searches(30) for request in caller]
     outcome = simulate(searches(30), Replicas(1, 1e-3), by_affinity(1))
-    assert outcome.computed.sum() == sum(dict(node for request in asked for node in request.nodes).values())
-    assert outcome.tokens.sum() == sum(request.tokens for request in asked)
-    assert outcome.hit_rate == 1 - outcome.computed.sum() / sum(request.distinct for request in asked)
+    assert outcome.computed.sum() == sum(dict(node for request in requests for node in request.nodes).values())
+    assert outcome.tokens.sum() == sum(request.tokens for request in requests)
+    assert outcome.hit_rate == 1 - outcome.computed.sum() / sum(request.distinct for request in requests)
     assert outcome.known == 1 - outcome.computed.sum() / outcome.tokens.sum()
 
 
@@ -144,26 +144,26 @@ def test_arrivals_are_as_many_as_they_are_said_to_be():
 
 def test_questions_are_asked_by_zipf_and_a_search_grows_by_a_step():
     traffic = Traffic(random.Random(0), 10)
-    asked = [next(traffic.vote()).question for _ in range(20_000)]
+    questions = [next(traffic.vote()).question for _ in range(20_000)]
     share = 1 / sum(1 / rank for rank in range(1, 11))
-    assert asked.count("0") / len(asked) == pytest.approx(share, rel=0.05)
-    assert asked.count("9") / len(asked) == pytest.approx(share / 10, rel=0.15)
+    assert questions.count("0") / len(questions) == pytest.approx(share, rel=0.05)
+    assert questions.count("9") / len(questions) == pytest.approx(share / 10, rel=0.15)
     grown = list(traffic.search())
     assert [request.distinct for request in grown] == [100 + 20 * depth + 160 for depth in range(10)]
     assert all(set(request.nodes) & set(more.nodes) > set(request.nodes[:1]) for request, more in pairwise(grown))
 
 
 def test_a_replica_with_more_than_its_share_is_passed_over():
-    def asked(start):
+    def calls(start):
         return [(start(number), constant(100)) for number in range(10)]
 
     def of_the_first(callers, bound):
         return int((simulate(callers, Replicas(2, 1e-3), by_affinity(2, bound=bound)).replica == first).sum())
 
     (first, _) = by_affinity(2)("q", [0, 0])
-    assert of_the_first(asked(lambda number: 0.0), bound=False) == 10
-    assert of_the_first(asked(lambda number: 0.0), bound=True) == 7  # 1.4 times the mean of ten
-    assert of_the_first(asked(lambda number: number * 0.2), bound=True) == 10  # each is answered before the next
+    assert of_the_first(calls(lambda number: 0.0), bound=False) == 10
+    assert of_the_first(calls(lambda number: 0.0), bound=True) == 7  # 1.4 times the mean of ten
+    assert of_the_first(calls(lambda number: number * 0.2), bound=True) == 10  # each is answered before the next
 
 
 def test_the_order_is_the_projects():

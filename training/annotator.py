@@ -1,6 +1,6 @@
-"""Labels the solutions of one question (paper, Algorithm 1; the other searches by the same door).
+"""Labels the solutions of one question, by Algorithm 1 of the paper or another search.
 
-Nothing is read or written here: records go to whoever is told of them.
+Nothing is read or written here: records go to a callback.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Question:
 
 class SolutionPrefixes:
     """The prefixes of one solution, as a search sees them. `used`: the rollouts that it took from each, in the
-    order of the first try. Prefixes lie in `memory`, so that whoever shares it draws none twice."""
+    order of the first try. Prefixes lie in `memory`: solutions that share it draw none twice."""
 
     def __init__(
         self, solution: Record, question: Question, roller: Roller, settings: AnnotateSettings, memory: Memory
@@ -174,17 +174,17 @@ class Annotator:
         made = Prefix(prompt, len(prompt), solution["gold"], seed)
         return memory.setdefault((made.seed, made.key()), made)
 
-    async def _annotate(self, solution: Record, asked: "asyncio.Task[Question] | None", memory: Memory) -> None:
-        question = await asked if asked is not None and self._needs_question(solution) else None
+    async def _annotate(self, solution: Record, task: "asyncio.Task[Question] | None", memory: Memory) -> None:
+        question = await task if task is not None and self._needs_question(solution) else None
         if question and question.unsolved():
-            self.write("unresolved", _told(solution, {"reason": question.unsolved()}, question))
+            self.write("unresolved", _record(solution, {"reason": question.unsolved()}, question))
         elif question and self.search and self._is_searched(solution):
             await self._find(self.search, solution, question, memory)
         else:
             found = None
             if not solution["correct"]:  # of a single step it is always that one
                 found = search.drawn(len(solution["steps"]), seed_of(self.settings.seed, solution["id"]))
-            self.write("labelled", _told(solution, {"labels": _labels(solution, found)}))
+            self.write("labelled", _record(solution, {"labels": _labels(solution, found)}))
 
     async def _find(self, find: Search, solution: Record, question: Question, memory: Memory) -> None:
         prefixes = SolutionPrefixes(solution, question, self.roller, self.settings, memory)
@@ -193,7 +193,7 @@ class Annotator:
             mean_uncertainty=solution["mean_step_uncertainty"][self.settings.measure],
             tau=question.tau,
             solved=question.correct,
-            asked=question.samples,
+            samples=question.samples,
         )
         found = await find(wrong, prefixes)
         evidence = prefixes.evidence()
@@ -203,9 +203,9 @@ class Annotator:
         else:
             kind, verdict = "labelled", {"labels": _labels(solution, found)}
         if self.settings.search in RANKING:
-            tried = [told["step"] for told in evidence]
+            tried = [trial["step"] for trial in evidence]
             verdict["rank"] = tried.index(found) if found in tried else None
-        self.write(kind, _told(solution, verdict, question, evidence))
+        self.write(kind, _record(solution, verdict, question, evidence))
 
 
 def _labels(solution: Record, found: int | None) -> list[bool]:
@@ -213,10 +213,10 @@ def _labels(solution: Record, found: int | None) -> list[bool]:
     return [found is None or step < found for step in range(1, len(solution["steps"]) + 1)]
 
 
-def _told(
+def _record(
     solution: Record, verdict: Record, question: Question | None = None, evidence: Sequence[Record] = ()
 ) -> Record:
     kept = {name: solution[name] for name in ("id", "question", "model", "problem", "gold", "steps", "correct")}
-    cost = {name: sum(told[name] for told in evidence) for name in ("samples", "tokens")}
+    cost = {name: sum(trial[name] for trial in evidence) for name in ("samples", "tokens")}
     tau = question and question.tau
     return {**kept, **verdict, "tau": tau, "verified": len(evidence), **cost, "tried": list(evidence)}

@@ -46,7 +46,7 @@ class Belief:
     def __init__(self, solution: WrongSolution, settings: BayesSettings) -> None:
         self.settings, self.length = settings, solution.length
         self.prior = prior(solution, settings)
-        before = (solution.solved + 1) / (solution.asked + 2)
+        before = (solution.solved + 1) / (solution.samples + 2)
         self.before = _beta(before, settings.concentration)
         self.after = _beta(settings.recovery * before, settings.concentration)
         self.observed: dict[int, tuple[int, int]] = {}

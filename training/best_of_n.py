@@ -25,7 +25,7 @@ from training.comparisons import ACCURACY_MARGIN, compare, points, shown
 from training.journal import Journal, Record
 from training.metrics import Share
 from training.pool import Question
-from training.scorers import Asked, Scorer, Scores
+from training.scorers import Scorer, Scores, Solution
 from training.settings import AUTO, WRF, Reading, WrfSettings
 from unprm import steps, votes
 from unprm.equivalence import Equivalence
@@ -57,7 +57,7 @@ class Judged:
     def rewarded(self, aggregate: Aggregate) -> "Judged":
         """With the rewards that this makes of the step scores, which must be there."""
         assert self.scores is not None
-        return replace(self, rewards=tuple(_reward_of(own, aggregate) for own in self.scores))
+        return replace(self, rewards=tuple(_reward_of(step_scores, aggregate) for step_scores in self.scores))
 
 
 RightShare = Callable[[Judged, Sequence[int]], float]
@@ -88,8 +88,8 @@ def judge(
                 scores = _scored(question, scorer, reading) if scorer else question.step_scores
                 rewards = question.rewards or () if scores is None else tuple(map(_reward_of, scores))
                 classes, correct = _answers(question, equivalence, reading)
-                told = {"classes": classes, "correct": correct, "rewards": rewards, "scores": scores}
-                done.append({"id": question.id, **told})
+                judgement = {"classes": classes, "correct": correct, "rewards": rewards, "scores": scores}
+                done.append({"id": question.id, **judgement})
                 board.advance(candidates=len(question.texts))
     return kept(output)
 
@@ -103,14 +103,17 @@ def kept(output: Path) -> list[Judged]:
 def _judged(record: Record) -> Judged:
     classes, correct, rewards = (tuple(record[name]) for name in ("classes", "correct", "rewards"))
     scores = record.get("scores")
-    return Judged(classes, correct, rewards, None if scores is None else tuple(tuple(own or ()) for own in scores))
+    return Judged(
+        classes, correct, rewards, None if scores is None else tuple(tuple(step_scores or ()) for step_scores in scores)
+    )
 
 
 def _scored(question: Question, scorer: Scorer, reading: Reading) -> list[Scores]:
-    asked = [Asked(question.problem, own) for own in question.split(reading)]
-    distinct = list(dict.fromkeys(own for own in asked if own.steps))  # easy questions get the same text many times
+    solutions = [Solution(question.problem, parts) for parts in question.split(reading)]
+    # easy questions get the same text many times
+    distinct = list(dict.fromkeys(solution for solution in solutions if solution.steps))
     scores = dict(zip(distinct, scorer.score(distinct), strict=True))
-    return [scores.get(own) for own in asked]
+    return [scores.get(solution) for solution in solutions]
 
 
 def _reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
@@ -131,9 +134,9 @@ def _answers(
 
 def _as_probabilities(judged: Sequence[Judged]) -> list[Judged]:
     """Rewards that are no probabilities go through the logistic function, which leaves their order."""
-    if _are_probabilities(reward for own in judged for reward in own.rewards):
+    if _are_probabilities(reward for candidates in judged for reward in candidates.rewards):
         return list(judged)
-    return [replace(own, rewards=tuple(map(_logistic, own.rewards))) for own in judged]
+    return [replace(candidates, rewards=tuple(map(_logistic, candidates.rewards))) for candidates in judged]
 
 
 def _are_probabilities(rewards: Iterable[float | None]) -> bool:
@@ -157,8 +160,8 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of a vote's accuracy to that of majority on the same questions, among all candidates, in [-1, 1]: with its 95 %
-    interval over the questions, and the p-value of there being none, corrected for all differences that are told
+    """A vote's accuracy minus that of majority on the same questions, among all candidates, in [-1, 1], with its 95 %
+    interval over the questions; and the p-value that there is no difference, corrected for all those reported
     (Holm)."""
 
     difference: Share
@@ -199,7 +202,7 @@ def evaluate(
     aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> Results:
     """Judges, scores, votes, and writes `output/results.json`; `output/votes.md`, the same as a table; and
-    `output/elections.jsonl`, which tells of every question which votes elect a right answer. Arguments as those of
+    `output/elections.jsonl`, which says for each question which votes elect a right answer. Arguments as those of
     `judge` and `results`.
 
     `logistic` in the results: whether the rewards of `candidates.jsonl` are no probabilities, and went through the
@@ -209,10 +212,10 @@ def evaluate(
     measured = results(judged, wrf, seed, aggregates)
     name = scorer.name if scorer else GIVEN
     logistic = scorer is None and not _are_probabilities(r for question in questions for r in question.rewards or ())
-    told = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
+    record = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
     _write_elections(questions, judged, output, wrf)
     journal.replace(output / "votes.md", markdown(measured))
-    journal.replace(output / "results.json", json.dumps(told, indent=2) + "\n")
+    journal.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured
 
 
@@ -227,24 +230,26 @@ def write_solutions(questions: Sequence[Question], place: Path, reading: Reading
         for question in questions:
             if question.id not in done.records:
                 solutions = [
-                    {"steps": own, "answer": extract(text, reading.extraction)}
-                    for own, text in zip(question.split(reading), question.texts, strict=True)
+                    {"steps": parts, "answer": extract(text, reading.extraction)}
+                    for parts, text in zip(question.split(reading), question.texts, strict=True)
                 ]
-                told = {"id": question.id, "problem": question.problem, "gold": question.gold, "solutions": solutions}
-                done.append(told)
+                record = {"id": question.id, "problem": question.problem, "gold": question.gold, "solutions": solutions}
+                done.append(record)
 
 
 def _write_elections(questions: Sequence[Question], judged: Sequence[Judged], output: Path, wrf: WrfSettings) -> None:
-    """Of every question what a list of them shows; the votes are over all its candidates."""
+    """What a list of the questions shows of each; votes are over all its candidates."""
     records = [
         {
             "id": question.id,
             "problem": question.problem,
-            "candidates": len(own.correct),
-            "right": sum(own.correct),
-            "elected": {name: elects_right(name, own, range(len(own.correct)), wrf) for name in votes.STRATEGIES},
+            "candidates": len(candidates.correct),
+            "right": sum(candidates.correct),
+            "elected": {
+                name: elects_right(name, candidates, range(len(candidates.correct)), wrf) for name in votes.STRATEGIES
+            },
         }
-        for question, own in zip(sorted(questions, key=lambda question: question.id), judged, strict=True)
+        for question, candidates in zip(sorted(questions, key=lambda question: question.id), judged, strict=True)
     ]
     journal.write(output / "elections.jsonl", {"stage": "elections", **asdict(wrf)}, records)
 
@@ -257,15 +262,17 @@ def results(
 ) -> Results:
     """Takes all votes at all sizes that every question has candidates for, and over all candidates. `aggregates`: what
     rewards are made of step scores, the minimum in any case."""
-    counts = [len(own.classes) for own in judged]
+    counts = [len(candidates.classes) for candidates in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
     rules = {name: partial(right_share, name, wrf=wrf) for name in votes.STRATEGIES}
     rewarded = {name: rule for name, rule in rules.items() if uses_rewards(name)}
     first = _accuracy(judged, rules, sizes, seed)
     any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)
-    scored = all(own.scores is not None for own in judged)
+    scored = all(candidates.scores is not None for candidates in judged)
     others = [name for name in aggregates if name != AGGREGATES[0]] if scored else []
-    by_reward: dict[str, Sequence[Judged]] = {name: [own.rewarded(name) for own in judged] for name in others}
+    by_reward: dict[str, Sequence[Judged]] = {
+        name: [candidates.rewarded(name) for candidates in judged] for name in others
+    }
     return Results(
         questions=len(judged),
         candidates=min(counts),
@@ -283,7 +290,7 @@ def _against_majority(
     by_reward: Mapping[str, Sequence[Judged]], rules: Mapping[Strategy, RightShare]
 ) -> dict[str, dict[str, Difference]]:
     def outcomes(judged: Sequence[Judged], rule: RightShare) -> Numbers:
-        return np.array([[rule(own, range(len(own.classes))) for own in judged]])
+        return np.array([[rule(candidates, range(len(candidates.classes))) for candidates in judged]])
 
     majority = outcomes(next(iter(by_reward.values())), partial(right_share, "majority"))
     family = compare(
@@ -296,8 +303,8 @@ def _against_majority(
     )
     return {
         vote: {
-            reward: Difference(own.difference.interval(), own.p)
-            for (name, reward), own in family.items()
+            reward: Difference(comparison.difference.interval(), comparison.p)
+            for (name, reward), comparison in family.items()
             if name == vote
         }
         for vote in rules
@@ -312,7 +319,9 @@ def _accuracy(
     judged: Sequence[Judged], rules: Mapping[Strategy, RightShare], sizes: Sequence[int], seed: int
 ) -> Accuracy:
     found = {name: _measure(judged, rule, sizes, seed) for name, rule in rules.items()}
-    return Accuracy({name: own[0] for name, own in found.items()}, {name: own[1] for name, own in found.items()})
+    return Accuracy(
+        {name: by_size for name, (by_size, _) in found.items()}, {name: of_all for name, (_, of_all) in found.items()}
+    )
 
 
 def _measure(
@@ -320,15 +329,15 @@ def _measure(
 ) -> tuple[dict[int, Share], Share]:
     """By size, and over all candidates."""
     by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
-    return by_size, Share.of([rule(own, range(len(own.classes))) for own in judged])
+    return by_size, Share.of([rule(candidates, range(len(candidates.classes))) for candidates in judged])
 
 
 def accuracies(judged: Sequence[Judged], size: int, rule: RightShare, seed: int = 0) -> list[float]:
     """Of each question: how often draws of `size` of its candidates are decided rightly."""
     shares = []
-    for number, own in enumerate(judged):
-        drawn = _draws(len(own.classes), size, f"{seed}/{number}")
-        shares.append(sum(rule(own, picks) for picks in drawn) / len(drawn))
+    for number, candidates in enumerate(judged):
+        drawn = _draws(len(candidates.classes), size, f"{seed}/{number}")
+        shares.append(sum(rule(candidates, picks) for picks in drawn) / len(drawn))
     return shares
 
 
@@ -354,7 +363,7 @@ def right_share(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: W
     if result is None:
         return 0.0
     _, *others = _level(result)
-    stand_for = [result.solution_index, *(own.members[0] for own in others)]
+    stand_for = [result.solution_index, *(answer_class.members[0] for answer_class in others)]
     return sum(judged.correct[picks[k]] for k in stand_for) / len(stand_for)
 
 
@@ -365,7 +374,11 @@ def _level(result: VoteResult) -> list[Candidate]:
     tied = [result.candidates[k] for k in result.tied] or [winner]
     if result.decided_by == "majority":
         return tied
-    return [own for own in tied if (own.count, own.mean_reward) == (winner.count, winner.mean_reward)]
+    return [
+        answer_class
+        for answer_class in tied
+        if (answer_class.count, answer_class.mean_reward) == (winner.count, winner.mean_reward)
+    ]
 
 
 def elects_right(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: WrfSettings = WRF) -> bool:
@@ -419,13 +432,13 @@ def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
 
     def row(vote: str, reward: str, by_size: Mapping[int, Share], of_all: Share) -> list[str]:
         shares = [*by_size.values()] if same else [*by_size.values(), of_all]
-        return [vote, reward, *(own.in_percent for own in shares)]
+        return [vote, reward, *(share.in_percent for share in shares)]
 
     rows = [
-        row(vote, reward if uses_rewards(vote) else "–", own.accuracy[vote], own.accuracy_of_all[vote])
+        row(vote, reward if uses_rewards(vote) else "–", figures.accuracy[vote], figures.accuracy_of_all[vote])
         for vote in measured.accuracy
-        for reward, own in rewards
-        if vote in own.accuracy
+        for reward, figures in rewards
+        if vote in figures.accuracy
     ]
     rows.append(row("any right", "–", measured.any_right, measured.any_right_of_all))
     sizes = [f"N = {size}" + " (mean@1)" * (size == 1) for size in measured.any_right]

@@ -79,9 +79,9 @@ class Estimate:
 
     def __sub__(self, other: Self) -> Self:
         """The difference to an estimate over the same questions with other PRMs: their seeds are not paired."""
-        parts = [(own.variance, own.freedom) for own in (self, other) if own.variance > 0]
-        variance = sum(own for own, _ in parts)
-        freedom = variance**2 / sum(own**2 / degrees for own, degrees in parts) if parts else 0.0
+        parts = [(estimate.variance, estimate.freedom) for estimate in (self, other) if estimate.variance > 0]
+        variance = sum(part for part, _ in parts)
+        freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts) if parts else 0.0
         resampled = self.resampled - other.resampled
         questions = min(self.questions, other.questions)
         return type(self)(self.value - other.value, resampled, questions, variance, freedom)
@@ -103,8 +103,8 @@ class Estimate:
     @property
     def share(self) -> Share:
         """Of a figure that is a share in [0, 1], with its 95 % interval."""
-        told = self.interval()
-        return Share(told.mean, max(told.low, 0.0), min(told.high, 1.0))
+        interval = self.interval()
+        return Share(interval.mean, max(interval.low, 0.0), min(interval.high, 1.0))
 
     @property
     def p(self) -> float:

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from training import records
 from training.metrics import Validation
-from training.scorers import Asked, Scorer
+from training.scorers import Scorer, Solution
 from unprm.calibration import EDGE, Calibration, log_odds
 from unprm.errors import RecordInvalid
 
@@ -42,21 +42,25 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
     scores, labels = [], []
     for start in range(0, len(solutions), BATCH):
         batch = solutions[start : start + BATCH]
-        for solution, own in zip(batch, scorer.score([Asked(s.problem, s.steps) for s in batch]), strict=True):
-            if own is not None:
-                scores.append(own)
+        for solution, step_scores in zip(
+            batch, scorer.score([Solution(s.problem, s.steps) for s in batch]), strict=True
+        ):
+            if step_scores is not None:
+                scores.append(step_scores)
                 labels.append(solution.labels)
         progress.advance(task, len(batch))
-    if len({label for own in labels for label in own}) < 2:
+    if len({label for step_labels in labels for label in step_labels}) < 2:
         raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")
     found = fit(scores, labels)
-    after = [tuple(found(score) for score in own) for own in scores]
+    after = [tuple(found(score) for score in values) for values in scores]
     return Calibrated(found, sum(map(len, labels)), Validation.of(scores, labels), Validation.of(after, labels))
 
 
 def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]], edge: float = EDGE) -> Calibration:
     """Platt's: a logistic regression of labels on log-odds, without regularisation. Scores count as no nearer to 0 or
     1 than `edge`. Both labels must occur."""
-    odds = np.array([[log_odds(score, edge)] for own in scores for score in own])
-    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(odds, [label for own in labels for label in own])
+    odds = np.array([[log_odds(score, edge)] for values in scores for score in values])
+    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(
+        odds, [label for step_labels in labels for label in step_labels]
+    )
     return Calibration(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))

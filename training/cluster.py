@@ -1,5 +1,5 @@
 """The stages that sample, on a Ray cluster: Ray Data's actors hold an engine each, and this process keeps the
-records. An actor that dies is started again and its items are done anew; a driver that dies goes on as ever.
+records. An actor that dies is started again and repeats its items; a driver that dies resumes when it is started again.
 
     python -m training annotate selected.jsonl --output annotated.jsonl --ray 4
 """
@@ -18,7 +18,7 @@ from training import journal, stage
 from training.annotate import Journals, by_question, check
 from training.annotator import Annotator, Kind, Question
 from training.journal import Journal, Record
-from training.questions import Question as Asked
+from training.questions import Question as GoldQuestion
 from training.sample import record_of
 from training.settings import AnnotateSettings, SampleSettings
 from unprm.equivalence import Equivalence
@@ -60,12 +60,12 @@ class SampleActor:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """A batch of questions as JSON to rows."""
-        return _columns(self.runner.run(self._all([Asked(**json.loads(item)) for item in batch["item"]])))
+        return _columns(self.runner.run(self._all([GoldQuestion(**json.loads(item)) for item in batch["item"]])))
 
-    async def _all(self, questions: Sequence[Asked]) -> list[Row]:
+    async def _all(self, questions: Sequence[GoldQuestion]) -> list[Row]:
         return list(await asyncio.gather(*map(self._one, questions)))
 
-    async def _one(self, question: Asked) -> Row:
+    async def _one(self, question: GoldQuestion) -> Row:
         try:
             return _row("sample", await record_of(question, self.sampler, self.settings))
         except UnprmError as error:
@@ -102,7 +102,7 @@ class AnnotateActor:
 
 
 def sample(
-    questions: Sequence[Asked],
+    questions: Sequence[GoldQuestion],
     source: Source,
     output: Path,
     settings: SampleSettings,

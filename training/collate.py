@@ -46,7 +46,7 @@ def micro_batches(examples: Sequence[Example], tokens: int, packing: bool = Fals
     group: list[Example] = []
     for example in sorted(examples, key=lambda e: len(e.encoded.ids)):
         length = len(example.encoded.ids)
-        size = sum(len(own.encoded.ids) for own in group) + length if packing else (len(group) + 1) * length
+        size = sum(len(member.encoded.ids) for member in group) + length if packing else (len(group) + 1) * length
         if group and size > tokens:
             yield _pack(group) if packing else _pad(group)
             group = []

@@ -8,9 +8,9 @@ from training.bootstrap import Estimate, Key, holm
 from training.metrics import Share
 
 LEVEL = 0.05
-"""Of corrected p-values: below it something is said."""
+"""Corrected p-values below it count as significant."""
 F1_MARGIN = 0.03
-"""Of F1, and of shares of labels: about the least that ProcessBench's 3,400 solutions can tell apart of two PRMs."""
+"""Of F1, and of shares of labels: about the least difference of two PRMs that ProcessBench's 3,400 solutions show."""
 ACCURACY_MARGIN = 0.01
 """Of a vote's accuracy: two of the lab's 200 questions, five of MATH500's."""
 
@@ -58,14 +58,14 @@ class Comparison:
 
 def compare(differences: Mapping[Key, Estimate], margin: float) -> dict[Key, Comparison]:
     """Corrects a family of differences; whatever is said of any of them belongs in it."""
-    p = holm({key: own.p for key, own in differences.items()})
-    within = holm({key: own.p_within(margin) for key, own in differences.items()})
-    return {key: Comparison(own, margin, p[key], within[key]) for key, own in differences.items()}
+    p = holm({key: difference.p for key, difference in differences.items()})
+    within = holm({key: difference.p_within(margin) for key, difference in differences.items()})
+    return {key: Comparison(difference, margin, p[key], within[key]) for key, difference in differences.items()}
 
 
 def sentences(family: Mapping[tuple[str, str], Comparison]) -> str:
     """What may be said of each pair: `a is better than b (…); …`."""
-    return "; ".join(own.sentence(*pair) for pair, own in family.items())
+    return "; ".join(comparison.sentence(*pair) for pair, comparison in family.items())
 
 
 def grouped(family: Mapping[str, Comparison]) -> str:
@@ -75,9 +75,11 @@ def grouped(family: Mapping[str, Comparison]) -> str:
     }  # fmt: skip
     parts = []
     for outcome, said in words.items():
-        own = [f"{name} ({told.figures})" for name, told in family.items() if told.outcome == outcome]
-        if own:
-            parts.append(f"{said}: {', '.join(own)}")
+        ways = [
+            f"{name} ({comparison.figures})" for name, comparison in family.items() if comparison.outcome == outcome
+        ]
+        if ways:
+            parts.append(f"{said}: {', '.join(ways)}")
     return "; ".join(parts)
 
 

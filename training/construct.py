@@ -236,12 +236,12 @@ def build(
         select=_override(given.select, extraction=extraction, split=step_split),
         annotate=_override(given.annotate, extraction=extraction),
     )
-    asked = _questions(questions, split, limit or chosen.questions, chosen.sample)
+    problems = _questions(questions, split, limit or chosen.questions, chosen.sample)
 
     def load(model: str, settings: "SamplingSettings") -> "Sampler":
         return _source(sampler, model, url).load(settings)
 
-    _run(lambda: stage.build(asked, load, chosen, output, concurrency, console))
+    _run(lambda: stage.build(problems, load, chosen, output, concurrency, console))
     for table in tables([output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]):
         Console().print(table)
 
@@ -315,12 +315,12 @@ def _run(
 
 
 def _finish(work: Callable[[], dict[str, str]]) -> None:
-    """Tells what failed; the exit status says whether anything did."""
+    """Prints what failed; exits with status 1 if anything did."""
     try:
         failures = work()
     except OSError as error:
-        told = f"{escape(str(error))}; what was written stays, the same command goes on"
-        console.print(f"[red]stopped:[/red] {told}", highlight=False, soft_wrap=True)
+        message = f"{escape(str(error))}; what was written stays, the same command goes on"
+        console.print(f"[red]stopped:[/red] {message}", highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
     if tell(console, failures):
         raise typer.Exit(1)

@@ -114,15 +114,15 @@ def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:
 def scoring(
     model: str, adapter: str | None, family: str | None, engine: EngineName, server: str | None
 ) -> "Iterator[Scorer]":
-    """Who scores, until the end of the block."""
+    """The scorer, closed at the end of the block."""
     from training.scorers import EngineScorer, ServerScorer
 
     if server:
-        asked = ServerScorer(server, os.environ.get("UNPRM_API_KEY"))
+        scorer = ServerScorer(server, os.environ.get("UNPRM_API_KEY"))
         try:
-            yield asked
+            yield scorer
         finally:
-            asked.close()
+            scorer.close()
         return
     from unprm.engines.load import load_engine
 

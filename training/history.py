@@ -1,4 +1,4 @@
-"""What a training run has seen so far: losses and validations, kept in its checkpoint and told in its logs."""
+"""What a training run has seen so far: losses and validations, kept in its checkpoint and written to its logs."""
 
 import json
 from collections.abc import Iterable
@@ -17,9 +17,9 @@ class History:
     validations: list[Validation] = field(default_factory=list)
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Self:
-        """The history that `as_dict` told."""
-        return cls(list(told["losses"]), [Validation(**own) for own in told["validations"]])
+    def of(cls, state: dict[str, Any]) -> Self:
+        """The history that `as_dict` gave."""
+        return cls(list(state["losses"]), [Validation(**figures) for figures in state["validations"]])
 
     def as_dict(self) -> dict[str, Any]:
         """The history as JSON values."""
@@ -27,7 +27,9 @@ class History:
 
     def best(self) -> int:
         """Index of the best epoch so far, by AUROC, by accuracy where there is none; the first of equal ones."""
-        ranks = [own.accuracy if own.auroc is None else own.auroc for own in self.validations]
+        ranks = [
+            validation.accuracy if validation.auroc is None else validation.auroc for validation in self.validations
+        ]
         return ranks.index(max(ranks))
 
     def is_over(self, patience: int | None) -> bool:
@@ -42,7 +44,7 @@ class History:
     def write(self, directory: Path) -> None:
         """Writes `train.jsonl`, a line per step, and `validation.jsonl`, a line per validated epoch."""
         steps = ({"step": number, "loss": loss} for number, loss in enumerate(self.losses, 1))
-        epochs = ({"epoch": number, **asdict(own)} for number, own in enumerate(self.validations, 1))
+        epochs = ({"epoch": number, **asdict(validation)} for number, validation in enumerate(self.validations, 1))
         _write(directory / "train.jsonl", steps)
         if self.validations:
             _write(directory / "validation.jsonl", epochs)

@@ -50,11 +50,11 @@ def _rank(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> to
     2024, equation 10)."""
     parts = []
     for row in rows.unique_consecutive():
-        own, right = margins[rows == row], labels[rows == row] > 0
-        ranked = torch.cat([own.new_zeros(1), own[right]])
+        row_margins, right = margins[rows == row], labels[rows == row] > 0
+        ranked = torch.cat([row_margins.new_zeros(1), row_margins[right]])
         above = torch.logcumsumexp(ranked, dim=0)
         if not right.all():
-            above = torch.logaddexp(above, torch.logsumexp(own[~right] + ZETA, dim=0))
+            above = torch.logaddexp(above, torch.logsumexp(row_margins[~right] + ZETA, dim=0))
         parts.append((above - ranked).mean())
     return torch.stack(parts)
 

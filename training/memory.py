@@ -188,7 +188,7 @@ class _FusedDropout(torch.nn.Dropout):
 
 
 def table(config: PreTrainedConfig, free: Sequence[int], longest: int) -> Table:
-    """What the presets take on GPUs with so many bytes free. Arguments as for `plan`."""
+    """What the presets take on GPUs with `free` bytes each. Arguments as for `plan`."""
     shown = Table(title=f"training on solutions of up to {longest:,} tokens")
     for name in ("preset", "weights", "adapter", "activations per token", "with checkpointing", *map(_gb, free)):
         shown.add_column(name, justify="left" if name == "preset" else "right")
@@ -198,7 +198,7 @@ def table(config: PreTrainedConfig, free: Sequence[int], longest: int) -> Table:
             footprint(config, replace(settings, gradient_checkpointing=way), "cuda", MOST_TOKENS, longest)
             for way in (False, True)
         )
-        per_token = [f"{own.activations / MOST_TOKENS / 1e6:.2f} MB" for own in (plain, twice)]
+        per_token = [f"{usage.activations / MOST_TOKENS / 1e6:.2f} MB" for usage in (plain, twice)]
         plans = [_chosen(config, settings, size, longest) for size in free]
         shown.add_row(preset, _gb(plain.weights), _gb(plain.adapter), *per_token, *plans)
     return shown

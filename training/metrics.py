@@ -91,11 +91,11 @@ class Validation:
     @classmethod
     def of(cls, scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]]) -> Self:
         """Of solutions' step scores and labels; at least one step."""
-        values = np.array([score for own in scores for score in own])
-        right = np.array([label for own in labels for label in own], dtype=bool)
-        actual = [next((k for k, label in enumerate(own) if not label), None) for own in labels]
+        values = np.array([score for step_scores in scores for score in step_scores])
+        right = np.array([label for step_labels in labels for label in step_labels], dtype=bool)
+        actual = [next((k for k, label in enumerate(step_labels) if not label), None) for step_labels in labels]
         both = len(set(right.tolist())) == 2
-        first = [steps.first_error(own) for own in scores]
+        first = [steps.first_error(step_scores) for step_scores in scores]
         kinds = {label is None for label in actual}
         return cls(
             auroc=float(roc_auc_score(right, values)) if both else None,

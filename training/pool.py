@@ -75,9 +75,9 @@ def load(path: Path, reward_field: str = "") -> list[Question]:
     are no numbers in [0, 1] or not as many as its steps; for a file with rewards of both kinds; and for an empty one.
     """
     questions: dict[str, Question] = {}
-    for number, told in sources.from_file(path):
+    for number, row in sources.from_file(path):
         try:
-            question = _question(_Row.model_validate(told), str(number), reward_field)
+            question = _question(_Row.model_validate(row), str(number), reward_field)
             _check_alike([*questions.values()][:1], question, reward_field)
         except ValueError as error:
             raise RecordInvalid(str(path), number, sources.reason(error)) from error
@@ -90,22 +90,22 @@ def load(path: Path, reward_field: str = "") -> list[Question]:
 
 
 def digest(questions: Sequence[Question]) -> str:
-    """Of all that is told of the questions: 16 hexadecimal digits."""
+    """A digest of all fields of the questions: 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps([asdict(question) for question in questions]).encode()).hexdigest()[:16]
 
 
 def _question(row: _Row, number: str, reward_field: str) -> Question:
-    given = [_given(own, reward_field, k) for k, own in enumerate(row.candidates)] if reward_field else []
-    rewards = tuple(own for own in given if isinstance(own, float))
-    scores = tuple(own for own in given if isinstance(own, tuple))
+    given = [_given(candidate, reward_field, k) for k, candidate in enumerate(row.candidates)] if reward_field else []
+    rewards = tuple(value for value in given if isinstance(value, float))
+    scores = tuple(value for value in given if isinstance(value, tuple))
     if rewards and scores:
         raise ValueError(f"some candidates have a number at {reward_field!r}, others a list of step scores")
     return Question(
         number if row.id is None else row.id,
         row.problem,
         row.gold,
-        tuple(own.text or steps.join(own.steps or ()) for own in row.candidates),
-        tuple(None if own.steps is None else tuple(own.steps) for own in row.candidates),
+        tuple(candidate.text or steps.join(candidate.steps or ()) for candidate in row.candidates),
+        tuple(None if candidate.steps is None else tuple(candidate.steps) for candidate in row.candidates),
         rewards or None,
         scores or None,
     )
@@ -121,7 +121,7 @@ def _given(candidate: _Candidate, field: str, index: int) -> Given:
 
 
 def _step_scores(values: list[object], given: list[str] | None, place: str) -> tuple[float, ...]:
-    scores = tuple(own for own in map(_number, values) if own is not None and 0 <= own <= 1)
+    scores = tuple(score for score in map(_number, values) if score is not None and 0 <= score <= 1)
     if len(scores) < len(values):
         raise ValueError(f"{place}: step scores are numbers in [0, 1]")
     if scores and given is not None and len(scores) != len(given):
@@ -140,5 +140,5 @@ def _number(value: object) -> float | None:
 
 
 def _check_alike(before: Sequence[Question], question: Question, field: str) -> None:
-    if any((own.rewards is None) != (question.rewards is None) for own in before):
+    if any((earlier.rewards is None) != (question.rewards is None) for earlier in before):
         raise ValueError(f"records before have numbers at {field!r} and this one step scores, or the other way round")

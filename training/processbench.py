@@ -20,7 +20,7 @@ from rich.table import Table
 from training import journal, sources, stage
 from training.journal import Journal
 from training.metrics import Share, first_error_score
-from training.scorers import Asked, Scorer, Scores
+from training.scorers import Scorer, Scores, Solution
 from unprm import steps
 from unprm.errors import RecordInvalid
 
@@ -55,16 +55,16 @@ class Sample:
     """A solution with the index of its first wrong step, None if all are right."""
 
     id: str
-    asked: Asked
+    solution: Solution
     label: int | None
 
 
 class Labelled(Protocol):
-    """What figures take of a sample; `label` as that of `Sample`."""
+    """What `figures` needs of a sample; `label` as that of `Sample`."""
 
     @property
     def id(self) -> str:
-        """What its scores are found by."""
+        """The key of its scores."""
         ...
 
     @property
@@ -110,7 +110,7 @@ def _samples(source: str, rows: Iterator[tuple[int, object]]) -> list[Sample]:
         if valid.id in samples:
             raise RecordInvalid(source, number, f"the id {valid.id!r} occurs twice")
         label = None if valid.label < 0 else valid.label
-        samples[valid.id] = Sample(valid.id, Asked(valid.problem, tuple(valid.steps)), label)
+        samples[valid.id] = Sample(valid.id, Solution(valid.problem, tuple(valid.steps)), label)
     check_kinds(source, samples.values())
     return list(samples.values())
 
@@ -142,11 +142,11 @@ def figures(samples: Sequence[Labelled], scores: Mapping[str, Scores], threshold
     """Figures of a subset; both right and wrong solutions must occur (`ValueError`)."""
     predicted = [prediction(scores[sample.id], threshold) for sample in samples]
     actual = [sample.label for sample in samples]
-    told = first_error_score(predicted, actual)
+    measured = first_error_score(predicted, actual)
     wrong = sum(label is not None for label in actual)
-    low, high = _f1_interval((told.erroneous, wrong), (told.correct, len(actual) - wrong))
+    low, high = _f1_interval((measured.erroneous, wrong), (measured.correct, len(actual) - wrong))
     too_long = sum(scores[sample.id] is None for sample in samples)
-    return Figures(told.erroneous, told.correct, told.f1, low, high, wrong, len(actual) - wrong, too_long)
+    return Figures(measured.erroneous, measured.correct, measured.f1, low, high, wrong, len(actual) - wrong, too_long)
 
 
 def prediction(scores: Scores, threshold: float) -> int | None:
@@ -183,8 +183,8 @@ def evaluate(
 ) -> dict[str, Result]:
     """Scores, and writes `output/results.json`; arguments as those of `score`."""
     measured = results(subsets, score(subsets, scorer, output, console))
-    told = {"model": scorer.name, **{key: asdict(result) for key, result in measured.items()}}
-    journal.replace(output / "results.json", json.dumps(told, indent=2) + "\n")
+    record = {"model": scorer.name, **{key: asdict(result) for key, result in measured.items()}}
+    journal.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured
 
 
@@ -199,8 +199,8 @@ def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapp
         thresholds[f"best on {chosen}"] = best_threshold(subsets[chosen], scores[chosen])
     made = {}
     for name, threshold in thresholds.items():
-        own = {key: figures(samples, scores[key], threshold) for key, samples in subsets.items()}
-        made[name] = Result(threshold, own, sum(told.f1 for told in own.values()) / len(own))
+        by_subset = {key: figures(samples, scores[key], threshold) for key, samples in subsets.items()}
+        made[name] = Result(threshold, by_subset, sum(subset.f1 for subset in by_subset.values()) / len(by_subset))
     return made
 
 
@@ -219,7 +219,7 @@ def score(
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
                 for start in range(0, len(todo), BATCH):
                     batch = todo[start : start + BATCH]
-                    for sample, values in zip(batch, scorer.score([own.asked for own in batch]), strict=True):
+                    for sample, values in zip(batch, scorer.score([item.solution for item in batch]), strict=True):
                         done.append({"id": sample.id, "scores": values})
                         board.advance()
         found[name] = kept(output, name)
@@ -240,15 +240,17 @@ def table(measured: Mapping[str, Result]) -> Table:
     for name in (*names, "average"):
         shown.add_column(name, justify="right")
     for name, result in measured.items():
-        cells = [Share(own.f1, own.f1_low, own.f1_high).in_percent for own in result.subsets.values()]
+        cells = [Share(subset.f1, subset.f1_low, subset.f1_high).in_percent for subset in result.subsets.values()]
         shown.add_row(f"this model, threshold {result.threshold:g} ({name})", *cells, f"{100 * result.average_f1:.1f}")
     shown.add_section()
     for model, row in PUBLISHED.items():
-        told = dict(zip((*SUBSETS, "average"), row, strict=True))
-        shown.add_row(f"{model} (published)", *(f"{told[name]:.1f}" if name in told else "–" for name in names),
-                      f"{told['average']:.1f}", style="dim")  # fmt: skip
+        f1 = dict(zip((*SUBSETS, "average"), row, strict=True))
+        shown.add_row(f"{model} (published)", *(f"{f1[name]:.1f}" if name in f1 else "–" for name in names),
+                      f"{f1['average']:.1f}", style="dim")  # fmt: skip
     return shown
 
 
 def _digest(samples: Sequence[Sample]) -> str:
-    return hashlib.sha256(json.dumps([asdict(sample) for sample in samples]).encode()).hexdigest()[:16]
+    # "asked": the key in the digests of existing journals
+    fields = [{"id": sample.id, "asked": asdict(sample.solution), "label": sample.label} for sample in samples]
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]

@@ -39,8 +39,8 @@ class Effect:
         """Measured on these samples; `threshold` is one of the PRM's scores before they are calibrated."""
         scores = scores_of(model, samples)
         labels = [sample.step_labels for sample in samples]
-        before = [scores[sample.id][: len(own)] for sample, own in zip(samples, labels, strict=True)]
-        after = [tuple(map(calibration, own)) for own in before]
+        before = [scores[sample.id][: len(step_labels)] for sample, step_labels in zip(samples, labels, strict=True)]
+        after = [tuple(map(calibration, step_scores)) for step_scores in before]
         return cls(
             error_before=Validation.of(before, labels).calibration_error,
             error_after=Validation.of(after, labels).calibration_error,
@@ -71,7 +71,7 @@ def fit_all(subsets: Mapping[str, Sequence[RecordedSolution]], source: str) -> d
 def _fit_one(model: str, subsets: Mapping[str, Sequence[RecordedSolution]], source: str) -> Fitted:
     fitted = next(iter(subsets.values()))
     labels = [sample.step_labels for sample in fitted]
-    scores = [sample.scores[model][: len(own)] for sample, own in zip(fitted, labels, strict=True)]
+    scores = [sample.scores[model][: len(step_labels)] for sample, step_labels in zip(fitted, labels, strict=True)]
     exact = fit(scores, labels, EDGE)
     if exact.scale <= 0:
         raise RecordInvalid(source, 0, f"{model} scores right steps no higher than wrong ones")
@@ -93,13 +93,13 @@ def write(
     `source`: where the scores are from, and their licence."""
     counts = {name: _counts(samples) for name, samples in subsets.items()}
     fitted, tested = subsets
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "source": source,
         "fitted_on": {"subset": fitted, **counts[fitted]},
         "tested_on": {"subset": tested, **counts[tested]},
-        "models": {model: _record(own) for model, own in found.items()},
+        "models": {model: _record(result) for model, result in found.items()},
     }
-    journal.replace(path, json.dumps(told, indent=2) + "\n")
+    journal.replace(path, json.dumps(record, indent=2) + "\n")
 
 
 def _counts(samples: Sequence[RecordedSolution]) -> dict[str, int]:
@@ -107,18 +107,18 @@ def _counts(samples: Sequence[RecordedSolution]) -> dict[str, int]:
     return {"solutions": len(samples), "steps": len(steps), "wrong_steps": steps.count(False)}
 
 
-def _record(own: Fitted) -> dict[str, Any]:
+def _record(fitted: Fitted) -> dict[str, Any]:
     return {
-        "scale": own.calibration.scale,
-        "shift": own.calibration.shift,
-        "threshold": own.threshold,
-        "calibrated_threshold": own.calibrated_threshold,
+        "scale": fitted.calibration.scale,
+        "shift": fitted.calibration.shift,
+        "threshold": fitted.threshold,
+        "calibrated_threshold": fitted.calibrated_threshold,
         "subsets": {
             name: {
                 "calibration_error": _rounded(before=effect.error_before, after=effect.error_after),
                 "f1": _rounded(at_half=effect.f1_before, at_threshold=effect.f1_after),
             }
-            for name, effect in own.subsets.items()
+            for name, effect in fitted.subsets.items()
         },
     }
 
@@ -142,12 +142,12 @@ def table(found: Mapping[str, Fitted]) -> Table:
     )
     for name in columns:
         shown.add_column(name, justify="left" if name in ("subset", "worse") else "right", overflow="fold")
-    for model, own in found.items():
-        for name, effect in own.subsets.items():
+    for model, fitted in found.items():
+        for name, effect in fitted.subsets.items():
             error = f"{effect.error_before:.3f} → {effect.error_after:.3f}"
             f1 = f"{100 * effect.f1_before:.1f} → {100 * effect.f1_after:.1f}"
-            scale, shift = f"{own.calibration.scale:.3f}", f"{own.calibration.shift:+.3f}"
-            shown.add_row(model, name, scale, shift, error, f"{own.threshold:.2f}", f1, ", ".join(worse(effect)))
+            scale, shift = f"{fitted.calibration.scale:.3f}", f"{fitted.calibration.shift:+.3f}"
+            shown.add_row(model, name, scale, shift, error, f"{fitted.threshold:.2f}", f1, ", ".join(worse(effect)))
         shown.add_section()
     return shown
 

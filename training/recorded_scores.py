@@ -67,8 +67,8 @@ def read(places: Iterable[Path]) -> dict[str, list[RecordedSolution]]:
             if row.id in seen:
                 raise RecordInvalid(str(path), number, f"the id {row.id!r} occurs twice")
             if set(row.scores) != models:
-                told = (", ".join(sorted(names)) for names in (row.scores, models))
-                raise RecordInvalid(str(path), number, "it has scores of {}, the first record of {}".format(*told))
+                listed = (", ".join(sorted(names)) for names in (row.scores, models))
+                raise RecordInvalid(str(path), number, "it has scores of {}, the first record of {}".format(*listed))
             seen.add(row.id)
         subsets[name] = [row for _, row in rows]
     return subsets
@@ -143,12 +143,12 @@ def table(measured: Mapping[str, Measured]) -> Table:
     (_, *chosen) = next(iter(measured.values())).results
     for way in chosen:
         shown.add_column(f"F1, threshold {way}", justify="right", overflow="fold")
-    for model, told in measured.items():
-        fixed, *others = told.results.values()
-        for name, own in fixed.subsets.items():
-            threshold, best = told.best[name]
+    for model, result in measured.items():
+        fixed, *others = result.results.values()
+        for name, figures in fixed.subsets.items():
+            threshold, best = result.best[name]
             there = [_at(other.subsets[name], other.threshold) for other in others]
-            shown.add_row(model, name, *_fixed(own), f"{100 * best:.1f} at {threshold:.2f}", *there)
+            shown.add_row(model, name, *_fixed(figures), f"{100 * best:.1f} at {threshold:.2f}", *there)
         for other in others:
             average = f"{100 * other.average_f1:.1f} at {other.threshold:.2f}"
             shown.add_row(model, "average", f"{100 * fixed.average_f1:.1f}", "", "", "", average)
@@ -156,9 +156,13 @@ def table(measured: Mapping[str, Measured]) -> Table:
     return shown
 
 
-def _fixed(own: Figures) -> tuple[str, str, str]:
-    return Share(own.f1, own.f1_low, own.f1_high).in_percent, percent(own.erroneous), percent(own.correct)
+def _fixed(figures: Figures) -> tuple[str, str, str]:
+    return (
+        Share(figures.f1, figures.f1_low, figures.f1_high).in_percent,
+        percent(figures.erroneous),
+        percent(figures.correct),
+    )
 
 
-def _at(own: Figures, threshold: float) -> str:
-    return f"{100 * own.f1:.1f} at {threshold:.2f}"
+def _at(figures: Figures, threshold: float) -> str:
+    return f"{100 * figures.f1:.1f} at {threshold:.2f}"

@@ -46,9 +46,9 @@ def read(path: Path) -> Iterator[LabelledSolution]:
 
     Raises `RecordInvalid` with the file, the line and what is wrong with it.
     """
-    for number, told in sources.from_file(path):
+    for number, record in sources.from_file(path):
         try:
-            yield parse(told)
+            yield parse(record)
         except ValueError as error:
             raise RecordInvalid(str(path), number, sources.reason(error)) from error
 

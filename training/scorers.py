@@ -1,4 +1,4 @@
-"""Who scores solutions for an evaluation: a model in this process, or a running server."""
+"""Scorers of solutions for an evaluation: a model in this process, or a running server."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ IN_FLIGHT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Solution:
     """A solution to score."""
 
     problem: str
@@ -31,7 +31,7 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What scores are kept with, so that no other model's are taken for them: `digest` as in `ModelDescription`;
-    `calibration` as a server tells it that calibrates its scores."""
+    `calibration`: the server's, as JSON, empty if it does not calibrate."""
 
     model: str
     dtype: str
@@ -63,7 +63,7 @@ class Scorer(Protocol):
         """The model's; two that score differently have different ones."""
         ...
 
-    def score(self, batch: Sequence[Asked]) -> list[Scores]:
+    def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Scores per solution. Raises `ModelUnavailable` if a server does not answer."""
         ...
 
@@ -85,10 +85,10 @@ class EngineScorer:
         about = self._engine.description
         return Identity(about.name, about.dtype, about.digest)
 
-    def score(self, batch: Sequence[Asked]) -> list[Scores]:
+    def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Scores per solution."""
-        encoded = [self._engine.format.encode(asked.problem, asked.steps) for asked in batch]
-        fitting = [k for k, own in enumerate(encoded) if len(own.ids) <= self._engine.description.max_tokens]
+        encoded = [self._engine.format.encode(solution.problem, solution.steps) for solution in batch]
+        fitting = [k for k, inputs in enumerate(encoded) if len(inputs.ids) <= self._engine.description.max_tokens]
         scores: list[Scores] = [None] * len(batch)
         for k, values in zip(fitting, self._engine.score([encoded[k] for k in fitting]).scores, strict=True):
             scores[k] = values
@@ -121,7 +121,7 @@ class ServerScorer:
         """Of the server's default model when this scorer was made."""
         return self._identity
 
-    def score(self, batch: Sequence[Asked]) -> list[Scores]:
+    def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Scores per solution, a request each. Raises `ModelUnavailable` also if the server serves another model now:
         models can be swapped while it answers."""
         with ThreadPoolExecutor(IN_FLIGHT) as pool:
@@ -134,8 +134,8 @@ class ServerScorer:
         """Closes the connections."""
         self._client.close()
 
-    def _score(self, asked: Asked) -> Scores:
-        body = {"problem": asked.problem, "solutions": [list(asked.steps)]}
+    def _score(self, solution: Solution) -> Scores:
+        body = {"problem": solution.problem, "solutions": [list(solution.steps)]}
         response = self._send("POST", "/score_steps", body)
         if response.status_code == 422 and response.json()["code"] in ("solution_too_long", "too_many_steps"):
             return None
@@ -145,9 +145,11 @@ class ServerScorer:
     def _served(self) -> Identity:
         response = self._send("GET", "/model")
         self._check(response)
-        told = response.json()
-        calibration = told.get("calibration")
-        return Identity(told["name"], told["dtype"], told.get("digest"), json.dumps(calibration) if calibration else "")
+        model = response.json()
+        calibration = model.get("calibration")
+        return Identity(
+            model["name"], model["dtype"], model.get("digest"), json.dumps(calibration) if calibration else ""
+        )
 
     def _send(self, method: str, path: str, body: object = None) -> httpx.Response:
         try:

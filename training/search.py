@@ -20,7 +20,7 @@ class WrongSolution:
     """What the searches know of a solution with a wrong answer.
 
     `uncertainties`: u of each step. `mean_uncertainty`: of the steps of all solutions sampled for its question.
-    `tau`: the value of the question alone, in (0, 1]; `solved`, `asked`: rollouts from the question alone, and
+    `tau`: the value of the question alone, in (0, 1]; `samples`, `solved`: rollouts from the question alone, and
     how many of them were right.
     """
 
@@ -28,7 +28,7 @@ class WrongSolution:
     mean_uncertainty: float
     tau: float
     solved: int
-    asked: int
+    samples: int
 
     @property
     def length(self) -> int:

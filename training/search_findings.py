@@ -90,29 +90,29 @@ def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
 
     Raises `ValueError` naming a search that annotated others.
     """
-    records = {name: [told for told in stats.load(path) if not told["correct"]] for name, path in runs.items()}
-    solutions = {name: {str(told["id"]) for told in own} for name, own in records.items()}
+    records = {name: [record for record in stats.load(path) if not record["correct"]] for name, path in runs.items()}
+    solutions = {name: {str(record["id"]) for record in wrong} for name, wrong in records.items()}
     first = next(iter(solutions), "")
-    for name, own in solutions.items():
-        if own != solutions[first]:
-            apart = len(own ^ solutions[first])
+    for name, ids in solutions.items():
+        if ids != solutions[first]:
+            apart = len(ids ^ solutions[first])
             raise ValueError(f"{name} annotated other wrong solutions than {first}: {apart} are in one of them alone")
-    return {name: _truth(own) for name, own in records.items()}
+    return {name: _truth(wrong) for name, wrong in records.items()}
 
 
 def _truth(wrong: Sequence[Record]) -> Truth:
-    questions = {name: k for k, name in enumerate(sorted({str(told["question"]) for told in wrong}))}
+    questions = {name: k for k, name in enumerate(sorted({str(record["question"]) for record in wrong}))}
     found, solutions, right, steps = np.zeros((4, len(questions)))
     spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
-    for told in wrong:
-        question, problem = questions[str(told["question"])], parse(told["problem"])
+    for record in wrong:
+        question, problem = questions[str(record["question"])], parse(record["problem"])
         solutions[question] += 1
         for what in spent:
-            spent[what][question] += told[what]
-        if "labels" in told:
-            found[question] += told["labels"].index(False) == first_error(problem, told["steps"])
-            truth = labels(problem, told["steps"])
-            right[question] += sum(given == true for given, true in zip(told["labels"], truth, strict=True))
+            spent[what][question] += record[what]
+        if "labels" in record:
+            found[question] += record["labels"].index(False) == first_error(problem, record["steps"])
+            truth = labels(problem, record["steps"])
+            right[question] += sum(given == true for given, true in zip(record["labels"], truth, strict=True))
             steps[question] += len(truth)
     return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps), spent)
 
@@ -127,7 +127,7 @@ def finding(place: Path) -> Finding:
     }  # fmt: skip
     families = {
         column: compare(
-            {name: figure(own) - figure(baseline) for name, own in true.items() if name != BASELINE}, F1_MARGIN
+            {name: figure(truth) - figure(baseline) for name, truth in true.items() if name != BASELINE}, F1_MARGIN
         )
         for column, figure in figures.items()
     }

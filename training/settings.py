@@ -1,4 +1,4 @@
-"""What the stages are told, and what they tell."""
+"""Settings of the stages, and their reports."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ class TrainSettings:
     `problem_template`: how the model reads a problem, in which `{problem}` stands for it. `step_tag`, `positive`,
     `negative`: what each step ends with and the verdicts on it, one token each of the base. `warmup` is the
     fraction of all steps in which the learning rate rises. `validation`: held-out solutions, looked at after each
-    epoch; with a `patience` training ends when they have not got better for so many epochs, and the best epoch
+    epoch; with a `patience` training ends when they have not got better for that many epochs, and the best epoch
     counts. `packing`: solutions one behind the other without padding, None where FlashAttention is there.
     """
 
@@ -90,8 +90,8 @@ class TrainReport:
 
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
-    """`k` solutions per question, each of at most `max_tokens` tokens. `extraction`: where the answer to a question is
-    looked for that has a solution in its place. `worked_examples`: chat models are shown two before they are asked."""
+    """`k` solutions per question, each of at most `max_tokens` tokens. `extraction`: where the answer is looked for in
+    the solution of a question that has no answer. `worked_examples`: chat prompts begin with two worked examples."""
 
     k: int = 32
     temperature: float = 0.8
@@ -102,7 +102,7 @@ class SampleSettings:
 
     @property
     def drawing(self) -> SamplingSettings:
-        """What the sampler is told."""
+        """The sampler's settings."""
         return SamplingSettings(self.temperature, max_tokens=self.max_tokens, worked_examples=self.worked_examples)
 
 
@@ -174,7 +174,7 @@ class AnnotateSettings:
 
     @property
     def drawing(self) -> SamplingSettings:
-        """What the sampler is told."""
+        """The sampler's settings."""
         return SamplingSettings(self.temperature, max_tokens=self.max_tokens)
 
 

@@ -1,4 +1,4 @@
-"""Runs a stage: many items at once, each result kept as it comes, failures counted and told at the end."""
+"""Runs a stage: many items at once, each result kept as it comes, failures counted and printed at the end."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ def progress(console: Console, *columns: ProgressColumn, shown: bool = True) -> 
 class Lines(Progress):
     """Progress for a log file: a line when a task begins, one every `LINE_EVERY` seconds, and one at its end.
 
-    A line tells the steps done, the time they took, steps a second, the time that is left, and the task's field
+    A line shows the steps done, the time they took, steps a second, the time that is left, and the task's field
     `counts`. `get_time` is a clock, in seconds.
     """
 
@@ -176,7 +176,7 @@ async def run(
 
 
 def tell(console: Console, failures: dict[str, str]) -> int:
-    """Tells what failed, grouped by reason; the exit status: 0 if nothing did."""
+    """Prints what failed, grouped by reason; returns the exit status, 0 if nothing did."""
     for reason, count in Counter(failures.values()).most_common():
         console.print(f"[red]failed {count} times:[/red] {escape(reason)}", highlight=False, soft_wrap=True)
     if failures:

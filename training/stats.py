@@ -99,7 +99,7 @@ def costs(annotated: Path) -> Costs:
     for record in records:
         for tried in record["tried"]:
             prefix = tried["prefix"] if shared else (record["id"], tried["prefix"])
-            drawn[prefix] = max(drawn.get(prefix, tried), tried, key=lambda told: int(told["samples"]))
+            drawn[prefix] = max(drawn.get(prefix, tried), tried, key=lambda trial: int(trial["samples"]))
     return Costs(
         solutions=len(records),
         wrong=sum(not record["correct"] for record in records),
@@ -159,10 +159,10 @@ def agreement(records: Sequence[Record]) -> Agreement | None:
     ]
     return Agreement(
         wrong=len(wrong),
-        first=_share(own is not None and own == true for own, true in pairs),
-        at_or_after=_share(own is not None and true is not None and own >= true for own, true in pairs),
+        first=_share(step is not None and step == true for step, true in pairs),
+        at_or_after=_share(step is not None and true is not None and step >= true for step, true in pairs),
         steps=_share(judged),
-        resolved=_share(own is not None for own in found),
+        resolved=_share(step is not None for step in found),
     )
 
 
@@ -184,8 +184,16 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
     for name in ("run", "wrong", *Agreement.COLUMNS):
         truth.add_column(name, justify="left" if name == "run" else "right")
     for path in annotated:
-        records, own = load(path), costs(path)
-        numbers = (own.solutions, own.wrong, own.unresolved, own.verified, own.samples, own.tokens, own.tau_samples)
+        records, spent = load(path), costs(path)
+        numbers = (
+            spent.solutions,
+            spent.wrong,
+            spent.unresolved,
+            spent.verified,
+            spent.samples,
+            spent.tokens,
+            spent.tau_samples,
+        )
         cost.add_row(path.stem, *(f"{number:,}" for number in numbers))
         for row in by_model(records):
             cells = row.ranks.cells() if row.ranks else ["–"] * len(Ranks.COLUMNS)

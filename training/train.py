@@ -144,7 +144,7 @@ class Trainer:
         loss = torch.zeros(1, device=self.device)
         for number, micro in enumerate(self._micro_batches(batch)):
             if number % self.processes.count == self.processes.rank:
-                # the dropout of these solutions, whoever computes them
+                # the same dropout of these solutions in whichever process
                 torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
                 labels, solutions = micro.labels.to(self.device), micro.solutions.to(self.device)
                 part = self.loss(self._margins(micro), labels, solutions, total)
@@ -167,12 +167,12 @@ class Trainer:
         if not self.held_out:
             return
         scores, labels = self._scored(self.held_out)
-        told = self.history.validations
-        told.append(Validation.of(scores, labels))
-        for name, value in asdict(told[-1]).items():
+        validations = self.history.validations
+        validations.append(Validation.of(scores, labels))
+        for name, value in asdict(validations[-1]).items():
             if value is not None:
                 board.add_scalar(f"validation/{name}", value, len(self.history.losses))
-        if self.history.best() == len(told) - 1 and self.processes.is_first:
+        if self.history.best() == len(validations) - 1 and self.processes.is_first:
             checkpoint.replace_file(self._trained(), self._place("best.safetensors"), {})
 
     @torch.no_grad()
@@ -194,9 +194,11 @@ class Trainer:
         return margins(self.decoder, self.direction, micro, self.in_bf16)
 
     def _fingerprint(self) -> str:
-        """Tells whether a checkpoint belongs to this run: everything that its result depends on."""
-        told = {k: str(v) for k, v in asdict(self.settings).items() if k not in ("output", "checkpoint_every", "data")}
-        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        """Digest of all that the result depends on: a checkpoint with another one belongs to another run."""
+        settings = {
+            k: str(v) for k, v in asdict(self.settings).items() if k not in ("output", "checkpoint_every", "data")
+        }
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         for example in self.examples:
             digest.update(repr((example.encoded.ids, example.labels)).encode())
         return digest.hexdigest()
@@ -217,12 +219,12 @@ class Trainer:
 
     def _save(self) -> None:
         if self.processes.is_first:
-            told = {
+            state = {
                 "history": self.history.as_dict(),
                 "fingerprint": self.fingerprint,
                 "memory": {name: getattr(self.settings, name) for name in CHOSEN},
             }
-            checkpoint.save(self._place(STATE), self._trained(), [self.optimizer], told)
+            checkpoint.save(self._place(STATE), self._trained(), [self.optimizer], state)
             self.history.write(self.settings.output)
         self.processes.wait()
 

@@ -27,12 +27,15 @@ class Calibration:
         if not path.exists():
             return cls()
         try:
-            told = cls(**json.loads(path.read_text("utf-8")))
-            if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in (told.scale, told.shift)):
+            calibration = cls(**json.loads(path.read_text("utf-8")))
+            if not all(
+                isinstance(value, (int, float)) and math.isfinite(value)
+                for value in (calibration.scale, calibration.shift)
+            ):
                 raise ValueError("scale and shift are no numbers")
         except (OSError, ValueError, TypeError) as error:
             raise ModelInvalid(f"{path} is no calibration of scale and shift: {error}") from error
-        return told
+        return calibration
 
     def write(self, directory: Path) -> None:
         """Writes `calibration.json`."""

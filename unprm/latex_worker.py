@@ -60,8 +60,8 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
             signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
             _write(sink, {"id": question["id"], **keyed(question["answer"], scalars)})
             os._exit(0)
-        if told := _waited(fork, ended, question["seconds"]):
-            _write(sink, {"id": question["id"], **told})
+        if reply := _waited(fork, ended, question["seconds"]):
+            _write(sink, {"id": question["id"], **reply})
 
 
 def _step_back(number: int, frame: FrameType | None) -> None:
@@ -72,7 +72,7 @@ def _step_back(number: int, frame: FrameType | None) -> None:
 
 
 def _waited(fork: int, ended: int, seconds: float) -> dict[str, object]:
-    """What there is to tell in place of a fork that ended without a reply, after so many seconds at most."""
+    """Waits for a fork, `seconds` at most, then kills it; returns the reply in its place, empty if it wrote one."""
     late = not select.select([ended], [], [], seconds)[0]
     if late:
         os.kill(fork, signal.SIGKILL)

@@ -212,8 +212,8 @@ class ScoredSolution(_Model):
     first_error: int | None
     answer: str | None
     unscored: Unscored | None
-    step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda own: own is None)
-    threshold: float | None = Field(default=None, exclude_if=lambda own: own is None, description=USED_THRESHOLD)
+    step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda value: value is None)
+    threshold: float | None = Field(default=None, exclude_if=lambda value: value is None, description=USED_THRESHOLD)
 
 
 class ScoreResponse(_Model):
@@ -247,8 +247,8 @@ class VotedSolution(_Model):
     step_scores: list[float] | None
     first_error: int | None
     unscored: Unscored | None
-    step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda own: own is None)
-    threshold: float | None = Field(default=None, exclude_if=lambda own: own is None, description=USED_THRESHOLD)
+    step_log_odds: list[float] | None = Field(default=None, exclude_if=lambda value: value is None)
+    threshold: float | None = Field(default=None, exclude_if=lambda value: value is None, description=USED_THRESHOLD)
 
 
 class VoteOut(_Model):

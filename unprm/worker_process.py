@@ -43,7 +43,7 @@ class WorkerProcess:
             env={}, cwd="/", bufsize=0, process_group=0,
         )  # fmt: skip
         self._received = b""
-        self._asked = 0
+        self._last_id = 0
         self._ready = False
         self._sound = True
         self._overdue = time.monotonic() + START_SECONDS
@@ -58,21 +58,21 @@ class WorkerProcess:
     def ask(self, answer: str, until: float) -> AnswerKey:
         """The worker's reply. `until` is a moment of `time.monotonic`. Raises `WorkerDied` and `OutOfTime`."""
         self.wait_ready(until)
-        self._asked += 1
+        self._last_id += 1
         self._sound = False
-        self._send({"id": self._asked, "answer": answer, "seconds": max(0.0, until - time.monotonic())})
+        self._send({"id": self._last_id, "answer": answer, "seconds": max(0.0, until - time.monotonic())})
         reply = self._receive(until + _GRACE)
         # The number shows that it isn't the late reply to a question whose asker was interrupted.
-        self._sound = reply.get("id") == self._asked
+        self._sound = reply.get("id") == self._last_id
         match reply:
             case {
-                "id": self._asked, "key": str() as key, "unitless": str() as unitless,
+                "id": self._last_id, "key": str() as key, "unitless": str() as unitless,
                 "as_text": bool() as as_text, "refused": bool() as refused,
             }:  # fmt: skip
                 return AnswerKey(key, unitless, as_text, refused)
-            case {"id": self._asked, "late": True}:
+            case {"id": self._last_id, "late": True}:
                 raise OutOfTime
-            case {"id": self._asked, "signal": int() as number}:
+            case {"id": self._last_id, "signal": int() as number}:
                 raise WorkerDied(number)
         raise WorkerDied
 
@@ -121,8 +121,8 @@ class WorkerProcess:
 
     @property
     def usable(self) -> bool:
-        """Whether it may be asked: it still sets itself up and has time left for that, or it has said what became of
-        all it was asked."""
+        """Whether it may be used: it still sets itself up and has time left for that, or it has answered its last
+        question."""
         if self._process.poll() is not None:
             return False
         return self._sound if self._ready else time.monotonic() < self._overdue

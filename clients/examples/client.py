@@ -25,8 +25,8 @@ SOLUTIONS = [
 def one_at_a_time() -> None:
     """Where each solution goes wrong, and what they elect."""
     with Client(URL, api_key=KEY) as client:
-        for own in client.score_steps(PROBLEM, SOLUTIONS).solutions:
-            print(f"answer {own.answer}, reward {own.reward:.3f}, first error {own.first_error}")
+        for solution in client.score_steps(PROBLEM, SOLUTIONS).solutions:
+            print(f"answer {solution.answer}, reward {solution.reward:.3f}, first error {solution.first_error}")
         vote = client.vote("wrf", PROBLEM, SOLUTIONS)
         print(f"elected: {vote.answer}, decided by {vote.decided_by}")
 

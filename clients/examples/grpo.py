@@ -34,11 +34,13 @@ def step_rewards(client: Client) -> Rewards:
 
     def prm(completions: Sequence[Any], problem: Sequence[str], **_: Any) -> list[float]:
         """The lowest score of each solution's steps; 0 for what is empty or too long to be read."""
-        texts = [own if isinstance(own, str) else own[-1]["content"] for own in completions]
-        asked = [
-            {"problem": own, "solutions": [text]} for own, text in zip(problem, texts, strict=True) if text.strip()
+        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        requests = [
+            {"problem": question, "solutions": [text]}
+            for question, text in zip(problem, texts, strict=True)
+            if text.strip()
         ]
-        outcomes = client.score_all(asked, concurrency=AT_A_TIME)
+        outcomes = client.score_all(requests, concurrency=AT_A_TIME)
         return [_reward(next(outcomes)) if text.strip() else 0.0 for text in texts]
 
     return prm

@@ -31,7 +31,7 @@ ENDS = re.compile(r"(<\|im_end\|>|<\|endoftext\|>)\s*")
 """Special tokens of a decoded response that are no text."""
 
 
-class Asked(BaseModel):
+class RewardRequest(BaseModel):
     """What OpenRLHF posts: `query` are prompts and responses as decoded, special tokens included."""
 
     query: list[str]
@@ -58,11 +58,12 @@ def create(client: AsyncClient) -> FastAPI:
     app = FastAPI(lifespan=closing)
 
     @app.post("/get_reward")
-    async def get_reward(asked: Asked) -> Rewarded:
+    async def get_reward(request: RewardRequest) -> Rewarded:
         """The lowest score of each response's steps; 0 for what is empty or too long to be read."""
-        if len(asked.query) != len(asked.prompts) or not all(map(operator.contains, asked.query, asked.prompts)):
+        contained = map(operator.contains, request.query, request.prompts)
+        if len(request.query) != len(request.prompts) or not all(contained):
             raise HTTPException(422, "each query must hold its prompt; were prompts cut because they are too long?")
-        pairs = [_parts(*own) for own in zip(asked.query, asked.prompts, strict=True)]
+        pairs = [_parts(query, prompt) for query, prompt in zip(request.query, request.prompts, strict=True)]
         try:
             scored = await asyncio.gather(*[_score(client, problem, response) for problem, response in pairs])
         except ClientError as error:  # OpenRLHF asks again
@@ -87,8 +88,8 @@ async def _score(client: AsyncClient, problem: str, response: str) -> list[float
 
 def _parts(query: str, prompt: str) -> tuple[str, str]:
     """Problem and response. A decoded query may begin with a token that its prompt, a string, is without."""
-    asked = QUESTION.findall(prompt)
-    problem = asked[-1] if asked else prompt
+    questions = QUESTION.findall(prompt)
+    problem = questions[-1] if questions else prompt
     return problem.strip(), ENDS.sub("", query.partition(prompt)[2]).strip()
 
 

@@ -129,8 +129,8 @@ def create(client: AsyncClient) -> MCPServer:
 
 
 class _Server(MCPServer):
-    """Tells wrong arguments as the server of unprm tells wrong fields, and refuses those that it does not know: a model
-    that misspells one would believe it heeded."""
+    """Reports wrong arguments as the server of unprm reports wrong fields, and refuses unknown ones: a model that
+    misspells one would believe that it took effect."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -143,8 +143,10 @@ class _Server(MCPServer):
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
-            located = [{**own, "loc": ("body", *own["loc"])} for own in error.__cause__.errors(include_url=False)]
-            wrong = dict.fromkeys(f"{own.pointer[1:]}: {own.detail}" for own in field_errors(located))
+            located = [
+                {**details, "loc": ("body", *details["loc"])} for details in error.__cause__.errors(include_url=False)
+            ]
+            wrong = dict.fromkeys(f"{field.pointer[1:]}: {field.detail}" for field in field_errors(located))
             raise ToolError(f"The arguments of {name} don't fit: {'; '.join(wrong)}") from None
 
 

@@ -43,7 +43,7 @@ _FIRST_WAIT = 0.25
 """Seconds before the second attempt, at the most; doubled for each further one."""
 _LONGEST_WAIT = 15.0
 _GRACE = 1.0
-"""Seconds beyond the deadline in which the server's own word that it has passed is waited for."""
+"""Seconds to wait after the deadline for the server's answer that it has passed."""
 AHEAD = 4
 """Calls of many that are made or waited for at most, in units of those made at a time."""
 READY_PAUSE = 0.2
@@ -196,17 +196,17 @@ def _work(
     options: Mapping[str, Any],
     **more: Any,
 ) -> Call[Result]:
-    """Checked before it is sent: what is wrong is told at once, and with the same error as the server's."""
-    told = {**options, **more} if problem is None else {"problem": problem, **options, **more}
-    seconds = told.pop("timeout", None)
+    """A call whose body is checked here: a wrong one raises at once, with the same error as the server's."""
+    fields = {**options, **more} if problem is None else {"problem": problem, **options, **more}
+    seconds = fields.pop("timeout", None)
     try:
-        request = form.model_validate(told)
+        request = form.model_validate(fields)
         if isinstance(request, Candidates):
             request.candidates()
     except InvalidRequest as error:
         raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
     except ValidationError as error:
-        located = [{**own, "loc": ("body", *own["loc"])} for own in error.errors(include_url=False)]
+        located = [{**details, "loc": ("body", *details["loc"])} for details in error.errors(include_url=False)]
         found = field_errors(located)
         raise _invalid(found[0].detail, found) from None
     marks = {"Content-Type": "application/json"}

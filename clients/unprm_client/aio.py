@@ -78,9 +78,9 @@ class AsyncClient:
     def score_all(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
     ) -> AsyncIterator[ScoreResponse | ClientError]:
-        """Of many requests, each with the fields of `score_steps`, what came of them, in their order; an error does not
-        keep the others from being asked. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
-        return self._all((_base.later(_base.score_call, own) for own in requests), concurrency, progress)
+        """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
+        error stops none of the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
+        return self._all((_base.later(_base.score_call, request) for request in requests), concurrency, progress)
 
     def vote_all(
         self,
@@ -91,14 +91,14 @@ class AsyncClient:
         progress: bool = False,
     ) -> AsyncIterator[VoteResponse | ClientError]:
         """As `score_all`, for votes."""
-        calls = (_base.later(_base.vote_call, {"strategy": strategy, **own}) for own in requests)
+        calls = (_base.later(_base.vote_call, {"strategy": strategy, **request}) for request in requests)
         return self._all(calls, concurrency, progress)
 
     def compare_all(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
     ) -> AsyncIterator[CompareResponse | ClientError]:
         """As `score_all`, for all votes at once."""
-        return self._all((_base.later(_base.compare_call, own) for own in requests), concurrency, progress)
+        return self._all((_base.later(_base.compare_call, request) for request in requests), concurrency, progress)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -140,14 +140,14 @@ class AsyncClient:
             try:
                 for call in calls:
                     waiting.append(asyncio.create_task(self._outcome(call, places)))
-                    shown.asked()
+                    shown.submitted()
                     if len(waiting) >= _base.AHEAD * concurrency:
                         yield await waiting.popleft()
                         shown.answered()
                 while waiting:
                     yield await waiting.popleft()
                     shown.answered()
-            finally:  # who reads no further asks no further
+            finally:  # a caller that stops reading needs no more answers
                 for task in waiting:
                     task.cancel()
 

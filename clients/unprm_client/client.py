@@ -84,9 +84,9 @@ class Client:
     def score_all(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
     ) -> Iterator[ScoreResponse | ClientError]:
-        """Of many requests, each with the fields of `score_steps`, what came of them, in their order; an error does not
-        keep the others from being asked. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
-        return self._all((_base.later(_base.score_call, own) for own in requests), concurrency, progress)
+        """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
+        error stops none of the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
+        return self._all((_base.later(_base.score_call, request) for request in requests), concurrency, progress)
 
     def vote_all(
         self,
@@ -97,14 +97,14 @@ class Client:
         progress: bool = False,
     ) -> Iterator[VoteResponse | ClientError]:
         """As `score_all`, for votes."""
-        calls = (_base.later(_base.vote_call, {"strategy": strategy, **own}) for own in requests)
+        calls = (_base.later(_base.vote_call, {"strategy": strategy, **request}) for request in requests)
         return self._all(calls, concurrency, progress)
 
     def compare_all(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
     ) -> Iterator[CompareResponse | ClientError]:
         """As `score_all`, for all votes at once."""
-        return self._all((_base.later(_base.compare_call, own) for own in requests), concurrency, progress)
+        return self._all((_base.later(_base.compare_call, request) for request in requests), concurrency, progress)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -145,14 +145,14 @@ class Client:
             try:
                 for call in calls:
                     waiting.append(pool.submit(self._outcome, call))
-                    shown.asked()
+                    shown.submitted()
                     if len(waiting) >= _base.AHEAD * concurrency:
                         yield waiting.popleft().result()
                         shown.answered()
                 while waiting:
                     yield waiting.popleft().result()
                     shown.answered()
-            finally:  # who reads no further asks no further
+            finally:  # a caller that stops reading needs no more answers
                 for future in waiting:
                     future.cancel()
 

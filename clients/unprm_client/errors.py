@@ -10,7 +10,7 @@
         │   │   UnknownModel, BodyTooLarge, UnsupportedMediaType, NotFound, MethodNotAllowed
         │   ├── UpstreamRefused   the model that a gateway samples from refused the request
         │   └── Unauthorized
-        └── TryAgain              the same request may succeed later, `retry_after` seconds from now if it is told
+        └── TryAgain              the same request may succeed later, `retry_after` seconds from now if it is known
             ├── Overloaded, ModelUnavailable, ShuttingDown
             ├── UpstreamFailed    the model that a gateway samples from did not answer
             └── InternalError     a bug of the server; its log has the request's id
@@ -54,13 +54,13 @@ class ServerError(ClientError):
     """What the server answered instead of a result.
 
     `status`: of HTTP, 0 where the client refused before anything was sent. `code`: stable, for programs; `detail`: for
-    people; `errors`: the offending fields with their JSON pointers; `retry_after`: seconds, if the server told them.
+    people; `errors`: the offending fields with their JSON pointers; `retry_after`: seconds, if the server sent them.
     """
 
     code: ClassVar[str | None] = None
 
     def __init__(self, problem: ProblemDetails, retry_after: float | None = None) -> None:
-        super().__init__(_told(problem))
+        super().__init__(_message(problem))
         self.status = problem.status
         self.problem_code = problem.code
         self.detail = problem.detail
@@ -192,7 +192,7 @@ class InternalError(TryAgain):
 
 
 def _by_code(*bases: type[ServerError]) -> dict[str, type[ServerError]]:
-    return {own.code: own for base in bases for own in base.__subclasses__() if own.code is not None}
+    return {kind.code: kind for base in bases for kind in base.__subclasses__() if kind.code is not None}
 
 
 BY_CODE = _by_code(RequestRefused, TryAgain)
@@ -215,6 +215,6 @@ def _seconds(retry_after: str | None) -> float | None:
     return float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
 
 
-def _told(problem: ProblemDetails) -> str:
+def _message(problem: ProblemDetails) -> str:
     where = "".join(f" [{error.pointer}: {error.detail}]" for error in problem.errors if error.pointer)
     return f"{problem.code}: {problem.detail}{where}"

@@ -1,15 +1,15 @@
-"""A progress bar for many calls, where it is asked for."""
+"""A progress bar for many calls, if one is wanted."""
 
 from types import TracebackType
 from typing import Self
 
 
 class Progress:
-    """Counts what was asked and answered; shown on stderr by rich, which only a shown bar needs."""
+    """Counts calls, submitted and answered; shown on stderr by rich, which only a shown bar needs."""
 
     def __init__(self, shown: bool) -> None:
         self._bar = None
-        self._asked = 0
+        self._submitted = 0
         if shown:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -19,11 +19,11 @@ class Progress:
             self._bar = Bar(*columns, console=Console(stderr=True))
             self._task = self._bar.add_task("answered", total=0)
 
-    def asked(self) -> None:
+    def submitted(self) -> None:
         """One more is to come."""
         if self._bar is not None:
-            self._asked += 1
-            self._bar.update(self._task, total=self._asked)
+            self._submitted += 1
+            self._bar.update(self._task, total=self._submitted)
 
     def answered(self) -> None:
         """One more has come."""

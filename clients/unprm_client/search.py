@@ -29,7 +29,7 @@ class Proposal:
 
 
 class Reasoner(Protocol):
-    """Whoever continues solutions."""
+    """Continues solutions: a language model."""
 
     async def propose(self, problem: str, steps: Sequence[str], count: int, seed: int) -> list[Proposal]:
         """`count` next steps after these."""
@@ -122,21 +122,22 @@ async def _search(
         proposed = await asyncio.gather(
             *(reasoner.propose(problem, path.steps, expand, seed + 1000 * next(numbers)) for _, path in growing)
         )
-        tokens += sum(own.tokens for proposals in proposed for own in proposals)
+        tokens += sum(proposal.tokens for proposals in proposed for proposal in proposals)
         grown = [
-            (group, path, own)
+            (group, path, proposal)
             for (group, path), proposals in zip(growing, proposed, strict=True)
-            for own in proposals
-            if own.text.strip()
+            for proposal in proposals
+            if proposal.text.strip()
         ]
         if not grown:
             break
-        scored = await client.score_steps(problem, [[*path.steps, own.text] for _, path, own in grown])
+        scored = await client.score_steps(problem, [[*path.steps, proposal.text] for _, path, proposal in grown])
         computed += scored.usage.computed_tokens
         alive = [[] for _ in range(groups)]
-        for (group, path, own), solution in zip(grown, scored.solutions, strict=True):
+        for (group, path, proposal), solution in zip(grown, scored.solutions, strict=True):
             if solution.step_scores is not None:  # what has grown too long for the PRM goes no further
-                alive[group].append(Path((*path.steps, own.text), tuple(solution.step_scores), own.ends))
+                steps = (*path.steps, proposal.text)
+                alive[group].append(Path(steps, tuple(solution.step_scores), proposal.ends))
         for group, paths in enumerate(alive):
             # equal paths go on once: they would fill the beam with one idea
             distinct = {path.steps: path for path in paths}.values()
@@ -199,13 +200,13 @@ class ChatReasoner:
 
 def _proposals(response: httpx.Response) -> list[Proposal]:
     try:
-        told = response.json()
-        choices, usage = told["choices"], told["usage"]["completion_tokens"]
+        completion = response.json()
+        choices, usage = completion["choices"], completion["usage"]["completion_tokens"]
         each, more = divmod(usage, len(choices))
         return [
-            # who stops for another reason than the separator has come to the end
-            Proposal(own["message"]["content"] or "", own.get("stop_reason") is None, each + (number < more))
-            for number, own in enumerate(choices)
+            # a completion that stopped for another reason than the separator ends the solution
+            Proposal(choice["message"]["content"] or "", choice.get("stop_reason") is None, each + (number < more))
+            for number, choice in enumerate(choices)
         ]
     except (ValueError, KeyError, TypeError, ZeroDivisionError):
         raise _unlike() from None

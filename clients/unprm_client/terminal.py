@@ -52,23 +52,23 @@ def compared(response: CompareResponse) -> RenderableType:
     table = Table(title="all votes agree" if response.agree else "the votes disagree")
     for name in ("vote", "answer", "decided by", "margin", "solution"):
         table.add_column(name, justify="right" if name == "margin" else "left")
-    for strategy, own in response.strategies.items():
-        tie = " (tie)" if own.tie else ""
-        margin = "" if own.margin is None else f"{own.margin:.3f}"
-        table.add_row(strategy, Text(_plain(own.answer)), own.decided_by + tie, margin, str(own.solution_index))
+    for strategy, vote in response.strategies.items():
+        tie = " (tie)" if vote.tie else ""
+        margin = "" if vote.margin is None else f"{vote.margin:.3f}"
+        table.add_row(strategy, Text(_plain(vote.answer)), vote.decided_by + tie, margin, str(vote.solution_index))
     return Group(
         table, *_notes(response), _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens)
     )
 
 
 def _outcome(vote: VoteOut) -> Text:
-    told = Text.assemble((f"{vote.strategy} elects ", "bold"), (_plain(vote.answer), "bold green"))
-    told.append(f"  decided by: {vote.decided_by}")
+    line = Text.assemble((f"{vote.strategy} elects ", "bold"), (_plain(vote.answer), "bold green"))
+    line.append(f"  decided by: {vote.decided_by}")
     if vote.margin is not None:
-        told.append(f", margin {vote.margin:.3f}")
+        line.append(f", margin {vote.margin:.3f}")
     if vote.tie:
-        told.append(f", a tie of {', '.join(map(_plain, vote.tied_answers))}", "yellow")
-    return told
+        line.append(f", a tie of {', '.join(map(_plain, vote.tied_answers))}", "yellow")
+    return line
 
 
 def _notes(voted: Voted) -> Iterator[Text]:
@@ -86,11 +86,12 @@ def _classes(vote: VoteOut) -> Table:
     table = Table()
     for name in ("answer", "count", "mean reward", "best", "score", ""):
         table.add_column(name, justify="left" if name in ("answer", "") else "right")
-    top = max((own.score or 0.0 for own in vote.candidates), default=0.0)
-    for own in vote.candidates:
-        share = (own.score or 0.0) / top if top else 0.0
-        figures = (_number(own.mean_reward), _number(own.max_reward), _number(own.score))
-        table.add_row(Text(_plain(own.answer)), str(own.count), *figures, Text("█" * round(_BAR * share), "cyan"))
+    top = max((candidate.score or 0.0 for candidate in vote.candidates), default=0.0)
+    for candidate in vote.candidates:
+        share = (candidate.score or 0.0) / top if top else 0.0
+        figures = (_number(candidate.mean_reward), _number(candidate.max_reward), _number(candidate.score))
+        bar = Text("█" * round(_BAR * share), "cyan")
+        table.add_row(Text(_plain(candidate.answer)), str(candidate.count), *figures, bar)
     return table
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's addresses. Whoever knows that API needs to know nothing of this server."""
+"""OpenAI's endpoints. A client of that API needs to know nothing of this server."""
 
 import time
 import uuid
@@ -50,21 +50,21 @@ def router(upstream: Upstream) -> APIRouter:
     routes = APIRouter(prefix="/v1", route_class=GatewayRoute)
     about = APIRouter(route_class=WorkRoute)
 
-    async def chat(request: Request, asked: ChatRequest, service: TheService) -> Response:
+    async def chat(request: Request, chat_request: ChatRequest, service: TheService) -> Response:
         """Answers as OpenAI's API does, with the completion that a vote elects among candidates of the upstream.
 
         `unprm` chooses how; in the answer it tells how it came about.
         """
         context = context_of(request.scope)
-        if asked.uses_tools:
-            return await _relayed(upstream, asked)
-        terms = _terms(asked, service.settings)
-        steps = elect(service, Candidates(upstream, asked, terms.budget), terms, context)
-        if asked.stream:
-            return await _streamed(asked, steps, context)
+        if chat_request.uses_tools:
+            return await _relayed(upstream, chat_request)
+        terms = _terms(chat_request, service.settings)
+        steps = elect(service, Candidates(upstream, chat_request, terms.budget), terms, context)
+        if chat_request.stream:
+            return await _streamed(chat_request, steps, context)
         async for step in steps:
             if isinstance(step, Elected):
-                return JSONResponse(_answer(asked, step))
+                return JSONResponse(_answer(chat_request, step))
         raise AssertionError("an election ends with somebody elected")
 
     async def models() -> Any:
@@ -86,14 +86,14 @@ def router(upstream: Upstream) -> APIRouter:
     return routes
 
 
-def _terms(asked: ChatRequest, settings: Settings) -> Terms:
-    election = asked.unprm
+def _terms(request: ChatRequest, settings: Settings) -> Terms:
+    election = request.unprm
     budget = election.budget or settings.gateway_budget
     if budget > settings.max_solutions:
         raise TooManySolutions(budget, settings.max_solutions)
-    assert asked.problem is not None, "the request's validation asks for it"
+    assert request.problem is not None, "the request's validation asks for it"
     return Terms(
-        problem=asked.problem,
+        problem=request.problem,
         strategy=election.strategy or settings.gateway_strategy,
         budget=budget,
         confidence=settings.gateway_confidence if election.confidence is None else election.confidence,
@@ -104,12 +104,12 @@ def _terms(asked: ChatRequest, settings: Settings) -> Terms:
     )
 
 
-def _answer(asked: ChatRequest, elected: Elected) -> Json:
+def _answer(request: ChatRequest, elected: Elected) -> Json:
     return {
         "id": _new_id(),
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": elected.sampled.model or asked.model,
+        "model": elected.sampled.model or request.model,
         "choices": [elected.choice | {"index": 0}],
         "usage": elected.sampled.usage,
         "unprm": elected.report.model_dump(mode="json"),
@@ -120,23 +120,23 @@ def _new_id() -> str:
     return f"chatcmpl-{uuid.uuid4().hex}"
 
 
-async def _relayed(upstream: Upstream, asked: ChatRequest) -> Response:
+async def _relayed(upstream: Upstream, request: ChatRequest) -> Response:
     """The upstream's answer as it is, streamed or not."""
-    told = asked.model_dump(mode="json", exclude_unset=True, exclude={"unprm"})
-    answer = await upstream.relay(told)
+    body = request.model_dump(mode="json", exclude_unset=True, exclude={"unprm"})
+    answer = await upstream.relay(body)
     return StreamingResponse(read_on(answer), media_type=answer.headers.get("content-type", "application/json"))
 
 
-async def _streamed(asked: ChatRequest, steps: AsyncIterator[Progress | Elected], context: Context) -> Response:
-    """What happens before the first round is over is answered with a status of its own."""
+async def _streamed(request: ChatRequest, steps: AsyncIterator[Progress | Elected], context: Context) -> Response:
+    """The events of an answer; an error in the first round is raised, so that it is answered with its status."""
     first = await anext(steps)
-    return StreamingResponse(_events(asked, first, steps, context), media_type="text/event-stream")
+    return StreamingResponse(_events(request, first, steps, context), media_type="text/event-stream")
 
 
 async def _events(
-    asked: ChatRequest, step: Progress | Elected, steps: AsyncIterator[Progress | Elected], context: Context
+    request: ChatRequest, step: Progress | Elected, steps: AsyncIterator[Progress | Elected], context: Context
 ) -> AsyncIterator[bytes]:
-    chunks = Chunks(_new_id(), asked.model)
+    chunks = Chunks(_new_id(), request.model)
     try:
         while isinstance(step, Progress):
             yield chunks.progress(step)
@@ -144,6 +144,6 @@ async def _events(
     except Exception as error:  # the status is out: whatever is wrong is an event, as with OpenAI
         yield event(problem(error, context.request_id, gateway=True).body)
         return
-    usage = bool((asked.stream_options or {}).get("include_usage"))
+    usage = bool((request.stream_options or {}).get("include_usage"))
     for part in chunks.answer(step, text_of(step.choice), usage):
         yield part

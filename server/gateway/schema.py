@@ -94,9 +94,9 @@ class ChatRequest(BaseModel):
         return texts[-1] if texts and texts[-1].strip() else None
 
     def for_upstream(self) -> Json:
-        """The request without what is the gateway's."""
-        own = {"unprm", "stream", "stream_options", "n"}
-        return self.model_dump(mode="json", exclude_unset=True, exclude=own)
+        """The request without the gateway's fields."""
+        left_out = {"unprm", "stream", "stream_options", "n"}
+        return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
 
 
 class UnscoredCandidate(Unscored):

@@ -46,7 +46,7 @@ class _Completion(BaseModel):
 
 @dataclass(slots=True)
 class Sampled:
-    """Completions of one prompt, as the upstream told them; `usage` in tokens, all of them together."""
+    """Completions of one prompt, as the upstream sent them; `usage` in tokens, all of them together."""
 
     model: str = ""
     choices: list[Json] = field(default_factory=list)
@@ -72,8 +72,8 @@ class Sampled:
 
 
 class Upstream:
-    """One upstream, by its address, with or without `/v1`. Who waits for it sets the deadline: a call that is
-    cancelled closes its connection, and the upstream stops."""
+    """One upstream, by its address, with or without `/v1`. The caller sets the deadline: a call that is cancelled
+    closes its connection, and the upstream stops."""
 
     def __init__(self, url: str, key: str | None) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -96,9 +96,9 @@ class Upstream:
             more = await asyncio.gather(
                 *(self._complete(_reseeded(body, 1 + number), 1) for number in range(missing)), return_exceptions=True
             )
-            for own in more:
-                if isinstance(own, Sampled):
-                    sampled.add(own)
+            for result in more:
+                if isinstance(result, Sampled):
+                    sampled.add(result)
         return sampled
 
     async def models(self) -> Any:
@@ -124,12 +124,12 @@ class Upstream:
     async def _complete(self, body: Json, count: int) -> Sampled:
         answer = await self._request("POST", "/chat/completions", body | ({"n": count} if count > 1 else {}))
         try:
-            told = _Completion.model_validate(_json(answer))
+            parsed = _Completion.model_validate(_json(answer))
         except ValidationError:
             raise UpstreamFailed("the upstream's answer is no chat completion") from None
-        usage = told.usage or {}
+        usage = parsed.usage or {}
         prompt, completion = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-        return Sampled(told.model, [own.model_dump() for own in told.choices], prompt, completion)
+        return Sampled(parsed.model, [choice.model_dump() for choice in parsed.choices], prompt, completion)
 
     async def _request(self, method: str, path: str, body: Json | None = None) -> httpx.Response:
         try:
@@ -172,8 +172,8 @@ def _unreachable(error: httpx.HTTPError) -> UpstreamFailed:
 def _refusal(response: httpx.Response) -> UnprmError:
     status = response.status_code
     if status in (429, 503):
-        told = response.headers.get("retry-after", "")
-        return Overloaded(f"the upstream asks for patience ({status})", float(told) if told.isdecimal() else 1.0)
+        seconds = response.headers.get("retry-after", "")
+        return Overloaded(f"the upstream asks for patience ({status})", float(seconds) if seconds.isdecimal() else 1.0)
     if status in (401, 403):
         return UpstreamFailed(f"the upstream refuses the gateway's key ({status}); it is set by --upstream-key")
     if 400 <= status < 500:

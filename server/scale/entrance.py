@@ -27,7 +27,7 @@ from server.lifetime import TIMEOUT_HEADER, read_body, seconds_of
 from server.logs import configure
 from server.middleware import caller_of, is_open, request_id_of
 from server.scale.metrics import joined
-from server.scale.replica import Asked
+from server.scale.replica import ForwardedRequest
 from server.scale.settings import ScaleSettings
 from server.service import BODIES
 from server.sharing import Budget, share_of
@@ -38,12 +38,12 @@ logger = logging.getLogger(__name__)
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 ATTEMPTS = 4
-"""Replicas that are asked one after the other, if each of them dies. Votes and scores may be asked for again."""
+"""Replicas that are tried one after the other, as long as each dies: votes and scores can be repeated."""
 _GRACE = 1.0
 """Seconds after a request's deadline, by which the replica has said that it is over."""
 _ADDED_BY_RAY = {b"x-request-id"}
-_TOLD_SECONDS = 5.0
-"""Time for the replicas to tell their metrics: half of what Prometheus waits."""
+_METRICS_SECONDS = 5.0
+"""Time for the replicas to return their metrics: half of what Prometheus waits."""
 _PLACE = ("http_version", "scheme", "server", "client", "root_path", "path", "raw_path", "query_string")
 _HOP_BY_HOP = {b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
 
@@ -61,14 +61,14 @@ class QuestionRouter(RequestRouter):  # type: ignore[misc]
     ) -> list[list[RunningReplica]]:
         """One replica a rank."""
         names = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
-        running = {name: self.replica_queue_len_cache.get(own.replica_id) or 0 for name, own in names.items()}
+        running = {name: self.replica_queue_len_cache.get(replica.replica_id) or 0 for name, replica in names.items()}
         key = str(pending_request.args[0]) if pending_request is not None else ""
         return [[names[name]] for name in bounded(ranked(key, names), running)]
 
 
 def _headers(request: Request, request_id: str) -> list[tuple[bytes, bytes]]:
-    own = {b"x-request-id", TIMEOUT_HEADER.lower().encode()}
-    kept = [pair for pair in request.headers.raw if pair[0] not in _HOP_BY_HOP | own]
+    replaced = {b"x-request-id", TIMEOUT_HEADER.lower().encode()}
+    kept = [pair for pair in request.headers.raw if pair[0] not in _HOP_BY_HOP | replaced]
     return [*kept, (b"x-request-id", request_id.encode("latin-1"))]
 
 
@@ -87,13 +87,13 @@ async def _bodies(messages: AsyncIterator[Message], start: Message, request_id: 
         yield event(problem(ModelUnavailable("the replica died over this answer"), request_id, gateway=True).body)
 
 
-def _key(asked: Asked) -> str:
-    """The question's; what has none goes anywhere."""
-    told = dict(asked.headers).get(HEADER.lower().encode())
-    if told is not None:
-        return told.decode("latin-1")
+def _key(request: ForwardedRequest) -> str:
+    """The key of its question; a request without one goes to any replica."""
+    sent = dict(request.headers).get(HEADER.lower().encode())
+    if sent is not None:
+        return sent.decode("latin-1")
     try:
-        body = from_json(asked.body)
+        body = from_json(request.body)
     except ValueError:  # the replica says what is wrong with it
         return ""
     problem = body.get("problem") if isinstance(body, dict) else None
@@ -118,9 +118,9 @@ class Entrance:
         request_id = request_id_of(request.headers)
         try:
             self._admit(request)
-            told = await self._told()
+            metrics = await self._replica_metrics()
             # takes milliseconds for each replica, in which others are to be served
-            return Response(await asyncio.to_thread(joined, told), media_type=CONTENT_TYPE_LATEST)
+            return Response(await asyncio.to_thread(joined, metrics), media_type=CONTENT_TYPE_LATEST)
         except UnprmError as error:
             return problem(error, request_id)
 
@@ -133,10 +133,10 @@ class Entrance:
             caller = self._admit(request)
             seconds = seconds_of(request.headers, most_seconds)
             with self._bodies.holding(share_of(caller, request.scope.get("client"))) as hold:
-                asked, left = await self._asked(request, request_id, seconds, hold)
+                forwarded, left = await self._read(request, request_id, seconds, hold)
                 if gateway:
-                    return await self._streamed(asked, left, request_id)
-                status, headers, body = await self._answered(self._replicas.answer.remote, asked, left)
+                    return await self._streamed(forwarded, left, request_id)
+                status, headers, body = await self._answered(self._replicas.answer.remote, forwarded, left)
         except ClientDisconnect:
             return Response(status_code=499)
         except UnprmError as error:
@@ -146,14 +146,14 @@ class Entrance:
         response.raw_headers.append((b"content-length", str(len(body)).encode()))
         return response
 
-    async def _streamed(self, asked: Asked, seconds: float, request_id: str) -> Response:
+    async def _streamed(self, request: ForwardedRequest, seconds: float, request_id: str) -> Response:
         """What the gateway answers, as it comes: Ray takes more work over it than over an answer in one piece."""
 
-        async def begun(key: str, asked: Asked) -> tuple[Message, AsyncIterator[Message]]:
-            messages = aiter(self._replicas.options(stream=True).stream.remote(key, asked))
+        async def begun(key: str, forwarded: ForwardedRequest) -> tuple[Message, AsyncIterator[Message]]:
+            messages = aiter(self._replicas.options(stream=True).stream.remote(key, forwarded))
             return await anext(messages), messages
 
-        start, messages = await self._answered(begun, asked, seconds)
+        start, messages = await self._answered(begun, request, seconds)
         response = StreamingResponse(_bodies(messages, start, request_id), start["status"])
         response.raw_headers = _end_to_end(start["headers"])
         return response
@@ -163,19 +163,20 @@ class Entrance:
         is_public = is_open(request.url.path, self._settings.open_metrics)
         return "" if is_public else caller_of(request.headers, self._keys)
 
-    async def _told(self) -> list[tuple[str, list[Metric]]]:
+    async def _replica_metrics(self) -> list[tuple[str, list[Metric]]]:
         try:
-            told = await self._replicas.broadcast("metrics").results_async(
-                timeout_s=_TOLD_SECONDS, return_exceptions=True
+            results = await self._replicas.broadcast("metrics").results_async(
+                timeout_s=_METRICS_SECONDS, return_exceptions=True
             )
         except (TimeoutError, RayError, RayServeException) as error:
             logger.error("no replica told its metrics: %s", type(error).__name__)
             raise ModelUnavailable("no replica told its metrics") from None
-        return [own for own in told if not isinstance(own, BaseException)]  # one that dies over it has nothing to tell
+        # a replica that died over it has none
+        return [result for result in results if not isinstance(result, BaseException)]
 
-    async def _asked(
+    async def _read(
         self, request: Request, request_id: str, seconds: float, hold: Callable[[int], None]
-    ) -> tuple[Asked, float]:
+    ) -> tuple[ForwardedRequest, float]:
         """The request with its body, and the time that is left for it. Raises as `read_body` and `DeadlineExceeded`."""
         until = time.monotonic() + seconds
         try:
@@ -184,20 +185,21 @@ class Entrance:
         except TimeoutError:
             raise DeadlineExceeded(seconds) from None
         place = {name: request.scope[name] for name in _PLACE}
-        asked = Asked(request.method, place, _headers(request, request_id), body)
-        return asked, max(until - time.monotonic(), 0.001)
+        forwarded = ForwardedRequest(request.method, place, _headers(request, request_id), body)
+        return forwarded, max(until - time.monotonic(), 0.001)
 
-    async def _answered(self, ask: Callable[[str, Asked], Awaitable[_Said]], asked: Asked, seconds: float) -> _Said:
-        """What a replica says, or the next one if it dies over it."""
-        key, until = _key(asked), time.monotonic() + seconds
+    async def _answered(
+        self, ask: Callable[[str, ForwardedRequest], Awaitable[_Said]], request: ForwardedRequest, seconds: float
+    ) -> _Said:
+        """The answer of a replica, or of the next one if it dies over it."""
+        key, until = _key(request), time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds + _GRACE):
                 for attempt in range(ATTEMPTS):
                     left = max(until - time.monotonic(), 0.001)
                     timed = (TIMEOUT_HEADER.lower().encode(), f"{left:.3f}".encode())
                     try:
-                        own = asked._replace(headers=[*asked.headers, timed])
-                        return await ask(key, own)
+                        return await ask(key, request._replace(headers=[*request.headers, timed]))
                     except RayActorError:
                         logger.warning("a replica died over a request, attempt %d of %d", attempt + 1, ATTEMPTS)
         except TimeoutError:

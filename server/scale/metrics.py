@@ -9,20 +9,20 @@ from prometheus_client.registry import Collector
 LABEL = "replica"
 
 
-def joined(told: Iterable[tuple[str, Iterable[Metric]]]) -> bytes:
+def joined(replicas: Iterable[tuple[str, Iterable[Metric]]]) -> bytes:
     """The metrics of replicas, each with its name, in Prometheus' text format: every metric is there once, and a label
     says whose a figure is."""
     whole: dict[str, Metric] = {}
-    for replica, metrics in told:
-        for own in metrics:
-            metric = whole.setdefault(own.name, Metric(own.name, own.documentation, own.type, own.unit))
-            metric.samples += [sample._replace(labels={LABEL: replica, **sample.labels}) for sample in own.samples]
+    for replica, metrics in replicas:
+        for metric in metrics:
+            merged = whole.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type, metric.unit))
+            merged.samples += [sample._replace(labels={LABEL: replica, **sample.labels}) for sample in metric.samples]
     registry = CollectorRegistry()
-    registry.register(_Told(whole.values()))
+    registry.register(_Merged(whole.values()))
     return generate_latest(registry)
 
 
-class _Told(Collector):
+class _Merged(Collector):
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics
 

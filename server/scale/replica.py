@@ -1,4 +1,4 @@
-"""A replica: the same application as a server of its own, asked by the entrance in place of HTTP."""
+"""A replica: the application of a single server, called by the entrance instead of over HTTP."""
 
 import asyncio
 import os
@@ -22,8 +22,8 @@ QUEUED_TOKENS = "queued_tokens"
 """Name of what replicas are scaled by."""
 
 
-class Asked(NamedTuple):
-    """A request as it came in; `place`: what ASGI tells of its address."""
+class ForwardedRequest(NamedTuple):
+    """A request as it came in; `place`: its address and connection, in the words of ASGI's scope."""
 
     method: str
     place: dict[str, Any]
@@ -46,7 +46,7 @@ class Replica:
         """Returns once its models are ready; raises `ModelUnavailable`. `engine`: one to serve in place of those that
         the settings name."""
         configure(settings.log_level, settings.log_format)
-        sources = {name: partial(load, settings, asked) for name, asked in settings.models().items()}
+        sources = {name: partial(load, settings, request) for name, request in settings.models().items()}
         self._app = create_app(settings, sources if engine is None else engine, lost=lambda: os._exit(1))
         self._service = self._app.state.service
         self._running = self._app.router.lifespan_context(self._app)
@@ -54,14 +54,14 @@ class Replica:
         if not await self._service.models.loaded():
             raise ModelUnavailable("the model could not be loaded; the replica's log says why")
 
-    async def answer(self, key: str, asked: Asked) -> Answered:
-        """The response to a request; `key`, the question's, is for whoever chooses a replica."""
-        start, *parts = [message async for message in _asked(self._app, asked)]
+    async def answer(self, key: str, request: ForwardedRequest) -> Answered:
+        """The response to a request; `key`, the question's, is for the router that chooses a replica."""
+        start, *parts = [message async for message in _messages(self._app, request)]
         return Answered(start["status"], start["headers"], b"".join(part["body"] for part in parts))
 
-    async def stream(self, key: str, asked: Asked) -> AsyncGenerator[Message]:
+    async def stream(self, key: str, request: ForwardedRequest) -> AsyncGenerator[Message]:
         """As `answer`, but ASGI's messages, each as it comes."""
-        async for message in _asked(self._app, asked):
+        async for message in _messages(self._app, request):
             yield message
 
     async def metrics(self) -> tuple[str, list[Metric]]:
@@ -69,7 +69,7 @@ class Replica:
         return serve.get_replica_context().replica_id.unique_id, self._service.metrics.collect()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """What replicas are scaled by."""
+        """The figure that replicas are scaled by."""
         return {QUEUED_TOKENS: float(self._service.models.queued_tokens)}
 
     async def __del__(self) -> None:  # Ray awaits it
@@ -77,14 +77,14 @@ class Replica:
         await self._running.__aexit__(None, None, None)
 
 
-async def _asked(app: ASGIApp, asked: Asked) -> AsyncGenerator[Message]:
-    """What it answers; whoever leaves early ends it."""
-    scope = {"type": "http", "method": asked.method, "headers": asked.headers, **asked.place}
-    told: asyncio.Queue[Message | None] = asyncio.Queue()
-    running = asyncio.ensure_future(app(scope, replay(asked.body), told.put))
-    running.add_done_callback(lambda _: told.put_nowait(None))
+async def _messages(app: ASGIApp, request: ForwardedRequest) -> AsyncGenerator[Message]:
+    """The messages of the app's answer; the app is cancelled if they are not read to the end."""
+    scope = {"type": "http", "method": request.method, "headers": request.headers, **request.place}
+    queue: asyncio.Queue[Message | None] = asyncio.Queue()
+    running = asyncio.ensure_future(app(scope, replay(request.body), queue.put))
+    running.add_done_callback(lambda _: queue.put_nowait(None))
     try:
-        while (message := await told.get()) is not None:
+        while (message := await queue.get()) is not None:
             yield message
         await running  # for what it may have raised
     finally:

@@ -1,6 +1,7 @@
 """A browser for each file of tests, a server, and the page in it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -8,6 +9,13 @@ from playwright.sync_api import Browser
 from tests.browser.harness import Sheet, chromium
 from tests.server.harness import Running, serving
 from unprm.engines.fake import FakeEngine
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make test-browser` runs the tests of this folder."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.browser)
 
 
 # of a module, no longer: while it runs, the thread has a loop, and other tests run loops of their own

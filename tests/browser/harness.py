@@ -30,21 +30,21 @@ def chromium() -> Iterator[Browser]:
 
 
 class Sheet:
-    """An opened page; `asked` lists what it asked for, `complaints` what the browser found wrong with it."""
+    """An opened page; `requests`: the URLs that it requested; `complaints`: what the browser found wrong with it."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
         self.url = url
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.complaints: list[str] = []
         page.set_default_timeout(PATIENCE)
-        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._heard)
         page.on("response", self._answered)
 
     def _heard(self, message: ConsoleMessage) -> None:
-        # an error that the server answers with is the page's to tell
+        # the page itself shows an error that the server answers with
         if message.type == "error" and not message.text.startswith("Failed to load resource"):
             self.complaints.append(message.text)
 
@@ -60,8 +60,8 @@ class Sheet:
 
     def score(self, problem: str, *candidates: Any) -> None:
         """Writes into the form and scores; texts are candidates as they stand, the rest JSON lines."""
-        plain = all(isinstance(own, str) for own in candidates)
-        lines = candidates if plain else [json.dumps(own) for own in candidates]
+        plain = all(isinstance(candidate, str) for candidate in candidates)
+        lines = candidates if plain else [json.dumps(candidate) for candidate in candidates]
         self.page.get_by_label("Problem", exact=True).fill(problem)
         self.page.get_by_label("Candidate solutions").fill("\n===\n".join(lines) if plain else "\n".join(lines))
         self.press("Score and vote")
@@ -89,24 +89,26 @@ class Sheet:
         )
 
     def complaint(self) -> tuple[str, str]:
-        """The code and the text of the error that is told."""
-        told = self.page.locator(".complaint")
-        told.wait_for()
-        return told.get_attribute("data-code") or "", told.inner_text()
+        """The code and the text of the error that is shown."""
+        error = self.page.locator(".complaint")
+        error.wait_for()
+        return error.get_attribute("data-code") or "", error.inner_text()
 
     def foreign(self) -> list[str]:
-        """What was asked of another origin."""
-        own = urlsplit(self.url).netloc
-        return [url for url in self.asked if urlsplit(url).netloc != own and not url.startswith(("data:", "blob:"))]
+        """The URLs of other origins that were requested."""
+        origin = urlsplit(self.url).netloc
+        return [
+            url for url in self.requests if urlsplit(url).netloc != origin and not url.startswith(("data:", "blob:"))
+        ]
 
 
 def flaws(page: Page) -> list[str]:
-    """What axe finds against WCAG AA and good practice, each with the first element that it finds it at."""
+    """What axe finds against WCAG AA and good practice, each with the first element that it concerns."""
     rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-    told = Axe().run(page, options=rules).response
-    contrasts = [own for own in told["passes"] + told["violations"] if own["id"] == "color-contrast"]
+    report = Axe().run(page, options=rules).response
+    contrasts = [rule for rule in report["passes"] + report["violations"] if rule["id"] == "color-contrast"]
     assert contrasts, "axe could not tell the colours"
-    return [f"{own['id']} ({own['impact']}): {own['nodes'][0]['html'][:150]}" for own in told["violations"]]
+    return [f"{rule['id']} ({rule['impact']}): {rule['nodes'][0]['html'][:150]}" for rule in report["violations"]]
 
 
 def scored(answer: object, scores: Sequence[float], **more: Any) -> dict[str, Any]:

@@ -101,8 +101,8 @@ def _tab_to(page: Page, selector: str, most: int = 40) -> None:
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
             outline = page.evaluate(
                 """() => {
-                  const own = document.activeElement;
-                  const seen = [own, own.closest("label"), own.parentElement.querySelector(".button")];
+                  const active = document.activeElement;
+                  const seen = [active, active.closest("label"), active.parentElement.querySelector(".button")];
                   return seen.some((node) => node && getComputedStyle(node).outlineStyle !== "none");
                 }"""
             )

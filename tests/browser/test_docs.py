@@ -22,4 +22,4 @@ def test_an_operation_is_tried_with_a_key_and_nothing_comes_from_elsewhere(brows
         sheet.page.close()
     assert sheet.complaints == []
     assert sheet.foreign() == []
-    assert not any("secret-key" in url for url in sheet.asked)
+    assert not any("secret-key" in url for url in sheet.requests)

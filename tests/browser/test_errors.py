@@ -1,4 +1,4 @@
-"""Whatever goes wrong is told in a sentence that says what to do."""
+"""Every error is shown in a sentence that says what to do."""
 
 import json
 import threading
@@ -32,8 +32,8 @@ ADVICE = [
 
 
 def says_what_to_do(sheet: Sheet, code: str) -> str:
-    told, text = sheet.complaint()
-    assert told == code
+    shown, text = sheet.complaint()
+    assert shown == code
     assert any(words in text for words in ADVICE), text
     assert len(text.splitlines()[0]) > 40
     return text
@@ -153,7 +153,7 @@ def test_input_that_is_missing_is_asked_for_without_a_request(sheet: Sheet) -> N
     says_what_to_do(sheet, "bad_file")
     sheet.page.goto(f"{sheet.url}/#v1.not_a_link")
     says_what_to_do(sheet, "bad_link")
-    assert not any(url.endswith(("score_steps", "vote/majority")) for url in sheet.asked)
+    assert not any(url.endswith(("score_steps", "vote/majority")) for url in sheet.requests)
 
 
 def test_an_error_goes_away_with_the_next_success(sheet: Sheet) -> None:

@@ -23,26 +23,26 @@ SPLIT = [scored(1, [0.4]), scored(1, [0.5]), scored(1, [0.6]), scored(2, [0.9, 0
 def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running) -> None:
     texts = ["Step 1: a.\nStep 2: b.\nStep 3: The answer is \\boxed{7}.", "c.\nThe answer is 7.0.", "\\boxed{8}"]
     sheet.score(PROBLEM, *texts)
-    told = running.post("/vote/compare", {"problem": PROBLEM, "solutions": texts}).json()
+    expected = running.post("/vote/compare", {"problem": PROBLEM, "solutions": texts}).json()
     for strategy in STRATEGIES:
-        assert sheet.elected(strategy) == told["strategies"][strategy]["answer"]
+        assert sheet.elected(strategy) == expected["strategies"][strategy]["answer"]
     cards = sheet.page.locator(".solution")
     expect(cards).to_have_count(3)
-    for k, solution in enumerate(told["solutions"]):
+    for k, solution in enumerate(expected["solutions"]):
         shown = cards.nth(k).locator(".step .chip").all_inner_texts()
         assert shown == [f"{score:.3f}" for score in solution["step_scores"]]
         symbols = (
             cards.nth(k)
             .locator(".chip")
-            .evaluate_all("chips => chips.map((own) => getComputedStyle(own, '::before').content[1])")
+            .evaluate_all("chips => chips.map((chip) => getComputedStyle(chip, '::before').content[1])")
         )
         assert symbols == ["✗" if score < 0.5 else "✓" for score in solution["step_scores"]]
         steps = cards.nth(k).locator(".step")
-        marked = steps.evaluate_all("steps => steps.findIndex((own) => own.classList.contains('first-error'))")
+        marked = steps.evaluate_all("steps => steps.findIndex((step) => step.classList.contains('first-error'))")
         error = first_error(solution["step_scores"])
         assert marked == (-1 if error is None else error)
         assert f"{solution['reward']:.3f}" in cards.nth(k).locator(".facts").inner_text()
-    elected = told["strategies"]["wrf"]["solution_index"]
+    elected = expected["strategies"]["wrf"]["solution_index"]
     assert "elected" in cards.nth(elected).locator(".vote").inner_text()
     expect(sheet.page.locator("#demo")).to_be_visible()
 
@@ -51,14 +51,14 @@ def test_colour_follows_the_score(sheet: Sheet) -> None:
     sheet.score("", scored(1, [0.0, 0.5, 1.0]))
     steps = sheet.page.locator(".solution .step")
     expect(steps).to_have_count(3)
-    colours = steps.evaluate_all("steps => steps.map(own => getComputedStyle(own).backgroundColor)")
+    colours = steps.evaluate_all("steps => steps.map(step => getComputedStyle(step).backgroundColor)")
     assert len(set(colours)) == 3
 
 
 def test_a_slide_of_alpha_votes_again_and_asks_nobody(sheet: Sheet, running: Running) -> None:
     sheet.score("", *SPLIT)
     sheet.tile("wrf")
-    asked = len(sheet.asked)
+    before = len(sheet.requests)
     for alpha in (0.0, 0.2, 0.5, 0.8, 1.0):
         sheet.slide(alpha)
         outcome = running.post("/vote/wrf", {"solutions": SPLIT, "alpha": alpha}).json()
@@ -67,7 +67,7 @@ def test_a_slide_of_alpha_votes_again_and_asks_nobody(sheet: Sheet, running: Run
         best = sheet.page.locator(".class").first
         assert f"{outcome['candidates'][0]['score']:.3f}" in best.inner_text()
     assert {sheet.elected("wrf"), sheet.elected("majority")} == {"1", "2"}
-    assert len(sheet.asked) == asked
+    assert len(sheet.requests) == before
     assert sheet.page.locator("#alpha-strip > span").count() == 2
 
 
@@ -103,7 +103,7 @@ def test_a_tie_is_told(sheet: Sheet) -> None:
 def test_another_threshold_or_reward_needs_no_request(sheet: Sheet) -> None:
     sheet.score("", *SPLIT)
     sheet.tile("wrf")
-    asked = len(sheet.asked)
+    before = len(sheet.requests)
     sheet.page.locator("#options summary").click()
     card = sheet.page.locator(".solution").nth(3)
     expect(card.locator(".facts")).to_contain_text("no error found")
@@ -111,13 +111,13 @@ def test_another_threshold_or_reward_needs_no_request(sheet: Sheet) -> None:
     sheet.page.get_by_label("Reward of a solution").select_option("product")
     expect(card.locator(".facts")).to_contain_text("first error: step 2 of 2")
     expect(card.locator(".facts")).to_contain_text("reward 0.720")
-    assert len(sheet.asked) == asked
+    assert len(sheet.requests) == before
 
 
 def test_another_model_scores_anew(browser: Browser) -> None:
     models = {
-        name: FakeEngine(name=name, scores=lambda encoded, own=own: [own] * len(encoded.positions))
-        for name, own in (("low", 0.25), ("high", 0.75))
+        name: FakeEngine(name=name, scores=lambda encoded, score=score: [score] * len(encoded.positions))
+        for name, score in (("low", 0.25), ("high", 0.75))
     }
     with serving(models) as server:
         sheet = Sheet(browser.new_page(), server.url).open()
@@ -190,11 +190,11 @@ def test_one_of_several_uploaded_questions_is_chosen(sheet: Sheet) -> None:
 def test_what_can_t_be_scored_keeps_its_place_and_says_why(browser: Browser) -> None:
     candidates = [scored(1, [0.5]), {"steps": ["a" * 1000], "answer": "2"}, "", {"steps": ["a"] * 3, "answer": "2"}]
     with serving(FakeEngine(max_tokens=500), max_steps=2) as server:
-        told = server.post("/vote/compare", {"problem": PROBLEM, "solutions": candidates}).json()
+        expected = server.post("/vote/compare", {"problem": PROBLEM, "solutions": candidates}).json()
         sheet = Sheet(browser.new_page(), server.url).open()
         sheet.score(PROBLEM, *candidates)
         for strategy in STRATEGIES:
-            assert sheet.elected(strategy) == told["strategies"][strategy]["answer"]
+            assert sheet.elected(strategy) == expected["strategies"][strategy]["answer"]
         assert {sheet.elected("majority"), sheet.elected("prm")} == {"1", "2"}
         cards = sheet.page.locator(".solution")
         expect(cards.nth(0)).to_contain_text("no error found")
@@ -240,13 +240,13 @@ def test_wrf_by_shares_is_taken_without_a_request(sheet: Sheet, browser: Browser
     sheet.score("", *solutions)
     sheet.slide(0.6)
     assert sheet.elected("wrf") == "2"
-    asked = len(sheet.asked)
+    before = len(sheet.requests)
     sheet.page.get_by_label("Normalisation").select_option("share")
     outcome = running.post("/vote/wrf", {"solutions": solutions, "alpha": 0.6, "normalization": "share"}).json()
     assert sheet.elected("wrf") == outcome["answer"] == "1"
     expect(sheet.page.locator("#explanation")).to_contain_text("0.60 × 0.900 + 0.40 × 0.980 = 0.932")
     assert sheet.page.locator("#alpha-strip > span").count() == 2
-    assert len(sheet.asked) == asked
+    assert len(sheet.requests) == before
     sheet.press("Copy as curl")
     expect(sheet.page.locator("#status")).to_contain_text("copied")
     assert '"normalization": "share"' in sheet.page.evaluate("navigator.clipboard.readText()")
@@ -294,7 +294,7 @@ def test_a_link_brings_the_input_back_and_scores_nothing(sheet: Sheet, browser: 
     expect(other.page.get_by_label("Problem", exact=True)).to_have_value("Größe? \U0001f914")
     expect(other.page.get_by_label("Candidate solutions")).to_have_value(before)
     expect(other.page.get_by_label("API key")).to_have_value("")
-    assert not any("score_steps" in url for url in other.asked)
+    assert not any("score_steps" in url for url in other.requests)
     other.press("Score and vote")
     assert other.tile("hmr")
     assert other.page.locator("#alpha").input_value() == "0.25"
@@ -310,10 +310,10 @@ def test_the_command_asks_the_same_vote(sheet: Sheet) -> None:
     expect(sheet.page.locator("#status")).to_contain_text("copied")
     command = sheet.page.evaluate("navigator.clipboard.readText()")
     ran = subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=30)
-    told = json.loads(ran.stdout)
-    assert told["strategy"] == "wrf"
-    assert told["answer"] == sheet.elected("wrf") == "2"
-    assert f"{told['margin']:.3f}" in sheet.tile("wrf")
+    vote = json.loads(ran.stdout)
+    assert vote["strategy"] == "wrf"
+    assert vote["answer"] == sheet.elected("wrf") == "2"
+    assert f"{vote['margin']:.3f}" in sheet.tile("wrf")
 
 
 def test_without_a_clipboard_the_text_is_shown_selected(browser: Browser, running: Running) -> None:
@@ -349,11 +349,11 @@ def test_candidates_are_read_back_as_they_were_written(sheet: Sheet) -> None:
         ["[1, 2]", "42"],
         ["line\r\nline"],
     ]
-    told = sheet.page.evaluate(
+    read = sheet.page.evaluate(
         """async (lists) => {
           const { readCandidates, writeCandidates } = await import("./page/candidates.js");
-          return lists.map((own) => readCandidates(writeCandidates(own)));
+          return lists.map((list) => readCandidates(writeCandidates(list)));
         }""",
         lists,
     )
-    assert told == lists
+    assert read == lists

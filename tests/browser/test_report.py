@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.browser.harness import Sheet, flaws
 from tests.server.harness import serving
 from training import best_of_n, journal, pool, processbench
-from training.scorers import Asked, Identity
+from training.scorers import Identity, Solution
 from training.settings import WrfSettings
 from unprm.engines.fake import FakeEngine
 from unprm.equivalence import Equivalence
@@ -29,7 +29,7 @@ MARKUP = "<img src=x onerror='window.hit=1'>"
 
 
 class Fixed:
-    """A PRM whose scores are told by the words of a step; what is endless does not fit it."""
+    """A PRM that scores a step by its words; a solution with an endless step does not fit its window."""
 
     def __init__(self, name: str, low: float) -> None:
         self.name = name
@@ -39,8 +39,8 @@ class Fixed:
     def identity(self) -> Identity:
         return Identity(self.name, "float32", f"low {self.low}")
 
-    def score(self, asked: Sequence[Asked]) -> list[tuple[float, ...] | None]:
-        return [self._score(own.steps) for own in asked]
+    def score(self, batch: Sequence[Solution]) -> list[tuple[float, ...] | None]:
+        return [self._score(solution.steps) for solution in batch]
 
     def _score(self, steps: Sequence[str]) -> tuple[float, ...] | None:
         if any("endless" in step for step in steps):
@@ -77,7 +77,7 @@ def _questions(place: Path) -> Path:
             "id": name,
             "problem": f"Question {name} of $x^2$?",
             "gold": gold,
-            "candidates": [{"text": text, "logit": own} for text, own in zip(texts, LOGITS, strict=True)],
+            "candidates": [{"text": text, "logit": logit} for text, logit in zip(texts, LOGITS, strict=True)],
         }
         for name, (gold, texts) in QUESTIONS.items()
     ]
@@ -93,14 +93,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "benchmark").mkdir()
     (place / "benchmark" / "level-1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in _rows()))
     samples = processbench.load(str(place / "benchmark"))
-    asked = _questions(place / "asked.jsonl")
-    questions = pool.load(asked)
+    file = _questions(place / "asked.jsonl")
+    questions = pool.load(file)
     best_of_n.write_solutions(questions, place / "best-of-n")
     with Equivalence() as equivalence:
         for name, low in (("UnPRM", 0.125), ("Blind", 0.75)):
             processbench.evaluate(samples, Fixed(name, low), place / "processbench" / name / "0", SILENT)
             best_of_n.evaluate(questions, Fixed(name, low), equivalence, place / "best-of-n" / name, SILENT)
-        given = pool.load(asked, "logit")
+        given = pool.load(file, "logit")
         best_of_n.write_solutions(given, place / "given")
         best_of_n.evaluate(given, None, equivalence, place / "given", SILENT, WrfSettings(0.25))
     (place / "before").mkdir()
@@ -133,11 +133,11 @@ def report(browser: Browser, run: Path) -> Iterator[Sheet]:
 
 
 def test_curves_of_every_vote_are_drawn(report: Sheet, run: Path) -> None:
-    told = json.loads((run / "best-of-n" / "UnPRM" / "results.json").read_text())
+    results = json.loads((run / "best-of-n" / "UnPRM" / "results.json").read_text())
     report.page.locator("#curve").select_option(label="UnPRM")
     expect(report.page.locator("#chart .curve polyline")).to_have_count(2 * 6)
     cells = report.page.locator("#chart-table tbody tr", has_text="wrf").locator("td").all_inner_texts()
-    shares = [told["accuracy"]["wrf"][size]["mean"] for size in ("1", "2", "4")]
+    shares = [results["accuracy"]["wrf"][size]["mean"] for size in ("1", "2", "4")]
     assert [float(cell.split()[0]) for cell in cells[1:]] == [round(100 * share, 1) for share in shares]
     report.page.get_by_label("PRM").first.select_option(label="Blind")
     expect(report.page.locator("#chart-table caption")).to_contain_text("Blind")
@@ -156,19 +156,19 @@ def _lane(page: Page, name: str) -> None:
 def _marks(page: Page) -> dict[str, list[bool]]:
     """What the visible lanes say of the five votes, by their problems."""
     rows = page.locator("#lanes tbody tr:visible")
-    told = rows.evaluate_all("rows => rows.map((row) => [...row.cells].map((cell) => cell.innerText))")
+    table = rows.evaluate_all("rows => rows.map((row) => [...row.cells].map((cell) => cell.innerText))")
     return {
-        cells[0].split(" of ")[0].removeprefix("Question "): ["right" in cell for cell in cells[2:]] for cells in told
+        cells[0].split(" of ")[0].removeprefix("Question "): ["right" in cell for cell in cells[2:]] for cells in table
     }
 
 
 def test_a_lane_tells_which_votes_are_right(report: Sheet, run: Path) -> None:
     page = report.page
     _judge(page, "UnPRM")
-    judged = best_of_n.kept(run / "best-of-n" / "UnPRM")
+    judgements = best_of_n.kept(run / "best-of-n" / "UnPRM")
     expected = {
-        name: [best_of_n.elects_right(vote, own, range(4)) for vote in STRATEGIES]
-        for name, own in zip(sorted(QUESTIONS), judged, strict=True)
+        name: [best_of_n.elects_right(vote, judged, range(4)) for vote in STRATEGIES]
+        for name, judged in zip(sorted(QUESTIONS), judgements, strict=True)
     }
     assert expected["split"] == [False, True, False, False, True]
     assert _marks(page) == expected
@@ -176,7 +176,7 @@ def test_a_lane_tells_which_votes_are_right(report: Sheet, run: Path) -> None:
     assert names[0] == "easy"
     assert set(names[-2:]) == {"never", "silent"}
     for k, vote in enumerate(STRATEGIES):
-        number = sum(own[k] for own in expected.values())
+        number = sum(right[k] for right in expected.values())
         expect(page.locator("#overview svg").nth(k)).to_have_attribute("aria-label", f"{vote}: {number} of 6 right")
     symbols = (
         page.locator("#lanes tbody tr", has_text="Question split of").locator(".mark [aria-hidden]").all_inner_texts()
@@ -215,7 +215,7 @@ def test_a_lane_opens_its_question_down_to_the_coloured_step(report: Sheet) -> N
     assert cards.locator(".facts .truth").all_text_contents() == ["✗ wrong"] * 3 + ["✓ right"]
     steps = cards.first.locator(".step")
     expect(steps.first).to_contain_text("first error")
-    low, high = steps.evaluate_all("steps => steps.map((own) => getComputedStyle(own).backgroundColor)")
+    low, high = steps.evaluate_all("steps => steps.map((step) => getComputedStyle(step).backgroundColor)")
     assert low != high
     expect(cards.first.locator(".words .katex").first).to_be_attached()
     page.locator(".class").filter(has_text="✓ right").get_by_role("button").click()
@@ -226,7 +226,7 @@ def test_another_alpha_votes_again_and_asks_nobody(report: Sheet) -> None:
     page = report.page
     _judge(page, "UnPRM")
     _lane(page, "split")
-    asked = len(report.asked)
+    before = len(report.requests)
     expect(page.locator("#explanation")).to_contain_text("It is a tie of 2 answers")
     assert report.elected("wrf") == "1"
     report.slide(0.75)
@@ -234,12 +234,12 @@ def test_another_alpha_votes_again_and_asks_nobody(report: Sheet) -> None:
     assert "✓ right" in report.tile("wrf")
     expect(page.locator("#explanation")).to_contain_text("0.75 × 1.000 + 0.25 × 0.000 = 0.750")
     expect(page.locator("#solutions .solution").nth(3)).to_contain_text("★ elected")
-    assert len(report.asked) == asked
+    assert len(report.requests) == before
 
 
 def test_one_question_is_asked_for_not_all_of_them(report: Sheet) -> None:
     _lane(report.page, "split")
-    files = [url.rsplit("/", 1)[1] for url in report.asked if "/best-of-n/" in url]
+    files = [url.rsplit("/", 1)[1] for url in report.requests if "/best-of-n/" in url]
     assert {"solutions.jsonl?id=split", "candidates.jsonl?id=split"} <= set(files)
     assert not {"solutions.jsonl", "candidates.jsonl"} & set(files)
 
@@ -276,7 +276,7 @@ def test_given_rewards_are_voted_with_as_probabilities(report: Sheet) -> None:
     _judge(page, "given")
     _lane(page, "split")
     assert page.locator("#alpha").input_value() == "0.25"
-    rewards = [1 / (1 + math.exp(-own)) for own in LOGITS]
+    rewards = [1 / (1 + math.exp(-logit)) for logit in LOGITS]
     facts = page.locator("#solutions .facts").all_text_contents()
     assert all(f"reward {reward:.3f}" in text for reward, text in zip(rewards, facts, strict=True))
     assert not any("error" in text for text in facts)
@@ -314,7 +314,7 @@ def test_lanes_are_walked_and_opened_by_keys(report: Sheet) -> None:
     lane = page.locator("#lanes button:focus")
     expect(lane).to_have_count(1)
     first = lane.inner_text()
-    outline = lane.evaluate("own => getComputedStyle(own).outlineStyle")
+    outline = lane.evaluate("button => getComputedStyle(button).outlineStyle")
     assert outline != "none"
     page.keyboard.press("End")
     last = lane.inner_text()
@@ -348,7 +348,7 @@ def test_a_question_that_is_gone_is_told(report: Sheet, run: Path) -> None:
     path = run / "best-of-n" / "solutions.jsonl"
     whole = path.read_bytes()
     try:
-        path.write_text("".join(json.dumps(own) + "\n" for own in journal.read(path) if own["id"] != "easy"))
+        path.write_text("".join(json.dumps(row) + "\n" for row in journal.read(path) if row["id"] != "easy"))
         page.locator("#lanes").get_by_role("button", name="Question easy of").click()
         expect(page.locator(".complaint")).to_contain_text("nothing at this address")
     finally:

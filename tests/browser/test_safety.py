@@ -91,9 +91,9 @@ def test_formulas_are_set_and_prices_are_not(sheet: Sheet) -> None:
     assert any("KaTeX" in family for family in fonts)
 
 
-def _link(told: Any) -> str:
+def _link(payload: Any) -> str:
     packer = zlib.compressobj(wbits=-15)
-    packed = packer.compress(told if isinstance(told, bytes) else json.dumps(told).encode()) + packer.flush()
+    packed = packer.compress(payload if isinstance(payload, bytes) else json.dumps(payload).encode()) + packer.flush()
     return "#v1." + base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
@@ -122,7 +122,7 @@ def test_a_link_fills_in_only_what_the_form_takes(sheet: Sheet) -> None:
     assert sheet.page.locator("#candidates").input_value() == ""
     assert sheet.page.locator("#key").input_value() == ""
     assert sheet.page.locator("#alpha").input_value() == "0.5"
-    assert [sheet.page.locator(f"#{own}").input_value() for own in ("split", "extraction")] == ["auto", "auto"]
+    assert [sheet.page.locator(f"#{field}").input_value() for field in ("split", "extraction")] == ["auto", "auto"]
     assert sheet.page.locator("#normalization").input_value() == "minmax"
     assert sheet.page.evaluate("window.hit") is None
 
@@ -131,8 +131,8 @@ def test_the_policy_holds_what_a_script_would_try(browser: Browser, running: Run
     sheet = Sheet(browser.new_page(), running.url).open()
     blocked = sheet.page.evaluate(
         """async () => {
-          const told = [];
-          document.addEventListener("securitypolicyviolation", (event) => told.push(event.effectiveDirective));
+          const violations = [];
+          document.addEventListener("securitypolicyviolation", (event) => violations.push(event.effectiveDirective));
           const script = document.createElement("script");
           script.textContent = "window.hit = 1";
           document.body.append(script);
@@ -141,7 +141,7 @@ def test_the_policy_holds_what_a_script_would_try(browser: Browser, running: Run
           image.src = "https://example.org/x.png";
           await fetch("https://example.org/").catch(() => null);
           await new Promise((done) => setTimeout(done, 200));
-          return told;
+          return violations;
         }"""
     )
     assert {"script-src-elem", "style-src-attr", "img-src", "connect-src"} <= set(blocked)
@@ -155,6 +155,6 @@ def test_no_text_of_the_page_is_in_an_address(browser: Browser, running: Running
         sheet.score("topsecret", "The answer is 1.")
         sheet.tile("wrf")
         sheet.page.close()
-        sent = [url.partition("#")[0] for url in sheet.asked]
+        sent = [url.partition("#")[0] for url in sheet.requests]
         assert len(sent) > 10
         assert not any("topsecret" in url or "v1." in url for url in sent)

@@ -14,11 +14,12 @@ DECIDE = """
 async (cases) => {
   const { decide } = await import("./page/votes.js");
   return cases.map((given) => {
-    const told = decide(...given);
-    const candidates = told.candidates.map((own) => [
-      own.members, own.mean, own.best, own.normalizedReward, own.normalizedFrequency, own.score,
+    const outcome = decide(...given);
+    const candidates = outcome.candidates.map((candidate) => [
+      candidate.members, candidate.mean, candidate.best,
+      candidate.normalizedReward, candidate.normalizedFrequency, candidate.score,
     ]);
-    return [told.decidedBy, candidates, told.solutionIndex, told.tied, told.margin];
+    return [outcome.decidedBy, candidates, outcome.solutionIndex, outcome.tied, outcome.margin];
   });
 }
 """
@@ -40,7 +41,7 @@ def _case(rng: random.Random) -> list[object]:
     return [rng.choice(votes.STRATEGIES), classes, rewards, alpha, rng.choice(get_args(Normalization))]
 
 
-def _told(*case):
+def _expected(*case):
     result = votes.decide(*case)
     candidates = [
         [list(c.members), c.mean_reward, c.max_reward, c.normalized_reward, c.normalized_frequency, c.score]
@@ -52,12 +53,12 @@ def _told(*case):
 def test_the_page_votes_as_the_library_does(sheet: Sheet) -> None:
     rng = random.Random(7)
     cases = [_case(rng) for _ in range(CASES)]
-    ours = [_told(*case) for case in cases]
+    ours = [_expected(*case) for case in cases]
     theirs = sheet.page.evaluate(DECIDE, cases)
-    differing = [case for case, own, other in zip(cases, ours, theirs, strict=True) if other != own]
+    differing = [case for case, our, their in zip(cases, ours, theirs, strict=True) if their != our]
     assert not differing[:3]
-    assert {own[0] for own in ours} == {"majority", "reward", "combined", "unanimous"}
-    assert sum(own[3] > 1 for own in ours) > 300
+    assert {outcome[0] for outcome in ours} == {"majority", "reward", "combined", "unanimous"}
+    assert sum(outcome[3] > 1 for outcome in ours) > 300
     assert sum(None in case[2] for case in cases) > 300  # type: ignore[operator]
 
 
@@ -79,11 +80,11 @@ def test_the_sweep_tells_who_wins_at_every_weight(sheet: Sheet) -> None:
 def test_rewards_and_first_errors_are_those_of_the_library(sheet: Sheet, aggregate) -> None:
     rng = random.Random(9)
     scores = [[rng.random() ** rng.choice([0.1, 1, 9]) for _ in range(rng.randint(1, 40))] for _ in range(500)]
-    told = sheet.page.evaluate(
+    actual = sheet.page.evaluate(
         """async ([scores, aggregate]) => {
           const { reward, firstError } = await import("./page/scores.js");
-          return scores.map((own) => [reward(own, aggregate), firstError(own, 0.3)]);
+          return scores.map((stepScores) => [reward(stepScores, aggregate), firstError(stepScores, 0.3)]);
         }""",
         [scores, aggregate],
     )
-    assert told == [[steps.reward(own, aggregate), steps.first_error(own, 0.3)] for own in scores]
+    assert actual == [[steps.reward(values, aggregate), steps.first_error(values, 0.3)] for values in scores]

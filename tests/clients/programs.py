@@ -17,22 +17,22 @@ PATIENCE = 120.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Without variables that the one who runs the tests may have set."""
-    return {name: own for name, own in os.environ.items() if not name.startswith("UNPRM_")} | more
+    """The environment without variables that whoever runs the tests may have set."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("UNPRM_")} | more
 
 
 def printed(*words: str, **variables: str) -> str:
-    """What a program prints, which is to end well."""
-    told = subprocess.run(
+    """What a program prints; fails unless it ends with status 0."""
+    completed = subprocess.run(
         words, cwd=ROOT, env=environment(**variables), capture_output=True, text=True, timeout=2 * PATIENCE, check=False
     )
-    assert told.returncode == 0, told.stdout + told.stderr
-    return told.stdout
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 @contextmanager
 def listening(*words: str, **variables: str) -> Iterator[str]:
-    """The address of a program of Python that is told its port by --port, until the end of the block."""
+    """The address of a Python program that takes --port, until the end of the block."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -45,8 +45,8 @@ def listening(*words: str, **variables: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            told = process.communicate(timeout=PATIENCE)[1]
-    assert "Traceback" not in told
+            errors = process.communicate(timeout=PATIENCE)[1]
+    assert "Traceback" not in errors
 
 
 def _wait(port: int, process: "subprocess.Popen[str]") -> None:

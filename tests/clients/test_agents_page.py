@@ -37,7 +37,7 @@ FARM = [
 
 
 def embedded() -> Engine:
-    """What `python -m server` serves where nothing else is asked for."""
+    """What `python -m server` serves without options."""
     from unprm.engines.load import load_engine
 
     return load_engine(mini.NAME, device="cpu", dtype="float32", prefix_cache_gb=1.0)
@@ -45,12 +45,12 @@ def embedded() -> Engine:
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    with upstream("The answer is \\boxed{7}.") as own, serving(embedded(), upstream_url=own.url) as running:
+    with upstream("The answer is \\boxed{7}.") as reasoner, serving(embedded(), upstream_url=reasoner.url) as running:
         yield running
 
 
 def block(language: str, start: str) -> str:
-    (found,) = [own for named, own in BLOCKS if named == language and own.startswith(start)]
+    (found,) = [text for named, text in BLOCKS if named == language and text.startswith(start)]
     return found
 
 
@@ -60,29 +60,29 @@ def test_the_page_has_its_blocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "output"),
     [(0, "68 "), (1, "0\n1\n2\n"), (2, "The answer is \\boxed{7}. "), (3, "The answer is \\boxed{7}."), (4, "7 ")],
 )
-def test_a_program_prints(gateway: Running, number: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_prints(gateway: Running, number: int, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     reasoner = str(gateway.service.settings.upstream_url)
     exec(PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url).replace("http://gpu-1:8000/v1", reasoner), {})
-    assert capsys.readouterr().out.startswith(told)
+    assert capsys.readouterr().out.startswith(output)
 
 
 def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
     commands = block("sh", "cat").replace("requests.jsonl", str(tmp_path / "requests.jsonl"))
     words = commands.replace("python -m", f"{shlex.quote(sys.executable)} -m")
-    told = printed("sh", "-ec", words, UNPRM_CLIENT_URL=gateway.url)
-    assert "solution 0: answer 68" in told
-    assert "hmr elects 68" in told
-    assert json.loads(told.splitlines()[-1])["strategies"].keys() == {"majority", "prm", "hmr", "wrf", "weighted"}
+    output = printed("sh", "-ec", words, UNPRM_CLIENT_URL=gateway.url)
+    assert "solution 0: answer 68" in output
+    assert "hmr elects 68" in output
+    assert json.loads(output.splitlines()[-1])["strategies"].keys() == {"majority", "prm", "hmr", "wrf", "weighted"}
 
 
 def test_the_gateway_answers_as_the_page_says() -> None:
     command = block("sh", "curl")
     words = shlex.split(command)
     body = json.loads(words[words.index("-d") + 1])
-    with upstream(*FARM) as own, serving(embedded(), upstream_url=own.url) as running:
+    with upstream(*FARM) as reasoner, serving(embedded(), upstream_url=reasoner.url) as running:
         answer = running.post(words[2].removeprefix("localhost:8000"), body).json()
     report = json.loads(block("json", '{\n "strategy"'))
     assert answer["unprm"] == _approximately(report)
@@ -108,8 +108,8 @@ def voted(server: StdioServerParameters | str) -> object:
         async with McpClient(server, read_timeout_seconds=PATIENCE) as client:
             return await client.call_tool("vote", {"problem": "What?", "solutions": ["The answer is \\boxed{7}."]})
 
-    told = asyncio.run(vote()).structured_content
-    return told and told["answer"]
+    content = asyncio.run(vote()).structured_content
+    return content and content["answer"]
 
 
 def test_the_configuration_starts_the_mcp_server_from_any_directory(gateway: Running, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_every_attempt_has_what_is_left_of_the_time() -> None:
 
 
 class Flaky:
-    """Answers of a server, one after the other; `requests` are what it was asked."""
+    """Answers of a server, one after the other; `requests`: those that it got."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers: Iterator[Any] = itertools.chain(answers, itertools.repeat(answers[-1]))
@@ -133,11 +133,11 @@ def test_a_call_outlives_a_server_that_comes_back(server: Running) -> None:
             return await client.score_steps(PROBLEM, ["a"])
 
     assert asyncio.run(run()).model_dump(mode="json") == good.json()
-    for asked in (flaky.requests, again.requests):
-        assert {json.dumps(json.loads(own.content)) for own in asked} == {json.dumps(ask("a"))}
-        seconds = [float(own.headers["x-request-timeout"]) for own in asked]
+    for requests in (flaky.requests, again.requests):
+        assert {json.dumps(json.loads(request.content)) for request in requests} == {json.dumps(ask("a"))}
+        seconds = [float(request.headers["x-request-timeout"]) for request in requests]
         assert seconds == sorted(seconds, reverse=True)
-        assert len({own.headers["x-question-hash"] for own in asked}) == 1
+        assert len({request.headers["x-question-hash"] for request in requests}) == 1
     assert (len(flaky.requests), len(again.requests)) == (4, 3)
 
 
@@ -160,9 +160,9 @@ def test_an_answer_that_never_comes_is_a_deadline() -> None:
 
 def test_newer_servers_may_tell_more(server: Running) -> None:
     """Fields that are new, in answers and errors, and codes."""
-    told = server.post("/score_steps", ask("a")).json() | {"new": 1}
-    told["solutions"][0]["new"] = 2
-    with Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=told))) as client:
+    newer = server.post("/score_steps", ask("a")).json() | {"new": 1}
+    newer["solutions"][0]["new"] = 2
+    with Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=newer))) as client:
         assert client.score_steps(PROBLEM, ["a"]).solutions[0].steps == ["a"]
     for status, kind in ((422, errors.RequestRefused), (503, errors.TryAgain)):
         body = problem("brand_new", status).model_dump() | {"new": 3}

@@ -20,16 +20,16 @@ def many(count: int) -> list[dict[str, Any]]:
 
 def test_votes_come_in_order(server: Running) -> None:
     with Client(server.url) as client:
-        answers = [own.answer for own in client.vote_all("majority", many(50)) if not isinstance(own, Exception)]
+        answers = [vote.answer for vote in client.vote_all("majority", many(50)) if not isinstance(vote, Exception)]
     assert answers == [str(number) for number in range(50)]
 
 
 def test_asynchronous_votes_come_in_order(server: Running) -> None:
     async def run() -> list[Any]:
         async with AsyncClient(server.url) as client:
-            return [own async for own in client.vote_all("majority", many(50))]
+            return [outcome async for outcome in client.vote_all("majority", many(50))]
 
-    assert [own.answer for own in asyncio.run(run())] == [str(number) for number in range(50)]
+    assert [vote.answer for vote in asyncio.run(run())] == [str(number) for number in range(50)]
 
 
 def test_an_error_takes_its_place(server: Running) -> None:
@@ -43,11 +43,11 @@ def test_an_error_takes_its_place(server: Running) -> None:
 
     async def run() -> list[Any]:
         async with AsyncClient(server.url) as client:
-            return [own async for own in client.vote_all("hmr", requests)]
+            return [outcome async for outcome in client.vote_all("hmr", requests)]
 
     with Client(server.url) as client:
         for outcomes in (list(client.vote_all("hmr", requests)), asyncio.run(run())):
-            kinds = [type(own).__name__ for own in outcomes]
+            kinds = [type(outcome).__name__ for outcome in outcomes]
             assert kinds == ["VoteResponse", "InvalidRequest", "NoAnswer", "InvalidRequest", "VoteResponse"]
             assert "solution: no field of a request" in str(outcomes[3])
 
@@ -62,15 +62,15 @@ def test_scores_and_comparisons_of_many(server: Running) -> None:
 
 
 class Busy:
-    """A server that takes a while, and counts how many it is asked at a time."""
+    """A slow server; `calls`: how many it got; `most`: how many at the same time at most."""
 
     def __init__(self) -> None:
-        self.running = self.most = self.asked = 0
+        self.running = self.most = self.calls = 0
         self._lock = threading.Lock()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         with self._lock:
-            self.asked += 1
+            self.calls += 1
             self.running += 1
             self.most = max(self.most, self.running)
         time.sleep(0.01)
@@ -90,15 +90,15 @@ def test_asks_a_few_at_a_time_and_no_more_than_is_read() -> None:
         assert all(isinstance(next(outcomes), errors.UnexpectedResponse) for _ in range(20))
         outcomes.close()  # type: ignore[attr-defined]
     assert 1 < busy.most <= 3
-    assert busy.asked <= 20 + 4 * 3
+    assert busy.calls <= 20 + 4 * 3
 
 
 def test_asynchronously_as_well() -> None:
-    running = most = asked = 0
+    running = most = calls = 0
 
     async def answer(request: httpx.Request) -> httpx.Response:
-        nonlocal running, most, asked
-        asked, running = asked + 1, running + 1
+        nonlocal running, most, calls
+        calls, running = calls + 1, running + 1
         most = max(most, running)
         await asyncio.sleep(0.01)
         running -= 1
@@ -113,7 +113,7 @@ def test_asynchronously_as_well() -> None:
 
     asyncio.run(run())
     assert 1 < most <= 3
-    assert asked <= 20 + 4 * 3
+    assert calls <= 20 + 4 * 3
 
 
 @pytest.mark.parametrize("wrong", [0, -1])

@@ -51,7 +51,7 @@ def caller(kind: str, url: str, **more: Any) -> Calls:
     return made
 
 
-def told(response: Any) -> Any:
+def dumped(response: Any) -> Any:
     return response.model_dump(mode="json")
 
 
@@ -68,7 +68,7 @@ def test_scores_are_the_server_s(server: Running, call: Calls, options: dict[str
     sent = {name: value for name, value in options.items() if name != "timeout"}
     server.post("/score_steps", ask(*JSON))  # from here on the usage is the same
     expected = server.post("/score_steps", ask(*JSON, **sent)).json()
-    assert told(call("score_steps", PROBLEM, SOLUTIONS, **options)) == expected
+    assert dumped(call("score_steps", PROBLEM, SOLUTIONS, **options)) == expected
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -76,16 +76,16 @@ def test_scores_are_the_server_s(server: Running, call: Calls, options: dict[str
 def test_votes_are_the_server_s(server: Running, call: Calls, strategy: str, options: dict[str, Any]) -> None:
     server.post("/score_steps", ask(*JSON))
     expected = server.post(f"/vote/{strategy}", ask(*JSON, **options)).json()
-    assert told(call("vote", strategy, PROBLEM, SOLUTIONS, **options)) == expected
+    assert dumped(call("vote", strategy, PROBLEM, SOLUTIONS, **options)) == expected
 
 
 def test_alpha_reaches_wrf_and_compare(server: Running, call: Calls) -> None:
     server.post("/score_steps", ask(*JSON))
     for alpha in (0.0, 1.0):
         expected = server.post("/vote/wrf", ask(*JSON, alpha=alpha)).json()
-        assert told(call("vote", "wrf", PROBLEM, SOLUTIONS, alpha=alpha)) == expected
+        assert dumped(call("vote", "wrf", PROBLEM, SOLUTIONS, alpha=alpha)) == expected
         expected = server.post("/vote/compare", ask(*JSON, alpha=alpha)).json()
-        assert told(call("compare", PROBLEM, SOLUTIONS, alpha=alpha)) == expected
+        assert dumped(call("compare", PROBLEM, SOLUTIONS, alpha=alpha)) == expected
 
 
 def test_a_problem_is_not_needed_for_given_scores(server: Running, call: Calls) -> None:
@@ -95,15 +95,15 @@ def test_a_problem_is_not_needed_for_given_scores(server: Running, call: Calls) 
 
 def test_previews_and_describes_as_the_server(server: Running, call: Calls) -> None:
     body = {"problem": PROBLEM, "solution": JSON[3], "model": "fake"}
-    assert told(call("preview", PROBLEM, SOLUTIONS[3], "fake")) == server.post("/preview", body).json()
-    assert told(call("model")) == server.get("/model").json()
+    assert dumped(call("preview", PROBLEM, SOLUTIONS[3], "fake")) == server.post("/preview", body).json()
+    assert dumped(call("model")) == server.get("/model").json()
     assert call("model", "fake").name == "fake"
     call("wait_ready")
 
 
 def test_every_code_of_the_server_has_an_exception() -> None:
     assert set(errors.BY_CODE) | {"deadline_exceeded"} == set(TABLE)
-    assert all(issubclass(own, errors.ServerError) for own in errors.BY_CODE.values())
+    assert all(issubclass(error, errors.ServerError) for error in errors.BY_CODE.values())
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -146,15 +146,15 @@ def test_errors_of_a_server_are_exceptions(kind: str) -> None:
 def test_what_is_wrong_is_told_before_it_is_sent(
     call: Calls, server: Running, arguments: Any, options: dict[str, Any], pointer: str
 ) -> None:
-    """With the pointers and words of the server, where it is asked itself."""
+    """With the pointers and words of the server itself."""
     with pytest.raises(errors.InvalidRequest) as caught:
         call("score_steps", *arguments, **options)
     assert caught.value.status == 0
-    assert [own.pointer for own in caught.value.errors] == [pointer]
+    assert [error.pointer for error in caught.value.errors] == [pointer]
     if arguments[1] != ["\ud800"]:
         problem = {} if arguments[0] is None else {"problem": arguments[0]}
         response = server.post("/score_steps", {**problem, "solutions": arguments[1], **options}).json()
-        assert response["errors"] == [own.model_dump() for own in caught.value.errors]
+        assert response["errors"] == [error.model_dump() for error in caught.value.errors]
 
 
 def test_an_unknown_vote_is_told_with_those_there_are(call: Calls) -> None:
@@ -171,13 +171,13 @@ def test_a_timeout_is_the_server_s_deadline() -> None:
 
 def test_the_clients_are_twins() -> None:
     def calls(kind: type) -> dict[str, Any]:
-        return {name: own for name, own in vars(kind).items() if callable(own) and not name.startswith("_")}
+        return {name: member for name, member in vars(kind).items() if callable(member) and not name.startswith("_")}
 
     assert calls(Client).keys() == calls(AsyncClient).keys()
-    for name, own in calls(Client).items():
+    for name, method in calls(Client).items():
         twin = calls(AsyncClient)[name]
-        assert inspect.signature(own).parameters == inspect.signature(twin).parameters, name
-        assert inspect.getdoc(own) == inspect.getdoc(twin), name
+        assert inspect.signature(method).parameters == inspect.signature(twin).parameters, name
+        assert inspect.getdoc(method) == inspect.getdoc(twin), name
 
 
 def test_a_connection_is_used_again(server: Running) -> None:

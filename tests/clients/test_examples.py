@@ -31,8 +31,8 @@ def variables(server: Running) -> dict[str, str]:
 
 @pytest.fixture
 def sampled() -> Iterator[Upstream]:
-    with upstream(*SAMPLED) as own:
-        yield own
+    with upstream(*SAMPLED) as reasoner:
+        yield reasoner
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_every_example_has_a_test_and_tells_how_to_run_it() -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_curl(gateway: Running, sampled: Upstream) -> None:
-    told = printed("bash", str(EXAMPLES / "curl.sh"), "some-model", **variables(gateway))
-    scored, vote, chat = map(json.loads, told.splitlines())
+    output = printed("bash", str(EXAMPLES / "curl.sh"), "some-model", **variables(gateway))
+    scored, vote, chat = map(json.loads, output.splitlines())
     assert len(scored["solutions"][0]["step_scores"]) == 2
     assert (vote["answer"], vote["candidates"][0]["count"]) == ("83", 2)
     assert chat["unprm"]["budget"] == 4
     assert chat["choices"][0]["message"]["content"] in SAMPLED
-    assert sampled.asked[0]["messages"][0]["content"] == "What is 3 + 4? Put the answer in \\boxed{}."
-    assert sampled.asked[0]["model"] == "some-model"
+    assert sampled.bodies[0]["messages"][0]["content"] == "What is 3 + 4? Put the answer in \\boxed{}."
+    assert sampled.bodies[0]["model"] == "some-model"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
@@ -82,12 +82,12 @@ def test_client(gateway: Running) -> None:
 
 
 def test_agent(gateway: Running, sampled: Upstream) -> None:
-    told = python("agent.py", "What is 3 + 4?", "--model", "m", server=gateway)
-    assert told.rstrip("\n") in SAMPLED
+    output = python("agent.py", "What is 3 + 4?", "--model", "m", server=gateway)
+    assert output.rstrip("\n") in SAMPLED
     assert sampled.given > 1  # candidates of one answer
-    asked = sampled.asked[0]["messages"]
-    assert [own["role"] for own in asked] == ["system", "user"]
-    assert asked[1]["content"] == "What is 3 + 4?"
+    messages = sampled.bodies[0]["messages"]
+    assert [message["role"] for message in messages] == ["system", "user"]
+    assert messages[1]["content"] == "What is 3 + 4?"
     assert gateway.metric('unprm_votes_total{strategy="wrf"}') == 1
 
 
@@ -108,7 +108,7 @@ def test_grpo(gateway: Running, fake: FakeEngine, tmp_path: Path) -> None:
 
 
 def test_openrlhf(gateway: Running) -> None:
-    """Asked as OpenRLHF's `SingleTurnAgentExecutor` asks."""
+    """Called as OpenRLHF's `SingleTurnAgentExecutor` calls it."""
     turns = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     prompts = [turns.format("What is 3 + 4?"), "How many?"]
     queries = [prompts[0] + "One step.\n\nThe answer is \\boxed{7}.<|im_end|>\n", "<s>How many?"]

@@ -20,7 +20,7 @@ from unprm_client import AsyncClient
 
 KEY = "k"
 RIGHT, WRONG = "Step one.\n\nThe answer is \\boxed{3}.", ["Step one.", "The answer is \\boxed{4}."]
-ASKED: dict[str, Any] = {"problem": PROBLEM, "solutions": [RIGHT, WRONG, RIGHT]}
+REQUEST: dict[str, Any] = {"problem": PROBLEM, "solutions": [RIGHT, WRONG, RIGHT]}
 CALLS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("score_steps", {"threshold": 0.2, "aggregate": "mean"}, "/score_steps", {"threshold": 0.2, "aggregate": "mean"}),
     ("vote", {}, "/vote/wrf", {}),
@@ -33,7 +33,7 @@ CALLS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 @dataclass(frozen=True)
 class Heard:
-    """What a session over one of the transports told; `refused`: of a call that is wrong."""
+    """What a session over one of the transports returned; `refused`: the result of a wrong call."""
 
     instructions: str
     tools: list[Tool]
@@ -46,7 +46,7 @@ async def session(server: Any) -> Heard:
         return Heard(
             client.instructions or "",
             (await client.list_tools()).tools,
-            [await client.call_tool(name, ASKED | more) for name, more, _, _ in CALLS],
+            [await client.call_tool(name, REQUEST | more) for name, more, _, _ in CALLS],
             await client.call_tool("vote", {"problem": PROBLEM, "solutions": ["no answer"]}),
         )
 
@@ -72,7 +72,7 @@ def ask(url: str, name: str, arguments: dict[str, Any], key: str | None = None) 
     """An answer of the tools in this process."""
 
     async def run() -> CallToolResult:
-        async with AsyncClient(url, api_key=key, attempts=1) as own, Client(create(own)) as client:
+        async with AsyncClient(url, api_key=key, attempts=1) as backend, Client(create(backend)) as client:
             return await client.call_tool(name, arguments)
 
     return asyncio.run(run())
@@ -88,10 +88,10 @@ def refusal(result: CallToolResult) -> str:
     """The sentence that a model reads."""
     assert result.is_error
     assert result.structured_content is None
-    told = text(result)
-    assert "\n" not in told
-    assert "pydantic" not in told
-    return told
+    sentence = text(result)
+    assert "\n" not in sentence
+    assert "pydantic" not in sentence
+    return sentence
 
 
 def test_tools_and_their_schemas_are_told(heard: Heard) -> None:
@@ -101,7 +101,7 @@ def test_tools_and_their_schemas_are_told(heard: Heard) -> None:
     for tool in heard.tools:
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
         assert set(tool.input_schema["required"]) == {"problem", "solutions"}
-        assert all(own.get("description") for own in tool.input_schema["properties"].values())
+        assert all(schema.get("description") for schema in tool.input_schema["properties"].values())
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint
         assert tool.description is not None
@@ -115,7 +115,7 @@ def test_the_tools_answer_as_the_server_does(heard: Heard, protected: Running) -
         assert not result.is_error, text(result)
         assert result.structured_content is not None
         jsonschema.validate(result.structured_content, schemas[name])
-        answer = protected.post(path, ASKED | more).json()
+        answer = protected.post(path, REQUEST | more).json()
         for known in (answer, result.structured_content):
             known.pop("usage", None)  # what was computed before differs
         assert result.structured_content == answer
@@ -139,23 +139,23 @@ def test_errors_come_over_the_transport(heard: Heard) -> None:
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(server: Running, name: str, more: dict[str, Any], sentence: str) -> None:
-    assert sentence in refusal(ask(server.url, name, ASKED | more))
+    assert sentence in refusal(ask(server.url, name, REQUEST | more))
 
 
 def test_a_missing_argument_is_told(server: Running) -> None:
-    told = refusal(ask(server.url, "vote", {"problem": PROBLEM}))
-    assert told == "The arguments of vote don't fit: solutions: is required"
+    sentence = refusal(ask(server.url, "vote", {"problem": PROBLEM}))
+    assert sentence == "The arguments of vote don't fit: solutions: is required"
 
 
 def test_a_server_that_is_away_is_told() -> None:
-    assert "the server of unprm can't be reached" in refusal(ask("http://127.0.0.1:9", "vote", ASKED))
+    assert "the server of unprm can't be reached" in refusal(ask("http://127.0.0.1:9", "vote", REQUEST))
 
 
 @pytest.mark.parametrize("key", [None, "wrong-key"])
 def test_a_key_that_is_missing_or_wrong_is_told(protected: Running, key: str | None) -> None:
-    told = refusal(ask(protected.url, "score_steps", ASKED, key))
-    assert "unauthorized: " in told
-    assert "wrong-key" not in told
+    sentence = refusal(ask(protected.url, "score_steps", REQUEST, key))
+    assert "unauthorized: " in sentence
+    assert "wrong-key" not in sentence
 
 
 def test_what_is_not_installed_is_named() -> None:
@@ -169,6 +169,6 @@ def test_the_folder_does_not_hide_the_package_it_is_built_on() -> None:
     """Where clients/ itself is on the path."""
     code = "import mcp; print(mcp.__file__)"
     words = [sys.executable, "-c", code]
-    told = subprocess.run(words, cwd=ROOT / "clients", capture_output=True, text=True, check=True)
-    assert told.stdout.endswith("mcp/__init__.py\n")
-    assert str(ROOT / "clients") not in told.stdout
+    completed = subprocess.run(words, cwd=ROOT / "clients", capture_output=True, text=True, check=True)
+    assert completed.stdout.endswith("mcp/__init__.py\n")
+    assert str(ROOT / "clients") not in completed.stdout

@@ -15,7 +15,7 @@ from unprm_client import AsyncClient, errors
 from unprm_client.search import ChatReasoner, Found, Proposal, beam_search, dvts
 
 
-def told(item: Encoded) -> list[float]:
+def step_scores(item: Encoded) -> list[float]:
     """The score that each step names at its end."""
     ids = item.ids[len(PROBLEM.encode()) + 1 :]
     steps, start = [], 0
@@ -28,19 +28,20 @@ def told(item: Encoded) -> list[float]:
 
 @pytest.fixture(scope="module")
 def scoring() -> Iterator[Running]:
-    with serving(FakeEngine(scores=told)) as running:
+    with serving(FakeEngine(scores=step_scores)) as running:
         yield running
 
 
 class Script:
-    """Proposes from a table, by the steps so far; what ends a solution is boxed. `asked` are the prefixes."""
+    """Proposes from a table, by the steps so far; what ends a solution is boxed. `calls`: their prefixes, counts
+    and seeds."""
 
     def __init__(self, table: dict[tuple[str, ...], list[str]]) -> None:
         self._table = table
-        self.asked: list[tuple[tuple[str, ...], int, int]] = []
+        self.calls: list[tuple[tuple[str, ...], int, int]] = []
 
     async def propose(self, problem: str, steps: Sequence[str], count: int, seed: int) -> list[Proposal]:
-        self.asked.append((tuple(steps), count, seed))
+        self.calls.append((tuple(steps), count, seed))
         texts = self._table.get(tuple(steps), [])
         return [Proposal(text, "boxed" in text, len(text)) for text in texts[:count]]
 
@@ -68,7 +69,7 @@ def test_the_best_of_all_go_on(scoring: Running) -> None:
     """By their lowest score: what begins best need not end best. Equal ones go on once."""
     script = Script(TREE)
     found = search(scoring, beam_search, script, width=2, expand=3, strategy="prm")
-    assert [steps for steps, _, _ in script.asked] == [(), (), (A,), (B,)]
+    assert [steps for steps, _, _ in script.calls] == [(), (), (A,), (B,)]
     assert [path.steps for path in found.paths] == [(B, box(3, 0.7)), (B, box(4, 0.6))]
     assert (found.solution.reward, found.vote.answer) == (0.7, "3")
 
@@ -82,7 +83,7 @@ def test_what_ended_keeps_its_place(scoring: Running) -> None:
     """One of three ends at once: two go on, and no more than two take their places."""
     script = Script({(): [box(1, 0.9), A, C], (A,): [box(2, 0.5), box(3, 0.4)], (C,): [B, A]})
     found = search(scoring, beam_search, script, width=3, expand=3, strategy="prm")
-    assert [steps for steps, _, _ in script.asked] == [(), (), (), (A,), (C,)]
+    assert [steps for steps, _, _ in script.calls] == [(), (), (), (A,), (C,)]
     assert [path.steps for path in found.paths] == [(box(1, 0.9),), (A, box(2, 0.5)), (A, box(3, 0.4))]
 
 
@@ -92,8 +93,8 @@ class Seeded:
     async def propose(self, problem: str, steps: Sequence[str], count: int, seed: int) -> list[Proposal]:
         if steps:
             return [Proposal(box(int(steps[0][1]), 0.5), True, 2)] * count
-        own = Proposal(f"s{seed // 1000} @0.{seed // 1000 + 1}", False, 3)
-        return [own, *[Proposal("bad @0.01", False, 3)] * (count - 1)]
+        good = Proposal(f"s{seed // 1000} @0.{seed // 1000 + 1}", False, 3)
+        return [good, *[Proposal("bad @0.01", False, 3)] * (count - 1)]
 
 
 def test_subtrees_do_not_compete(scoring: Running) -> None:
@@ -106,7 +107,7 @@ def test_subtrees_do_not_compete(scoring: Running) -> None:
 def test_seeds_are_all_different(scoring: Running) -> None:
     script = Script(TREE)
     search(scoring, beam_search, script, width=4, expand=3, strategy="prm", seed=7)
-    seeds = [seed for _, _, seed in script.asked]
+    seeds = [seed for _, _, seed in script.calls]
     assert len(set(seeds)) == len(seeds)
     assert min(seeds) == 7
 
@@ -118,8 +119,8 @@ def test_without_an_end_the_vote_is_on_what_there_is(scoring: Running) -> None:
     boxed = {(): ["it is \\boxed{3} so far @0.9"]}
 
     class Undecided(Script):
-        async def propose(self, *asked: Any) -> list[Proposal]:
-            return [Proposal(own.text, False, own.tokens) for own in await super().propose(*asked)]
+        async def propose(self, *arguments: Any) -> list[Proposal]:
+            return [Proposal(proposal.text, False, proposal.tokens) for proposal in await super().propose(*arguments)]
 
     found = search(scoring, beam_search, Undecided(boxed), width=1, expand=1, max_steps=1)
     assert (found.vote.answer, found.paths[0].ended) == ("3", False)
@@ -131,10 +132,10 @@ def test_a_reasoner_without_proposals_ends_the_search(scoring: Running) -> None:
 
 
 def chat(answer: httpx.Response, **options: Any) -> tuple[list[dict[str, Any]], Any]:
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
 
     def answering(request: httpx.Request) -> httpx.Response:
-        asked.append({"path": request.url.path, **json.loads(request.content)})
+        requests.append({"path": request.url.path, **json.loads(request.content)})
         return answer
 
     async def run() -> Any:
@@ -145,7 +146,7 @@ def chat(answer: httpx.Response, **options: Any) -> tuple[list[dict[str, Any]], 
         finally:
             await reasoner.close()
 
-    return asked, asyncio.run(run())
+    return requests, asyncio.run(run())
 
 
 def completion(*choices: tuple[str, str | None], tokens: int = 7) -> httpx.Response:
@@ -157,7 +158,7 @@ def completion(*choices: tuple[str, str | None], tokens: int = 7) -> httpx.Respo
 
 
 def test_a_chat_is_continued() -> None:
-    asked, proposed = chat(
+    requests, proposed = chat(
         completion(("three", "\n"), ("four", None)),
         separator="\n",
         instruction="Think.",
@@ -167,10 +168,10 @@ def test_a_chat_is_continued() -> None:
     user = {"role": "user", "content": "Think.\n\nP?"}
     common = {"path": "/v1/chat/completions", "model": "m", "n": 2, "seed": 5, "stop": ["\n"], "top_p": 0.9}
     common |= {"temperature": 0.5, "max_tokens": 512}
-    assert asked[0] == common | {"messages": [user]}
+    assert requests[0] == common | {"messages": [user]}
     begun = {"role": "assistant", "content": "one\ntwo\n"}
     more = {"add_generation_prompt": False, "continue_final_message": True}
-    assert asked[1] == common | more | {"messages": [user, begun]}
+    assert requests[1] == common | more | {"messages": [user, begun]}
 
 
 @pytest.mark.parametrize(

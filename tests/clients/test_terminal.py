@@ -28,9 +28,9 @@ def run(server: Running, *arguments: str, stdin: str | None = None) -> Any:
 
 
 def test_scores_are_shown_step_by_step(server: Running) -> None:
-    told = run(server, "score", stdin=json.dumps(request(given("7", 0.9, 0.1, 0.2)), indent=1))
-    assert told.exit_code == 0
-    assert [line.strip() for line in told.output.splitlines()] == [
+    result = run(server, "score", stdin=json.dumps(request(given("7", 0.9, 0.1, 0.2)), indent=1))
+    assert result.exit_code == 0
+    assert [line.strip() for line in result.output.splitlines()] == [
         "",
         "solution 0: answer 7, reward 0.100",
         "0.900 ✓ step 0",
@@ -42,62 +42,62 @@ def test_scores_are_shown_step_by_step(server: Running) -> None:
 
 
 def test_the_threshold_of_the_request_applies(server: Running) -> None:
-    told = run(server, "score", stdin=json.dumps(request(given("7", 0.9, 0.1), threshold=0.05)))
-    assert "✗" not in told.output
+    result = run(server, "score", stdin=json.dumps(request(given("7", 0.9, 0.1), threshold=0.05)))
+    assert "✗" not in result.output
 
 
 def test_the_recorded_threshold_of_the_server_applies() -> None:
     recorded = RecordedCalibration("org/prm", Calibration(), threshold=0.8)
-    asked = {"problem": "p", "solutions": [["a", "b"]]}
+    body = {"problem": "p", "solutions": [["a", "b"]]}
     with serving(FakeEngine(scores=lambda item: [0.9, 0.7], recorded=recorded)) as running:
-        assert "0.700 ✗ b  ← first error" in run(running, "score", stdin=json.dumps(asked)).output
-        assert "✗" not in run(running, "score", stdin=json.dumps(asked | {"threshold": 0.6})).output
+        assert "0.700 ✗ b  ← first error" in run(running, "score", stdin=json.dumps(body)).output
+        assert "✗" not in run(running, "score", stdin=json.dumps(body | {"threshold": 0.6})).output
 
 
 def test_a_vote_is_shown_as_a_table(server: Running) -> None:
-    asked = request(given("7", 0.9), given("8", 0.4), given("7", 0.7))
-    told = run(server, "vote", "--strategy", "weighted", stdin=json.dumps(asked))
-    assert told.exit_code == 0
-    assert "weighted elects 7  decided by: combined, margin 1.200" in told.output
-    rows = [line.replace("│", " ").split() for line in told.output.splitlines() if line.startswith("│")]
+    body = request(given("7", 0.9), given("8", 0.4), given("7", 0.7))
+    result = run(server, "vote", "--strategy", "weighted", stdin=json.dumps(body))
+    assert result.exit_code == 0
+    assert "weighted elects 7  decided by: combined, margin 1.200" in result.output
+    rows = [line.replace("│", " ").split() for line in result.output.splitlines() if line.startswith("│")]
     assert rows == [["7", "2", "0.800", "0.900", "1.600", "█" * 20], ["8", "1", "0.400", "0.400", "0.400", "█" * 5]]
-    assert "solution 0: answer 7, reward 0.900" in told.output
+    assert "solution 0: answer 7, reward 0.900" in result.output
 
 
 def test_ties_are_told(server: Running) -> None:
-    told = run(server, "vote", "--strategy", "majority", stdin=json.dumps(request(given("7", 0.9), given("8", 0.4))))
-    assert "a tie of 7, 8" in told.output
+    result = run(server, "vote", "--strategy", "majority", stdin=json.dumps(request(given("7", 0.9), given("8", 0.4))))
+    assert "a tie of 7, 8" in result.output
 
 
 def test_alpha_is_passed_on(server: Running) -> None:
-    asked = json.dumps(request(given("7", 0.9), given("8", 0.4), given("8", 0.4)))
+    body = json.dumps(request(given("7", 0.9), given("8", 0.4), given("8", 0.4)))
     for alpha, answer in (("0", "8"), ("1", "7")):
-        told = run(server, "vote", "--alpha", alpha, "--json", stdin=asked)
-        assert json.loads(told.output)["answer"] == answer
+        result = run(server, "vote", "--alpha", alpha, "--json", stdin=body)
+        assert json.loads(result.output)["answer"] == answer
 
 
 def test_all_votes_side_by_side(server: Running) -> None:
-    told = run(server, "compare", stdin=json.dumps(request(given("7", 0.9), given("8", 0.4), given("8", 0.4))))
-    assert "the votes disagree" in told.output
+    result = run(server, "compare", stdin=json.dumps(request(given("7", 0.9), given("8", 0.4), given("8", 0.4))))
+    assert "the votes disagree" in result.output
     for strategy in ("majority", "prm", "hmr", "wrf", "weighted"):
-        assert strategy in told.output
+        assert strategy in result.output
 
 
 def test_many_requests_are_a_line_each(server: Running, tmp_path: Path) -> None:
     file = tmp_path / "requests.jsonl"
     file.write_text("".join(json.dumps(request(boxed(k))) + "\n" for k in range(9)) + "\n", "utf-8")
-    told = run(server, "vote", str(file), "--json")
-    assert told.exit_code == 0
+    result = run(server, "vote", str(file), "--json")
+    assert result.exit_code == 0
     expected = [server.post("/vote/wrf", request(boxed(k))).json() for k in range(9)]
-    assert [json.loads(line) for line in told.output.splitlines()] == expected
+    assert [json.loads(line) for line in result.output.splitlines()] == expected
 
 
 def test_one_that_fails_is_told_and_the_others_answered(server: Running) -> None:
     lines = [request(boxed(1)), request("no answer"), request(boxed(3))]
-    told = run(server, "vote", "--json", stdin="\n".join(map(json.dumps, lines)))
-    assert told.exit_code == 1
-    assert [json.loads(line)["answer"] for line in told.stdout.splitlines()] == ["1", "3"]
-    assert told.stderr.startswith("request 2: no_answer: none of the 1 solutions has an answer")
+    result = run(server, "vote", "--json", stdin="\n".join(map(json.dumps, lines)))
+    assert result.exit_code == 1
+    assert [json.loads(line)["answer"] for line in result.stdout.splitlines()] == ["1", "3"]
+    assert result.stderr.startswith("request 2: no_answer: none of the 1 solutions has an answer")
 
 
 @pytest.mark.parametrize(
@@ -110,33 +110,33 @@ def test_one_that_fails_is_told_and_the_others_answered(server: Running) -> None
     ],
 )
 def test_what_is_no_request_is_told(server: Running, stdin: str, reason: str) -> None:
-    told = run(server, "score", stdin=stdin)
-    assert told.exit_code == 2
-    assert reason in " ".join(told.stderr.replace("│", " ").split())
+    result = run(server, "score", stdin=stdin)
+    assert result.exit_code == 2
+    assert reason in " ".join(result.stderr.replace("│", " ").split())
 
 
 def test_a_file_that_is_not_there_is_told(server: Running, tmp_path: Path) -> None:
-    told = run(server, "score", str(tmp_path / "none.jsonl"))
-    assert told.exit_code == 2
-    assert "can't be read" in told.stderr
+    result = run(server, "score", str(tmp_path / "none.jsonl"))
+    assert result.exit_code == 2
+    assert "can't be read" in result.stderr
 
 
 def test_hostile_text_stays_text(server: Running) -> None:
     solution = {"id": HOSTILE, "steps": [HOSTILE], "answer": HOSTILE, "step_scores": [0.2]}
     for command in ("score", "vote", "compare"):
-        told = run(server, command, stdin=json.dumps(request(solution)))
-        assert told.exit_code == 0
-        assert not {"\x1b", "\x07", "\u202e"} & set(told.output)
-        assert "[bold]b[/bold]" in told.output
+        result = run(server, command, stdin=json.dumps(request(solution)))
+        assert result.exit_code == 0
+        assert not {"\x1b", "\x07", "\u202e"} & set(result.output)
+        assert "[bold]b[/bold]" in result.output
 
 
 def test_a_vote_without_scores_is_shown(server: Running) -> None:
-    told = run(server, "vote", "--strategy", "majority", stdin=json.dumps(request(boxed(1), boxed(1), boxed(2))))
-    assert "–    The answer is \\boxed{1}." in told.output
+    result = run(server, "vote", "--strategy", "majority", stdin=json.dumps(request(boxed(1), boxed(1), boxed(2))))
+    assert "–    The answer is \\boxed{1}." in result.output
 
 
 def test_key_and_address_may_be_variables(server: Running) -> None:
     environment = {"UNPRM_CLIENT_URL": server.url, "UNPRM_CLIENT_KEY": "k"}
-    told = CliRunner().invoke(app, ["score", "--json"], json.dumps(request("a")), env=environment)
-    assert told.exit_code == 0
-    assert json.loads(told.output)["model"] == "fake"
+    result = CliRunner().invoke(app, ["score", "--json"], json.dumps(request("a")), env=environment)
+    assert result.exit_code == 0
+    assert json.loads(result.output)["model"] == "fake"

@@ -58,15 +58,15 @@ def test_the_terminal_says_what_it_needs(wheel: Path, tmp_path: Path) -> None:
         command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 1
-    (told,) = done.stderr.splitlines()
-    assert "needs typer and rich: pip install typer rich" in told
-    assert "`terminal` of unprm-client" in told
+    (line,) = done.stderr.splitlines()
+    assert "needs typer and rich: pip install typer rich" in line
+    assert "`terminal` of unprm-client" in line
 
 
 def test_asks_for_what_the_whole_package_asks(wheel: Path) -> None:
     """Both carry the same modules: their versions of httpx and pydantic have to fit."""
-    own = tomllib.loads((ROOT / "clients" / "pyproject.toml").read_text("utf-8"))["project"]
+    client = tomllib.loads((ROOT / "clients" / "pyproject.toml").read_text("utf-8"))["project"]
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extra = whole["optional-dependencies"]["client"]
-    assert set(own["dependencies"]) <= {*whole["dependencies"], *extra}
-    assert set(own["optional-dependencies"]["terminal"]) <= set(extra)
+    assert set(client["dependencies"]) <= {*whole["dependencies"], *extra}
+    assert set(client["optional-dependencies"]["terminal"]) <= set(extra)

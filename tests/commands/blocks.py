@@ -79,7 +79,7 @@ def spoken() -> list[Block]:
 
 def block(page: str, within: str) -> Block:
     """The one block of a page that has this text."""
-    found = [own for own in fenced() if own.page == page and within in own.text]
+    found = [fence for fence in fenced() if fence.page == page and within in fence.text]
     assert len(found) == 1, f"{page} has {len(found)} blocks with {within!r}"
     return found[0]
 

@@ -30,6 +30,6 @@ def world(tmp_path: Path, prm: Path) -> World:
 @pytest.fixture(scope="session")
 def reasoner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of the embedded reasoner."""
-    own = World(tmp_path_factory.mktemp("reasoner"))
-    with own.serving(f"python -m benchmarks.reasoner --port {own.port}", "/health"):
-        yield own.url
+    reasoner_world = World(tmp_path_factory.mktemp("reasoner"))
+    with reasoner_world.serving(f"python -m benchmarks.reasoner --port {reasoner_world.port}", "/health"):
+        yield reasoner_world.url

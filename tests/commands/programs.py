@@ -47,9 +47,9 @@ def check(words: Sequence[str], directory: Path) -> None:
     elif program == "torchrun":
         from torch.distributed.run import get_args_parser
 
-        told = get_args_parser().parse_args(more)
-        assert told.module
-        check_module([told.training_script, *told.training_script_args], directory)
+        parsed = get_args_parser().parse_args(more)
+        assert parsed.module
+        check_module([parsed.training_script, *parsed.training_script_args], directory)
     elif program == "training":
         check_module(["training", *more], directory)
     elif program == "pip":
@@ -75,8 +75,8 @@ def check_module(words: Sequence[str], directory: Path) -> None:
         if not isinstance(app, typer.Typer):
             app, main = typer.Typer(), app
             app.command()(main)
-        told = CliRunner().invoke(app, [*more, "--help"])
-        assert told.exit_code == 0, told.output
+        result = CliRunner().invoke(app, [*more, "--help"])
+        assert result.exit_code == 0, result.output
     elif module == "pip":
         check_pip(more)
     else:
@@ -84,9 +84,11 @@ def check_module(words: Sequence[str], directory: Path) -> None:
 
 
 def check_pip(words: Sequence[str]) -> None:
-    """What is installed is this project, or its client, and the extras are theirs."""
+    """What is installed is this project, or its client, and the extras are theirs; or PyTorch's build for CPUs."""
     verb, *more = words
     assert verb == "install"
+    if more == ["torch", "--index-url", "https://download.pytorch.org/whl/cpu"]:
+        return
     for word in more:
         if word in ("-e", "./clients"):
             continue
@@ -112,9 +114,9 @@ def check_docker(words: Sequence[str]) -> None:
     else:
         assert verb == "run"
         image, *arguments = rest
-        told = instructions(ROOT / "docker" / {"unprm:cuda": "Dockerfile"}[image])
-        assert [own.rpartition(":")[2] for own in options["-p"]] == told["EXPOSE"]
-        assert [own.rpartition(":")[2] for own in options["-v"]] == told["VOLUME"]
+        declared = instructions(ROOT / "docker" / {"unprm:cuda": "Dockerfile"}[image])
+        assert [port.rpartition(":")[2] for port in options["-p"]] == declared["EXPOSE"]
+        assert [volume.rpartition(":")[2] for volume in options["-v"]] == declared["VOLUME"]
         if "--entrypoint" in options:
             assert [*options["--entrypoint"], *arguments[:2]] == ["python3", "-m", "server.scale"]
             ScaleSettings.load(arguments[2:])

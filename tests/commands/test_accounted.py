@@ -23,35 +23,43 @@ def understood(words: list[str]) -> bool:
 
 
 UNDERSTOOD = [
-    (own, words) for own in fenced() if own.language != "python" for words in own.commands() if understood(words)
+    (block, words)
+    for block in fenced()
+    if block.language != "python"
+    for words in block.commands()
+    if understood(words)
 ]
 
 
-def elsewhere(own: Block) -> bool:
+def elsewhere(block: Block) -> bool:
     """Whether a test of its page runs it."""
-    if own.page == "docs/agents.md":
-        return own.text in PROGRAMS or own.text.startswith(("cat", "curl"))
-    return own.page == "README.md" and own.text in [command for command, _ in EXAMPLES]
+    if block.page == "docs/agents.md":
+        return block.text in PROGRAMS or block.text.startswith(("cat", "curl"))
+    return (block.page, block.text) in [(page, command) for page, command, _ in EXAMPLES]
 
 
-@pytest.mark.parametrize("own", fenced(), ids=str)
-def test_a_block_has_its_test(own: Block) -> None:
-    looked_at = own.language != "python" and all(map(understood, own.commands()))
-    assert (own in RUN) + elsewhere(own) + looked_at == 1
+@pytest.mark.parametrize("block", fenced(), ids=str)
+def test_a_block_has_its_test(block: Block) -> None:
+    looked_at = block.language != "python" and all(map(understood, block.commands()))
+    assert (block in RUN) + elsewhere(block) + looked_at == 1
 
 
-@pytest.mark.parametrize(("own", "words"), UNDERSTOOD, ids=lambda value: str(value) if isinstance(value, Block) else "")
+@pytest.mark.parametrize(
+    ("block", "words"), UNDERSTOOD, ids=lambda value: str(value) if isinstance(value, Block) else ""
+)
 def test_a_command_that_is_not_run_is_understood(
-    own: Block, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    block: Block, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     programs.check(words, tmp_path)
 
 
-@pytest.mark.parametrize("own", spoken(), ids=str)
-def test_a_command_within_a_sentence_is_understood(own: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("block", spoken(), ids=str)
+def test_a_command_within_a_sentence_is_understood(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (words,) = own.commands()
+    (words,) = block.commands()
     programs.check(words, tmp_path)
 
 
@@ -66,6 +74,6 @@ def test_commands_in_the_comments_of_docker_are_understood(name: str) -> None:
 
 def test_every_request_of_the_reference_is_an_example_that_is_asked() -> None:
     page = (ROOT / "docs" / "api.md").read_text("utf-8")
-    asked = [json.loads(body) for body in page.split("```json\n")[1:] for body in [body.partition("```")[0]]]
-    assert len(asked) == len(examples.REQUESTS)
-    assert all(body in examples.REQUESTS.values() for body in asked)
+    bodies = [json.loads(body) for body in page.split("```json\n")[1:] for body in [body.partition("```")[0]]]
+    assert len(bodies) == len(examples.REQUESTS)
+    assert all(body in examples.REQUESTS.values() for body in bodies)

@@ -1,4 +1,4 @@
-"""The documentation's commands that serve, and what is asked of the servers, run as they stand; `make test-docs`.
+"""The documentation's commands that serve, and its requests to the servers, run as they stand; `make test-docs`.
 
 What a test puts in another's place (an address, an engine that is not here) it names, and it has to be there.
 """
@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.docs, pytest.mark.timeout(1800)]
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 RIGHT = ["Step 1: 4 * 15 = 60.", "Step 2: 23 + 60 = 83. The answer is \\boxed{83}."]
 WRONG = ["Step 1: 4 * 15 = 50.", "Step 2: 23 + 50 = 73. The answer is \\boxed{73}."]
-ASKED = {"problem": PROBLEM, "solutions": [RIGHT, WRONG]}
+REQUEST = {"problem": PROBLEM, "solutions": [RIGHT, WRONG]}
 
 
 def rewards(client: httpx.Client, **more: Any) -> tuple[float, float]:
     """Of the right solution and of the wrong one."""
-    answer = client.post("/score_steps", json=ASKED | more)
+    answer = client.post("/score_steps", json=REQUEST | more)
     assert answer.status_code == 200, answer.text
     right, wrong = answer.json()["solutions"]
     return right["reward"], wrong["reward"]
@@ -39,7 +39,7 @@ def check_judgement(client: httpx.Client) -> None:
 
 
 def elected(client: httpx.Client) -> Any:
-    """What the gateway tells of an election among four."""
+    """What the gateway reports of a vote among four."""
     body = {"messages": [{"role": "user", "content": PROBLEM}], "model": "any", "unprm": {"budget": 4}}
     answer = client.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
@@ -111,18 +111,18 @@ def test_models_are_changed_while_the_server_serves(world: World, blocks: list[B
     world.link("runs/prm", mini.ADAPTER)
     world.link("runs/better", mini.ADAPTERS["unprm-mini-rollouts"])
     world.link("BASE", mini.BASE)
-    served, asked = blocks
+    served, change = blocks
     with world.serving(served.text, UNPRM_ADMIN_KEY="KEY") as client:
 
         def models() -> dict[str, Any]:
-            told = client.get("/admin/models", headers={"Authorization": "Bearer KEY"}).json()["models"]
-            return {own["name"]: own for own in told}
+            described = client.get("/admin/models", headers={"Authorization": "Bearer KEY"}).json()["models"]
+            return {model["name"]: model for model in described}
 
         check_judgement(client)
         before = rewards(client)
         assert models().keys() == {"ours", "qwen"}
         assert rewards(client, model="qwen") != before
-        assert '"state":"loading"' in world.run(asked.text, KEY="KEY")
+        assert '"state":"loading"' in world.run(change.text, KEY="KEY")
         wait(lambda: models()["ours"]["adapter"] == "better" or models()["ours"]["state"] == "failed")
         assert models().keys() == {"ours"}
         assert models()["ours"]["state"] == "ready"
@@ -132,7 +132,7 @@ def test_models_are_changed_while_the_server_serves(world: World, blocks: list[B
 @runs("docs/operations.md", "server.replay")
 def test_the_journal_is_read_and_asked_again(world: World, blocks: list[Block]) -> None:
     with world.serving("python -m server --journal journal.db") as client:
-        assert client.post("/vote/prm", json=ASKED).json()["answer"] == "83"
+        assert client.post("/vote/prm", json=REQUEST).json()["answer"] == "83"
         commands = changed(blocks[0].text, {"http://127.0.0.1:8000": world.url})
         wait(lambda: "|83|reward|" in world.run(commands.splitlines()[0]))
         assert "1 of 1 answers are the same" in world.run(commands)
@@ -140,7 +140,7 @@ def test_the_journal_is_read_and_asked_again(world: World, blocks: list[Block]) 
 
 @runs("docs/scaling.md", "# this machine")
 def test_replicas_are_served_from_ray(world: World, blocks: list[Block]) -> None:
-    """GPUs are a number to Ray, which counts them where it is told that there are some."""
+    """To Ray, GPUs are only a number, which a variable sets here."""
     with world.serving(blocks[0].complete, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
         assert client.get("/model").json()["family"] == "qwen-prm"
         wait(lambda: len(set(re.findall(r'replica="(\w+)"', client.get("/metrics").text))) == 2)
@@ -149,6 +149,6 @@ def test_replicas_are_served_from_ray(world: World, blocks: list[Block]) -> None
 
 @runs("docs/scaling.md", "question_hash(problem)")
 def test_a_question_has_a_hash(blocks: list[Block]) -> None:
-    told: dict[str, Any] = {"problem": PROBLEM}
-    exec(blocks[0].text, told)
-    assert told["headers"].keys() == {"X-Question-Hash"}
+    namespace: dict[str, Any] = {"problem": PROBLEM}
+    exec(blocks[0].text, namespace)
+    assert namespace["headers"].keys() == {"X-Question-Hash"}

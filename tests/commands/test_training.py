@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.blocks import Block, changed, runs
-from tests.commands.test_serving import ASKED, PROBLEM, RIGHT, WRONG, rewards
+from tests.commands.test_serving import PROBLEM, REQUEST, RIGHT, WRONG, rewards
 from tests.commands.world import REASONERS, World
 from training.questions import make_mini
 from unprm import mini
@@ -27,7 +27,9 @@ PROCESSBENCH = Path(__file__).parents[1] / "data" / "processbench"
 
 def ask(world: World, count: int) -> None:
     """Writes the questions that the pages call math.jsonl."""
-    world.write("math.jsonl", [{"problem": own.problem, "answer": own.answer} for own in make_mini(count, 1)])
+    world.write(
+        "math.jsonl", [{"problem": question.problem, "answer": question.answer} for question in make_mini(count, 1)]
+    )
 
 
 def publish_processbench(world: World) -> None:
@@ -35,7 +37,7 @@ def publish_processbench(world: World) -> None:
     for name, source in zip(("gsm8k", "math", "olympiadbench", "omnimath"), ("gsm8k", "math") * 2, strict=True):
         lines = (PROCESSBENCH / f"{source}.jsonl").read_text("utf-8").splitlines(keepends=True)
         world.path(f"processbench/{name}.jsonl").write_text("".join(lines[11:15]), "utf-8")
-    world.publish_data("Qwen", "process_bench", {own.stem: own for own in world.path("processbench").iterdir()})
+    world.publish_data("Qwen", "process_bench", {file.stem: file for file in world.path("processbench").iterdir()})
 
 
 def check_processbench(world: World, run: str) -> None:
@@ -46,22 +48,22 @@ def check_processbench(world: World, run: str) -> None:
 @runs("README.md", "training build")
 def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
     world.run(changed(blocks[0].text, {"--preset mini": "--preset mini --limit 1"}))
-    told = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
-    assert told.splitlines()[-1].split() == ["prompt", "answer", "completions", "label"]
+    output = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
+    assert output.splitlines()[-1].split() == ["prompt", "answer", "completions", "label"]
 
 
-@runs("README.md", "training sample")
+@runs("docs/data.md", "training merge annotated.jsonl")
 def test_a_data_set_is_made_stage_by_stage(world: World, reasoner: str, blocks: list[Block]) -> None:
     ask(world, 2)
     second = reasoner.replace("127.0.0.1", "localhost")
     servers = {"http://gpu-1:8000": reasoner, "http://gpu-2:8000": second}
-    told = world.run(changed(blocks[0].text, servers | {"select ": "select --m 1 --n 2 "}))
-    assert [len(own["completions"]) for own in world.rows("samples.jsonl")] == [32] * 2
+    output = world.run(changed(blocks[0].text, servers | {"select ": "select --m 1 --n 2 "}))
+    assert [len(row["completions"]) for row in world.rows("samples.jsonl")] == [32] * 2
     assert 0 < len(world.rows("dataset/data/train.jsonl")) <= len(world.rows("annotated.jsonl"))
-    assert "bayes" in told
+    assert "bayes" in output
 
 
-@runs("README.md", "training train")
+@runs("docs/training.md", "training train")
 def test_a_prm_is_trained_and_served(world: World, blocks: list[Block]) -> None:
     world.write("steps.jsonl", LABELLED * 8)
     with world.serving(blocks[0].text) as client:
@@ -69,11 +71,11 @@ def test_a_prm_is_trained_and_served(world: World, blocks: list[Block]) -> None:
         assert all(0 < reward < 1 for reward in rewards(client))
 
 
-@runs("README.md", "evaluate processbench", "training report")
+@runs("docs/training.md", "evaluate processbench", "training report")
 def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)
     publish_processbench(world)
-    candidates = [{"text": "\n".join(own)} for own in ASKED["solutions"] * 2]
+    candidates = [{"text": "\n".join(steps)} for steps in REQUEST["solutions"] * 2]
     world.write("samples.jsonl", [{"problem": PROBLEM, "answer": "83", "candidates": candidates}] * 2)
     world.run(blocks[0].text)
     check_processbench(world, "runs/processbench/my-prm")
@@ -106,8 +108,8 @@ def test_votes_on_real_scores(world: World, blocks: list[Block]) -> None:
 @runs("docs/lab/README.md", "processbench --scores")
 def test_first_errors_on_real_scores(world: World, blocks: list[Block]) -> None:
     world.link("tests/data", DOCS.parent / "tests" / "data")
-    told = world.run(blocks[0].text)
-    assert all(figure in told for figure in ("83.7", "30.3", "0.932", "-1.820"))
+    output = world.run(blocks[0].text)
+    assert all(figure in output for figure in ("83.7", "30.3", "0.932", "-1.820"))
 
 
 @runs("docs/lab/README.md", "training lab")
@@ -121,15 +123,15 @@ def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
     ask(world, 1)
     publish_processbench(world)
     fewer = {"training sample": "training sample --k 8", "training select": "training select --m 1 --n 1"}
-    told = world.run(changed(blocks[0].text, fewer | {"--sampler vllm": "--sampler transformers"}))
-    assert "Llama-3.1-8B-Instruct" in told
+    output = world.run(changed(blocks[0].text, fewer | {"--sampler vllm": "--sampler transformers"}))
+    assert "Llama-3.1-8B-Instruct" in output
     check_processbench(world, "runs/paper/processbench/UnPRM40K")
     assert "UnPRM40K" in world.path("runs/paper/report.html").read_text("utf-8")
 
 
 @runs("docs/paper-scale.md", "torchrun")
 def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]) -> None:
-    """Each of its three ways from the start. GPUs are a number to Ray, which counts them where it is told of some."""
+    """Each of its three ways from the start. To Ray, GPUs are only a number, which a variable sets here."""
     ask(world, 1)
     model = f"model={REASONERS[0]} run=runs\n"
     world.run(

@@ -31,7 +31,7 @@ REASONERS = (
 PRM = "Qwen/Qwen2.5-Math-PRM-7B"
 REVISION = "0" * 40
 WELL = (0, 128 + signal.SIGTERM)
-"""Statuses of a server that was told to end: uvicorn alone gives itself the signal again once it has finished."""
+"""Statuses of a server that got a signal to end: uvicorn alone gives itself the signal again once it has finished."""
 STAND_IN = """\
 #!{python}
 import json, os, sys
@@ -50,8 +50,8 @@ for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):
 class World:
     """A directory in which the project's programs run, with a hub of models that need no network.
 
-    `pip`, `docker` and `vllm` note what they are asked for in `calls`, and do nothing. `port` is free, and what curl
-    asks of localhost:8000 goes there.
+    `pip`, `docker` and `vllm` only note their arguments in `calls`. `port` is free, and what curl requests of
+    localhost:8000 goes there.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -76,7 +76,7 @@ class World:
 
     @property
     def calls(self) -> list[list[str]]:
-        """What stand-ins were asked for: a program's name and its words."""
+        """The calls of stand-ins: a program's name and its words."""
         return [json.loads(line) for line in self._calls.read_text("utf-8").splitlines()]
 
     @property
@@ -134,8 +134,8 @@ class World:
         return [json.loads(line) for line in (self.directory / name).read_text("utf-8").splitlines()]
 
     def run(self, text: str, **variables: str) -> str:
-        """What commands print, all of which are to end well."""
-        told = subprocess.run(
+        """What commands print; fails if one of them does."""
+        completed = subprocess.run(
             _shell(text),
             cwd=self.directory,
             env=self.environment | variables,
@@ -145,12 +145,12 @@ class World:
             timeout=SECONDS,
             check=False,
         )
-        assert told.returncode == 0, told.stdout
-        return told.stdout
+        assert completed.returncode == 0, completed.stdout
+        return completed.stdout
 
     @contextmanager
     def started(self, text: str, **variables: str) -> Iterator["Started"]:
-        """Commands that are on their way, until the end of the block: the last of them is told to end then."""
+        """Runs commands until the end of the block, where the last of them gets a signal to end."""
         with self.path("log").open("w", encoding="utf-8") as log:
             # with something behind it the last command is not run in the shell's place, and so is its child
             command = _shell(f"{text}\n:")
@@ -167,9 +167,10 @@ class World:
 
     @contextmanager
     def serving(self, text: str, health: str | None = "/readyz", **variables: str) -> Iterator[httpx.Client]:
-        """A client of the server that the last command starts, which is told to end at the end of the block and has to.
+        """A client of the server that the last command starts, which gets a signal at the end of the block, and has to
+        end then.
 
-        It is waited for until it answers at `health` that all is well; None: until it answers at all.
+        Waits until the server answers at `health` with status 200; None: until it answers at all.
         """
         with httpx.Client(base_url=self.url, timeout=SECONDS, trust_env=False) as client:
             with self.started(text, **variables) as started:

@@ -53,12 +53,12 @@ class Stage:
 
 def main() -> int:
     """Exit status 0 if the image was built, and its server, alone and under Ray, became ready and voted."""
-    told = argparse.ArgumentParser(description=__doc__)
-    told.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
-    told.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
-    told.add_argument("--mount", action="append", default=[], type=Path, metavar="PATH")
-    given = told.parse_args()
-    arguments, environment = ({own.partition("=")[0]: own.partition("=")[2] for own in rows} for rows in
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--mount", action="append", default=[], type=Path, metavar="PATH")
+    given = parser.parse_args()
+    arguments, environment = ({pair.partition("=")[0]: pair.partition("=")[2] for pair in rows} for rows in
                               (given.build_arg, given.env))  # fmt: skip
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as mounts:
         image = _build(Path(directory), arguments, environment, given.mount, mounts)
@@ -182,7 +182,7 @@ def _try(image: Stage) -> None:
 def _read_only(image: Stage) -> Iterator[None]:
     """What `docker run --read-only --tmpfs /tmp` leaves to be written to, and the home that it names."""
     (row,) = [
-        own for own in (image.place / "etc" / "passwd").read_text().splitlines() if own.split(":")[2] == image.user
+        line for line in (image.place / "etc" / "passwd").read_text().splitlines() if line.split(":")[2] == image.user
     ]
     image.environment["HOME"] = row.split(":")[5]
     (image.place / "dev" / "shm").mkdir(exist_ok=True)
@@ -219,10 +219,10 @@ def _serving(image: Stage, entry: list[str]) -> Iterator[subprocess.Popen[bytes]
 
 def _vote() -> None:
     body = {"problem": "1 + 1 = ?", "solutions": [["\\boxed{2}"], ["\\boxed{3}"]]}
-    asked = urllib.request.Request(
+    request = urllib.request.Request(
         f"http://127.0.0.1:{PORT}/vote/prm", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(asked) as response:
+    with urllib.request.urlopen(request) as response:
         assert json.load(response)["usage"]["computed_tokens"] > 0
 
 

@@ -46,10 +46,10 @@ def test_manifests_keep_to_kubernetes_schema() -> None:
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_an_image_is_not_rooted_and_checks_itself(name: str) -> None:
     with (DOCKER / name).open("rb") as file:
-        told = [(row["instruction"], row["value"]) for row in DockerfileParser(fileobj=file).structure]
-    assert ("USER", "10001") in told
-    assert any("ready.py" in value for instruction, value in told if instruction == "HEALTHCHECK")
-    assert told[-1] == ("ENTRYPOINT", '["python3", "-m", "server"]')
+        instructions = [(row["instruction"], row["value"]) for row in DockerfileParser(fileobj=file).structure]
+    assert ("USER", "10001") in instructions
+    assert any("ready.py" in value for instruction, value in instructions if instruction == "HEALTHCHECK")
+    assert instructions[-1] == ("ENTRYPOINT", '["python3", "-m", "server"]')
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
@@ -59,7 +59,7 @@ def test_what_an_image_copies_is_there_and_not_ignored(name: str) -> None:
     sent = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
     with (DOCKER / name).open("rb") as file:
         copies = [row["value"] for row in DockerfileParser(fileobj=file).structure if row["instruction"] == "COPY"]
-    sources = [source for own in copies if not own.startswith("--from") for source in own.split()[:-1]]
+    sources = [source for line in copies if not line.startswith("--from") for source in line.split()[:-1]]
     assert len(sources) > 5
     for source in sources:
         assert (ROOT / source).exists()
@@ -85,7 +85,7 @@ def test_every_package_of_an_image_is_pinned(name: str) -> None:
 def _documents(name: str) -> dict[str, dict[str, Any]]:
     """A manifest's, by their kinds."""
     documents = list(yaml.safe_load_all((DOCKER / "kubernetes" / name).read_text("utf-8")))
-    return {own["kind"]: own for own in documents}
+    return {document["kind"]: document for document in documents}
 
 
 def _container() -> dict[str, Any]:
@@ -156,7 +156,7 @@ def test_who_stops_the_server_waits_for_it_to_drain() -> None:
 
 
 def ray_service() -> dict[str, Any]:
-    """What KubeRay is told."""
+    """The manifest of the service that KubeRay runs."""
     return _documents("ray.yaml")["RayService"]
 
 
@@ -169,8 +169,8 @@ def _nodes() -> dict[str, dict[str, Any]]:
 
 def test_ray_is_set_on_kubernetes_as_elsewhere() -> None:
     for pod in _nodes().values():
-        told = {row["name"]: row["value"] for row in pod["spec"]["containers"][0]["env"]}
-        assert told.items() >= RAY.items()
+        variables = {row["name"]: row["value"] for row in pod["spec"]["containers"][0]["env"]}
+        assert variables.items() >= RAY.items()
 
 
 @pytest.mark.parametrize("name", ["head", "worker"])
@@ -188,9 +188,9 @@ def test_pods_of_the_ray_cluster_have_no_rights_and_what_they_write_to(name: str
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 10001
     assert container["securityContext"] == _container()["securityContext"]
-    mounts = {own["mountPath"]: own for own in container["volumeMounts"]}
-    assert {own for own, mount in mounts.items() if not mount.get("readOnly")} == {"/models", "/tmp", "/dev/shm"}
-    assert {own["name"] for own in pod["volumes"]} == {mount["name"] for mount in mounts.values()}
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    assert {path for path, mount in mounts.items() if not mount.get("readOnly")} == {"/models", "/tmp", "/dev/shm"}
+    assert {volume["name"] for volume in pod["volumes"]} == {mount["name"] for mount in mounts.values()}
 
 
 def test_kuberay_needs_no_program_that_the_image_has_not() -> None:
@@ -202,7 +202,7 @@ def test_kuberay_needs_no_program_that_the_image_has_not() -> None:
     (worker,) = _nodes()["worker"]["spec"]["containers"]
     assert worker["readinessProbe"]["httpGet"] == {"path": "/-/healthz", "port": "serve"}
     config = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
-    assert [own["containerPort"] for own in worker["ports"]] == [config["http_options"]["port"]]
+    assert [port["containerPort"] for port in worker["ports"]] == [config["http_options"]["port"]]
 
 
 def test_every_replica_on_kubernetes_has_its_gpu() -> None:
@@ -225,22 +225,22 @@ def _ray_settings() -> ScaleSettings:
 
 def test_ray_is_told_what_it_can_be_and_logs_no_request() -> None:
     schema = pytest.importorskip("ray.serve.schema")
-    told = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
-    config = schema.ServeDeploySchema.model_validate(told)
+    document = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
+    config = schema.ServeDeploySchema.model_validate(document)
     (application,) = config.applications
-    assert told.keys() <= schema.ServeDeploySchema.model_fields.keys()  # it takes unknown ones, and does nothing
-    assert told["applications"][0].keys() <= schema.ServeApplicationSchema.model_fields.keys()
+    assert document.keys() <= schema.ServeDeploySchema.model_fields.keys()  # it takes unknown ones, and does nothing
+    assert document["applications"][0].keys() <= schema.ServeApplicationSchema.model_fields.keys()
     assert (config.http_options.host, application.route_prefix) == ("0.0.0.0", "/")
     assert config.logging_config.enable_access_log is application.logging_config.enable_access_log is False
     module, _, name = application.import_path.partition(":")
     assert callable(getattr(importlib.import_module(module), name))
     keys = _nodes()["worker"]["spec"]["containers"][0]["volumeMounts"]
-    assert str(_ray_settings().api_keys_file).startswith(tuple(f"{own['mountPath']}/" for own in keys))
+    assert str(_ray_settings().api_keys_file).startswith(tuple(f"{mount['mountPath']}/" for mount in keys))
 
 
 def test_ray_is_of_one_version() -> None:
     (wanted,) = re.findall(r"ray\[.*\]==([0-9.]+)", (ROOT / "pyproject.toml").read_text("utf-8"))
-    pinned = [(DOCKER / f"requirements-{own}.txt").read_text("ascii").splitlines() for own in ("cpu", "cuda")]
+    pinned = [(DOCKER / f"requirements-{name}.txt").read_text("ascii").splitlines() for name in ("cpu", "cuda")]
     assert all(f"ray=={wanted}" in lines for lines in pinned)
     cluster = ray_service()["spec"]["rayClusterConfig"]
     assert cluster["rayVersion"] == wanted

@@ -21,7 +21,7 @@ METRIC = re.compile(r"\b(?:unprm|process)_[a-z_]+")
 
 @pytest.fixture(scope="module")
 def metrics() -> set[str]:
-    """The names that a server tells once it has answered, failed and voted."""
+    """The names that a server exports once it has answered, failed and voted."""
     with serving() as server:
         server.post("/score_steps", ask(boxed(1), boxed(2)))
         server.post("/vote/wrf", ask(boxed(1), boxed(2)))
@@ -41,8 +41,8 @@ def test_only_metrics_that_there_are(metrics: set[str], title: str) -> None:
 
 def test_nothing_of_the_server_is_left_out(metrics: set[str]) -> None:
     shown = " ".join(expression for several in PANELS.values() for expression in several)
-    own = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in metrics if name.startswith("unprm_")}
-    assert {name for name in own if name not in shown} <= {"unprm_equivalence_answers_total"}
+    exported = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in metrics if name.startswith("unprm_")}
+    assert {name for name in exported if name not in shown} <= {"unprm_equivalence_answers_total"}
 
 
 def test_the_dashboard_is_one_that_grafana_imports() -> None:

@@ -58,9 +58,9 @@ def test_a_server_that_goes_away_is_stood_in_for(balanced: tuple[httpx.Client, l
     leaving.start()
     while leaving.is_alive() or one.server.servers == [] or not answers:
         answers += [_server(http, question) for question in QUESTIONS]
-    until(lambda: not any(own.is_serving() for own in one.server.servers))
+    until(lambda: not any(listener.is_serving() for listener in one.server.servers))
     assert {_server(http, question) for question in QUESTIONS} == {"two"}
-    assert [own for own in first.values() if own == "two"]
+    assert [name for name in first.values() if name == "two"]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What only a GPU runs, FlashAttention over the tree: against transformers' own attention."""
+"""FlashAttention over the tree, which only a GPU runs, against the attention of transformers."""
 
 import copy
 import random
@@ -57,8 +57,8 @@ def test_scores_are_those_of_the_plain_model(dtype, tolerance, window):
         for item, values in zip(items, scores, strict=True):
             with torch.no_grad():
                 hidden = plain(torch.tensor([item.ids], device="cuda")).last_hidden_state[0]
-                told = torch.sigmoid(head(hidden[list(item.positions)])).tolist()
-            assert values == pytest.approx(told, abs=tolerance)
+                expected = torch.sigmoid(head(hidden[list(item.positions)])).tolist()
+            assert values == pytest.approx(expected, abs=tolerance)
     assert sum(engine.score(items).computed) == 0
 
 

@@ -61,20 +61,20 @@ def test_scores_every_form_of_a_solution_in_order(server: Running) -> None:
 
 @pytest.mark.parametrize(("aggregate", "reward"), [("min", 0.2), ("last", 0.5), ("product", 0.1), ("mean", 1.7 / 3)])
 def test_aggregate_makes_the_reward(server: Running, aggregate: str, reward: float) -> None:
-    asked = ask(given(None, 1.0, 0.2, 0.5), aggregate=aggregate)
-    body = server.post("/score_steps", asked).json()
+    request = ask(given(None, 1.0, 0.2, 0.5), aggregate=aggregate)
+    body = server.post("/score_steps", request).json()
     assert body["aggregate"] == aggregate
     assert body["solutions"][0]["reward"] == pytest.approx(reward)
-    voted = server.post("/vote/prm", asked | {"solutions": [given("1", 1.0, 0.2, 0.5)]}).json()
+    voted = server.post("/vote/prm", request | {"solutions": [given("1", 1.0, 0.2, 0.5)]}).json()
     assert voted["solutions"][0]["reward"] == pytest.approx(reward)
     assert voted["candidates"][0]["max_reward"] == pytest.approx(reward)
 
 
 @pytest.mark.parametrize(("threshold", "first"), [(0.5, 1), (0.2, None), (0.21, 1), (1.0, 1), (0.0, None)])
 def test_threshold_says_what_an_error_is(server: Running, threshold: float, first: int | None) -> None:
-    asked = ask(given("1", 1.0, 0.2, 0.5), threshold=threshold)
+    request = ask(given("1", 1.0, 0.2, 0.5), threshold=threshold)
     for path in ("/score_steps", "/vote/majority"):
-        assert server.post(path, asked).json()["solutions"][0]["first_error"] == first
+        assert server.post(path, request).json()["solutions"][0]["first_error"] == first
 
 
 def test_problem_is_not_needed_when_every_solution_brings_scores(server: Running) -> None:
@@ -160,10 +160,10 @@ def test_majority_needs_no_problem(server: Running) -> None:
 
 def test_wrf_by_share(server: Running) -> None:
     solutions = [given("1", 0.9)] * 9 + [given("2", 0.91)]
-    asked = ask(*solutions, alpha=0.6)
-    assert server.post("/vote/wrf", asked).json()["answer"] == "2"
+    request = ask(*solutions, alpha=0.6)
+    assert server.post("/vote/wrf", request).json()["answer"] == "2"
     for path in ("/vote/wrf", "/vote/compare"):
-        body = server.post(path, asked | {"normalization": "share"}).json()
+        body = server.post(path, request | {"normalization": "share"}).json()
         vote = body if path == "/vote/wrf" else body["strategies"]["wrf"]
         assert vote["answer"] == "1"
         assert vote["candidates"][0]["score"] == pytest.approx(0.6 * 0.9 + 0.4 * 0.9)
@@ -213,8 +213,8 @@ def test_a_vote_elects_the_same_whether_or_not_it_had_to_score(server: Running) 
     [("auto", 2), ("paragraph", 2), ("line", 3), ("step", 1)],
 )
 def test_texts_are_split_as_the_request_says(server: Running, split: str, steps: int) -> None:
-    asked = ask("one\ntwo\n\nthree", split=split)
-    assert len(server.post("/score_steps", asked).json()["solutions"][0]["steps"]) == steps
+    request = ask("one\ntwo\n\nthree", split=split)
+    assert len(server.post("/score_steps", request).json()["solutions"][0]["steps"]) == steps
     preview = {"problem": "p", "solution": "one\ntwo\n\nthree", "split": split}
     assert len(server.post("/preview", preview).json()["steps"]) == steps
 
@@ -224,15 +224,15 @@ def test_texts_are_split_as_the_request_says(server: Running, split: str, steps:
     ("extraction", "answer"), [("auto", "7"), ("boxed", None), ("last_number", "7"), ("choice", "B")]
 )
 def test_answers_are_found_as_the_request_says(server: Running, path: str, extraction: str, answer: str | None) -> None:
-    asked = ask("I choose (B).\n\nThe answer is 7.", {"steps": ["s"], "answer": "0"}, extraction=extraction)
-    assert server.post(path, asked).json()["solutions"][0]["answer"] == answer
+    request = ask("I choose (B).\n\nThe answer is 7.", {"steps": ["s"], "answer": "0"}, extraction=extraction)
+    assert server.post(path, request).json()["solutions"][0]["answer"] == answer
 
 
 @pytest.mark.parametrize("strategy", ["majority", "hmr"])
 def test_a_majority_runs_no_model(server: Running, engine: FakeEngine, strategy: str) -> None:
     before = len(engine.batches)
-    asked = ask(boxed(1), boxed("1.0"), boxed(2), ["nothing"])
-    body = server.post(f"/vote/{strategy}", asked).json()
+    request = ask(boxed(1), boxed("1.0"), boxed(2), ["nothing"])
+    body = server.post(f"/vote/{strategy}", request).json()
     assert len(engine.batches) == before
     assert (body["answer"], body["decided_by"], body["usage"]) == ("1", "majority", NO_USAGE)
     assert all(solution["reward"] is None for solution in body["solutions"])
@@ -264,8 +264,8 @@ def test_hmr_asks_the_model_where_there_is_no_majority(server: Running) -> None:
 def test_only_solutions_without_scores_are_run(server: Running, engine: FakeEngine) -> None:
     body = server.post("/vote/prm", ask(given("1", 0.5), boxed(2, "mixed"), given("3", 0.4))).json()
     assert engine.batches[-1] == (read(*boxed(2, "mixed")),)
-    own = min(hashed(read(*boxed(2, "mixed"))))
-    assert [solution["reward"] for solution in body["solutions"]] == [0.5, own, 0.4]
+    reward = min(hashed(read(*boxed(2, "mixed"))))
+    assert [solution["reward"] for solution in body["solutions"]] == [0.5, reward, 0.4]
     assert body["usage"]["tokens"] == len(read(*boxed(2, "mixed")).ids)
 
 
@@ -278,15 +278,15 @@ def test_an_undecided_mix_is_not_completed_for_a_majority(server: Running, engin
 
 def test_compare_takes_every_vote_over_one_pass(server: Running, engine: FakeEngine) -> None:
     before = len(engine.batches)
-    asked = ask(boxed(1, "compared"), boxed(2), boxed(3), boxed(1), boxed(2), boxed(2, "other"))
-    body = server.post("/vote/compare", asked | {"alpha": 0.7}).json()
+    request = ask(boxed(1, "compared"), boxed(2), boxed(3), boxed(1), boxed(2), boxed(2, "other"))
+    body = server.post("/vote/compare", request | {"alpha": 0.7}).json()
     wire.CompareResponse.model_validate(body)
     assert len(engine.batches) == before + 1
     assert list(body["strategies"]) == list(STRATEGIES)
     for strategy, outcome in body["strategies"].items():
-        if strategy != "hmr":  # that asks for no scores here, so on its own it reports none
+        if strategy != "hmr":  # which needs no scores here, so alone it reports none
             more = {"alpha": 0.7} if strategy == "wrf" else {}
-            alone = server.post(f"/vote/{strategy}", asked | more).json()
+            alone = server.post(f"/vote/{strategy}", request | more).json()
             if strategy != "majority":
                 assert outcome == {key: alone[key] for key in outcome}
             assert outcome["answer"] == alone["answer"]
@@ -302,8 +302,8 @@ def test_compare_needs_no_model_for_one_answer(server: Running, engine: FakeEngi
 
 
 def test_answer_overrides_what_the_text_says(server: Running) -> None:
-    asked = ask({"text": "\\boxed{1}", "answer": "5"}, {"text": "\\boxed{1}", "answer": "  "}, "\\boxed{1}")
-    body = server.post("/score_steps", asked).json()
+    request = ask({"text": "\\boxed{1}", "answer": "5"}, {"text": "\\boxed{1}", "answer": "  "}, "\\boxed{1}")
+    body = server.post("/score_steps", request).json()
     assert [solution["answer"] for solution in body["solutions"]] == ["5", None, "1"]
 
 

@@ -216,7 +216,7 @@ def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
 
 
 class Recorded(FakeFormat):
-    """Notes what it encodes, once `gate` is set."""
+    """Lists what it is to encode in `begun`, and encodes it once `gate` is set."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -285,7 +285,7 @@ def test_what_is_encoded_for_a_caller_is_bounded(monkeypatch: pytest.MonkeyPatch
         running.append(Background(lambda: server.post("/score_steps", ask("short"), headers=MANY)))
         until(lambda: server.metric("unprm_running_requests") == 4)
         format.gate.set()
-        assert [own.result().status_code for own in running] == [200] * 4
+        assert [call.result().status_code for call in running] == [200] * 4
 
 
 def test_a_long_body_is_checked_while_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,13 +348,13 @@ def test_what_is_no_score_never_reaches_a_caller(scores: list[float]) -> None:
 
 def test_a_comparing_process_that_dies_changes_no_vote() -> None:
     with serving() as server:
-        own = psutil.Process()
-        before = set(own.children())
+        process = psutil.Process()
+        before = set(process.children())
         answers = [f"\\sin({number}x)+x" for number in range(6)] + ["x+\\sin(5x)"]
         body = {"solutions": [{"steps": ["a"], "step_scores": [0.5], "answer": answer} for answer in answers]}
         until(lambda: server.post("/vote/majority", body).json()["tie"] is False)
-        until(lambda: len(set(own.children()) - before) == 1)  # one that took too long at first is made anew
-        (worker,) = set(own.children()) - before
+        until(lambda: len(set(process.children()) - before) == 1)  # one whose first answer took too long is replaced
+        (worker,) = set(process.children()) - before
         late = server.metric("unprm_equivalence_timeouts_total")
         worker.kill()
         for number in range(20, 30):
@@ -403,7 +403,7 @@ def test_the_event_loop_answers_while_texts_are_encoded_and_the_model_works() ->
             return super().encode(problem, steps)
 
     def probes(path: str, body: Any) -> int:
-        """How many are answered during a request."""
+        """The number of health checks answered during a request."""
         work, count = Background(lambda: server.post(path, body)), 0
         while work.running:
             assert server.get("/healthz").status_code == 200
@@ -422,7 +422,7 @@ def test_the_event_loop_answers_while_texts_are_encoded_and_the_model_works() ->
 
 
 def test_an_answer_on_its_way_is_not_cut_off() -> None:
-    """The deadline passes, and the caller leaves, between the beginning of the answer and its end."""
+    """The deadline passes and the caller disconnects while the answer is being sent."""
 
     async def test() -> None:
         sent: list[Message] = []
@@ -453,7 +453,7 @@ def test_an_answer_on_its_way_is_not_cut_off() -> None:
 
 
 def test_many_leave_and_many_stay() -> None:
-    """Random leaving under load: who stays is answered rightly, and nothing is left over."""
+    """Callers disconnect at random under load: the others get the right answers, and nothing stays in the queue."""
 
     async def one(client: httpx.AsyncClient, number: int) -> None:
         timeout = 0.01 * (number % 7) if number % 2 else PATIENCE

@@ -21,7 +21,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def check(response: httpx.Response, code: str, *pointers: str) -> ProblemDetails:
-    """Whether it is this problem, about these fields."""
+    """Asserts that it is this problem, about these fields; returns its details."""
     row = TABLE[code]
     assert response.status_code == row.status, response.text
     assert response.headers["content-type"] == "application/problem+json"
@@ -97,7 +97,7 @@ def test_numbers_outside_of_the_range_are_invalid(server: Running, number: str) 
     check(server.http.post("/vote/wrf", content=alpha, headers=JSON), "invalid_request", "/alpha")
 
 
-def test_errors_are_counted_but_not_all_told(server: Running) -> None:
+def test_errors_are_counted_but_not_all_listed(server: Running) -> None:
     details = check(
         server.post("/score_steps", ask(*range(100))),
         "invalid_request",
@@ -363,7 +363,7 @@ def test_overloaded_runs_nothing_and_says_when_to_come_back() -> None:
 
 
 def test_what_a_queue_has_no_room_for_is_refused_before_it_is_encoded() -> None:
-    """By an estimate, from characters; solutions that bring their scores take no room."""
+    """By an estimate from the characters; solutions with scores take no room."""
     encoded: list[str] = []
 
     class Format(FakeFormat):
@@ -385,8 +385,8 @@ def test_what_a_queue_has_no_room_for_is_refused_before_it_is_encoded() -> None:
         taken = Background(lambda: server.post("/score_steps", ask(given, "t")))
         until(lambda: "t" in encoded)
         gate.set()
-        for own in (running, waiting, taken):
-            assert own.result().status_code == 200
+        for call in (running, waiting, taken):
+            assert call.result().status_code == 200
     assert encoded == ["running", "w" * 60, "t"]
 
 
@@ -412,11 +412,11 @@ def test_what_was_let_in_by_an_estimate_is_not_refused_once_it_is_encoded() -> N
         waiting = Background(lambda: server.post("/score_steps", ask("w" * 191)))
         until(lambda: server.metric("unprm_queued_tokens") == 50)
         texts = [f"late{number}" + "x" * 66 for number in range(2)]
-        late = [Background(lambda own=own: server.post("/score_steps", ask(own))) for own in texts]  # type: ignore[misc]
+        late = [Background(lambda text=text: server.post("/score_steps", ask(text))) for text in texts]  # type: ignore[misc]
         until(lambda: server.metric("unprm_queued_tokens") == 114)  # 90 by the estimate
         gate.set()
-        for own in (running, waiting, *late):
-            assert own.result().status_code == 200
+        for call in (running, waiting, *late):
+            assert call.result().status_code == 200
 
 
 def test_readyz_is_503_while_the_queue_is_full() -> None:

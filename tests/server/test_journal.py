@@ -1,4 +1,4 @@
-"""The journal of requests, and asking them again."""
+"""The journal of requests, and their replay."""
 
 import logging
 import sqlite3
@@ -37,11 +37,12 @@ def test_requests_and_answers_are_written_as_they_were(tmp_path: Path) -> None:
         voted = server.post("/vote/wrf", VOTE, headers=headers)
         refused = server.http.post("/score_steps", content=b"\xff{", headers=headers | JSON)
         assert server.post("/score_steps", VOTE).status_code == 401  # nothing of it was read
-        assert server.get("/model", headers=headers).status_code == 200  # asks for no work
+        assert server.get("/model", headers=headers).status_code == 200  # has no body: not written
     with closing(sqlite3.connect(file)) as database:
         database.text_factory = bytes
-        told = database.execute("SELECT request_id, caller, path, status, request, response FROM requests").fetchall()
-    assert told == [
+        query = "SELECT request_id, caller, path, status, request, response FROM requests"
+        entries = database.execute(query).fetchall()
+    assert entries == [
         (b"mine", b"anna", b"/vote/wrf", 200, voted.request.content, voted.content),
         (b"mine", b"anna", b"/score_steps", 400, b"\xff{", refused.content),
     ]
@@ -121,8 +122,8 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def _replayed(file: Path, server: Running) -> tuple[int, str]:
-    told = CliRunner().invoke(_app(), [str(file), server.url])
-    return told.exit_code, told.stdout
+    result = CliRunner().invoke(_app(), [str(file), server.url])
+    return result.exit_code, result.stdout
 
 
 def _app() -> typer.Typer:
@@ -131,7 +132,7 @@ def _app() -> typer.Typer:
     return app
 
 
-def test_a_journal_is_asked_again(tmp_path: Path) -> None:
+def test_a_journal_is_replayed(tmp_path: Path) -> None:
     with serving(journal=tmp_path / "j") as server:
         for path in ("/score_steps", "/vote/wrf", "/vote/compare"):
             assert server.post(path, VOTE).status_code == 200
@@ -139,7 +140,7 @@ def test_a_journal_is_asked_again(tmp_path: Path) -> None:
     with serving() as server:
         assert _replayed(tmp_path / "j", server) == (0, "3 of 3 answers are the same\n")
     with serving(FakeEngine(scores=lambda item: [0.5] * len(item.positions))) as server:
-        status, told = _replayed(tmp_path / "j", server)
+        status, output = _replayed(tmp_path / "j", server)
     assert status == 1
-    assert "0 of 3 answers are the same" in told
-    assert "/vote/compare" in told
+    assert "0 of 3 answers are the same" in output
+    assert "/vote/compare" in output

@@ -1,4 +1,4 @@
-"""Callers' keys: several, each with a name, changed without a restart, and never told."""
+"""Callers' keys: several, each with a name, changed without a restart, and never revealed."""
 
 import logging
 import os
@@ -37,15 +37,15 @@ def test_keys_of_a_file_are_read_again(tmp_path: Path, caplog: pytest.LogCapture
         assert status("CANARY-rotated") == 200
     callers = [record.fields.get("caller") for record in caplog.records if hasattr(record, "fields")]
     assert callers[:3] == ["search", "training", None]
-    told = [record.getMessage() for record in caplog.records]
-    assert any("line 1: expected NAME KEY" in line for line in told)
-    assert any("can't be read" in line for line in told)
+    messages = [record.getMessage() for record in caplog.records]
+    assert any("line 1: expected NAME KEY" in line for line in messages)
+    assert any("can't be read" in line for line in messages)
     assert "CANARY" not in caplog.text
 
 
 @pytest.mark.parametrize("key", ["CANARY-à", "CANARY-\u00a0", "CANARY-\x85", "CANARY-\u2028x"])
 def test_a_key_may_have_any_character_but_ascii_space(tmp_path: Path, key: str) -> None:
-    """Those whose last byte counts as space in Latin-1 too, as which headers are read."""
+    """Even if its last byte is a space in Latin-1, as which headers are decoded."""
     file = tmp_path / "keys"
     file.write_text(f"search {key}\n", "utf-8")
     for options in ({"api_keys_file": file}, {"api_key": key}):
@@ -56,7 +56,7 @@ def test_a_key_may_have_any_character_but_ascii_space(tmp_path: Path, key: str) 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "has none"),
         ("# nobody\n", "has none"),
@@ -67,10 +67,10 @@ def test_a_key_may_have_any_character_but_ascii_space(tmp_path: Path, key: str) 
         ("one 12345678 more\n", "line 1"),
     ],
 )
-def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, text: str, told: str) -> None:
+def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "keys"
     file.write_text(text)
-    with pytest.raises(KeysInvalid, match=told) as refused:
+    with pytest.raises(KeysInvalid, match=message) as refused:
         Keys(None, file)
     assert "1234" not in str(refused.value)
     with pytest.raises(KeysInvalid, match="can't be read"):
@@ -85,11 +85,11 @@ def test_opened_metrics_need_no_key_and_name_no_caller(tmp_path: Path) -> None:
         headers = bearer("CANARY-key") | {"X-Request-ID": "CANARY-id"}
         assert server.post("/vote/wrf", body, headers=headers).status_code == 200
         server.get("/CANARY-path", headers=headers)
-        told = server.get("/metrics")
-        assert told.status_code == 200
-        assert "unprm_votes_total" in told.text
-        assert "CANARY" not in told.text
-        assert set(re.findall(r'[{,](\w+)="', told.text)) == {"route", "status", "strategy", "le"}
+        response = server.get("/metrics")
+        assert response.status_code == 200
+        assert "unprm_votes_total" in response.text
+        assert "CANARY" not in response.text
+        assert set(re.findall(r'[{,](\w+)="', response.text)) == {"route", "status", "strategy", "le"}
         assert [server.get(path).status_code for path in ("/model", "/metrics/")] == [401, 401]
 
 

@@ -1,4 +1,4 @@
-"""What a record looks like: one line, and of an exception nothing but its type and its way."""
+"""What a record looks like: one line, and of an exception only its type and where it was raised."""
 
 import json
 import logging
@@ -37,9 +37,9 @@ def test_a_record_is_one_line_without_what_the_exception_says(formatter: logging
 
 
 def test_json_holds_the_fields() -> None:
-    told = json.loads(JsonFormatter().format(record("request", status=200, route="/vote/wrf")))
-    assert told.pop("time").endswith("Z")
-    assert told == {
+    fields = json.loads(JsonFormatter().format(record("request", status=200, route="/vote/wrf")))
+    assert fields.pop("time").endswith("Z")
+    assert fields == {
         "level": "error",
         "logger": "some.place",
         "message": "request",

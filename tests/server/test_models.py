@@ -1,4 +1,4 @@
-"""Several models in one server: which is asked, what several say together, and how one takes another's place."""
+"""Several models in one server: chosen by name, their scores averaged, and one swapped for another."""
 
 import gc
 import threading
@@ -28,8 +28,8 @@ def fixed(value: float, **options: Any) -> FakeEngine:
 
 
 def scores(running: Running, model: Any = None) -> tuple[str, list[float]]:
-    told = running.post("/score_steps", ask(["one", "two"], model=model)).json()
-    return told["model"], told["solutions"][0]["step_scores"]
+    body = running.post("/score_steps", ask(["one", "two"], model=model)).json()
+    return body["model"], body["solutions"][0]["step_scores"]
 
 
 def test_a_request_names_its_model() -> None:
@@ -53,9 +53,9 @@ def test_several_models_give_the_mean_of_their_calibrated_scores() -> None:
         assert scores(running, ["a", "b"]) == ("a+b", pytest.approx([0.65, 0.65]))
         assert scores(running, ["c", "a"]) == ("c+a", pytest.approx([(1 / 65 + 0.5) / 2] * 2))
         body = ask(boxed(1), boxed(2), model=["a", "b", "c"])
-        told = running.post("/vote/compare", body).json()
-        assert told["model"] == "a+b+c"
-        assert told["solutions"][0]["reward"] == pytest.approx((0.5 + 0.8 + 1 / 65) / 3)
+        comparison = running.post("/vote/compare", body).json()
+        assert comparison["model"] == "a+b+c"
+        assert comparison["solutions"][0]["reward"] == pytest.approx((0.5 + 0.8 + 1 / 65) / 3)
         one = running.post("/score_steps", ask("x", model="a")).json()["usage"]["tokens"]
         assert running.post("/score_steps", ask("x", model=["a", "b", "c"])).json()["usage"]["tokens"] == 3 * one
 
@@ -64,8 +64,8 @@ def test_log_odds_are_returned_on_request() -> None:
     with serving(fixed(0.8)) as running:
         for path in ("/score_steps", "/vote/prm"):
             body = ask(boxed(1), boxed(2))
-            told = running.post(path, body | {"log_odds": True}).json()["solutions"][0]
-            assert told["step_log_odds"] == [pytest.approx(1.3862943611198906)]
+            solution = running.post(path, body | {"log_odds": True}).json()["solutions"][0]
+            assert solution["step_log_odds"] == [pytest.approx(1.3862943611198906)]
             assert "step_log_odds" not in running.post(path, body).json()["solutions"][0]
 
 
@@ -99,10 +99,10 @@ def test_if_one_of_several_models_fails_the_request_does() -> None:
 
 
 def test_administration_is_not_there_without_a_key_of_its_own() -> None:
-    with serving(open_model=lambda asked: fixed(0.5), api_key="user") as running:
+    with serving(open_model=lambda request: fixed(0.5), api_key="user") as running:
         user = {"Authorization": "Bearer user"}
         assert running.get("/admin/models", headers=user).status_code == 404
-    with serving(open_model=lambda asked: fixed(0.5), api_key="user", admin_key="admin") as running:
+    with serving(open_model=lambda request: fixed(0.5), api_key="user", admin_key="admin") as running:
         for headers in ({}, user):
             assert running.get("/admin/models", headers=headers).status_code == 401
             refused = running.post("/admin/models", {"name": "b", "model": "x"}, headers=headers)
@@ -113,7 +113,7 @@ def test_administration_is_not_there_without_a_key_of_its_own() -> None:
 
 def test_administration_takes_no_longer_a_body_than_work_does() -> None:
     options: dict[str, Any] = {"admin_key": "admin", "max_body_bytes": 1000}
-    with serving(open_model=lambda asked: fixed(0.5), **options) as running:
+    with serving(open_model=lambda request: fixed(0.5), **options) as running:
         refused = running.post("/admin/models", {"name": "b", "model": "x" * 1001}, headers=ADMIN)
         assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
         assert running.get("/admin/models", headers=ADMIN).status_code == 200
@@ -124,16 +124,16 @@ def load(running: Running, name: str, **more: Any) -> None:
 
 
 def states(running: Running) -> dict[str, str]:
-    told = running.get("/admin/models", headers=ADMIN).json()["models"]
-    return {model["name"]: model["state"] for model in told}
+    models = running.get("/admin/models", headers=ADMIN).json()["models"]
+    return {model["name"]: model["state"] for model in models}
 
 
 def test_a_model_is_swapped_without_losing_a_request() -> None:
     old, gate = fixed(0.25, delay=0.02), threading.Event()
-    asked: list[LoadModelRequest] = []
+    requests: list[LoadModelRequest] = []
 
     def open_model(request: LoadModelRequest) -> Engine:
-        asked.append(request)
+        requests.append(request)
         gate.wait()
         return fixed(0.75, delay=0.02)
 
@@ -154,10 +154,10 @@ def test_a_model_is_swapped_without_losing_a_request() -> None:
         for caller in callers:
             caller.start()
         load(running, "prm", adapter="new", family="unprm")
-        until(lambda: bool(asked))
-        assert asked[0].adapter == "new"
-        told = running.get("/admin/models", headers=ADMIN).json()["models"]
-        assert [model["state"] for model in told] == ["ready", "loading"]
+        until(lambda: bool(requests))
+        assert requests[0].adapter == "new"
+        models = running.get("/admin/models", headers=ADMIN).json()["models"]
+        assert [model["state"] for model in models] == ["ready", "loading"]
         until(lambda: len(answered) > 20)
         assert set(answered) == {0.25}
         gate.set()
@@ -180,8 +180,8 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one() -> None:
     with serving({"prm": fixed(0.25)}, open_model, admin_key="admin") as running:
         load(running, "prm")
         until(lambda: "failed" in str(running.get("/admin/models", headers=ADMIN).json()))
-        told = running.get("/admin/models", headers=ADMIN).json()["models"]
-        assert [(model["name"], model["state"], model["detail"]) for model in told] == [
+        models = running.get("/admin/models", headers=ADMIN).json()["models"]
+        assert [(model["name"], model["state"], model["detail"]) for model in models] == [
             ("prm", "ready", None),
             ("prm", "failed", "it has no head"),
         ]
@@ -226,12 +226,12 @@ def test_a_model_is_left_alone_by_the_garbage_collector_until_it_goes() -> None:
     with serving({"a": fixed(0.25)}, open_model, admin_key="admin") as running:
         load(running, "b")
         until(lambda: states(running) == {"a": "ready", "b": "ready"})
-        assert not any(isinstance(own, Tangled) for own in gc.get_objects())  # of what it looks through
+        assert not any(isinstance(tracked, Tangled) for tracked in gc.get_objects())  # frozen ones are not listed
         running.http.delete("/admin/models/b", headers=ADMIN)
         until(lambda: made[0]() is None)
 
 
-def test_what_is_asked_for_last_is_what_is_served() -> None:
+def test_the_model_requested_last_is_served() -> None:
     gates = [threading.Event(), threading.Event()]
     engines = [fixed(0.5), fixed(0.75)]
     begun: list[str] = []
@@ -264,7 +264,7 @@ def test_a_server_s_end_closes_all_models() -> None:
 def test_a_server_s_end_closes_a_model_that_is_about_to_go() -> None:
     going = fixed(0.25, delay=1.0)
     models = {"a": going, "b": fixed(0.5)}
-    with serving(models, lambda asked: fixed(0.5), admin_key="admin", drain_seconds=0) as running:
+    with serving(models, lambda request: fixed(0.5), admin_key="admin", drain_seconds=0) as running:
         connection = running.connect(raw(ask("x")))
         until(lambda: bool(going.batches))
         assert running.http.delete("/admin/models/a", headers=ADMIN).status_code == 202
@@ -275,7 +275,7 @@ def test_a_server_s_end_closes_a_model_that_is_about_to_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--model", "a=x", "--model", "a=y"], "NAME=MODEL, with different names"),
         (["--model", "x", "--model", "a=y"], "NAME=MODEL, with different names"),
@@ -284,14 +284,14 @@ def test_a_server_s_end_closes_a_model_that_is_about_to_go() -> None:
         (["--model", "a=x,b=y", "--engine", "remote", "--url", "http://x"], "goes with a single --model"),
     ],
 )
-def test_models_that_cannot_be_told_apart_are_refused(arguments: list[str], told: str) -> None:
-    with pytest.raises(SettingsInvalid, match=told):
+def test_models_that_cannot_be_told_apart_are_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(SettingsInvalid, match=message):
         Settings.load(arguments)
 
 
 def test_models_are_given_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def models(*arguments: str) -> dict[str, tuple[str, str | None]]:
-        return {name: (own.model, own.adapter) for name, own in Settings.load(arguments).models().items()}
+        return {name: (request.model, request.adapter) for name, request in Settings.load(arguments).models().items()}
 
     assert models() == {"": ("unprm-mini", None)}
     assert models("--model=base", "--adapter=prm") == {"": ("base", "prm")}

@@ -1,4 +1,4 @@
-"""What an agent that searches sees: the same scores as ever, and tokens that are run once."""
+"""What an agent that searches sees: unchanged scores, and tokens that are run once."""
 
 import pytest
 import torch
@@ -20,8 +20,8 @@ def server():
 def score(server, *solutions):
     response = server.post("/score_steps", {"problem": PROBLEM, "solutions": list(solutions)})
     assert response.status_code == 200, response.text
-    told = response.json()
-    return [own["step_scores"] for own in told["solutions"]], told["usage"]
+    body = response.json()
+    return [solution["step_scores"] for solution in body["solutions"]], body["usage"]
 
 
 def test_a_search_pays_for_each_step_once(server):
@@ -67,8 +67,8 @@ def test_a_model_that_runs_out_of_memory_answers_all_the_same():
     with serving(engine) as server:
         scores, _ = score(server, *many)
         assert max(sizes) > 300
-        for own, told in zip(scores, expected, strict=True):
-            assert own == pytest.approx(told, abs=1e-5)
+        for actual, reference in zip(scores, expected, strict=True):
+            assert actual == pytest.approx(reference, abs=1e-5)
         assert server.get("/readyz").status_code == 200
 
 

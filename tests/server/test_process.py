@@ -121,14 +121,14 @@ def test_a_model_that_hangs_ends_the_process_with_status_1(tmp_path: Path) -> No
 
 
 def test_a_model_that_is_still_being_loaded_does_not_keep_the_process(tmp_path: Path) -> None:
-    """Its thread is anywhere in PyTorch then, from where it must not come back to an interpreter that is gone."""
+    """The loading thread may be anywhere in PyTorch; it must not return to an interpreter that has been finalized."""
     key = {"Authorization": "Bearer admin"}
     for attempt in range(3):
         with started(tmp_path / str(attempt), "-m", "server", "--admin-key=admin") as server:
             until(lambda: "serving unprm-mini" in server.text)
             for name in ("one", "other"):
-                asked = {"name": name, "model": "unprm-mini"}
-                assert server.http.post("/admin/models", json=asked, headers=key).status_code == 202
+                request = {"name": name, "model": "unprm-mini"}
+                assert server.http.post("/admin/models", json=request, headers=key).status_code == 202
             time.sleep(0.05 * (attempt + 2))  # into the midst of it
             assert server.end() == 0
             assert "terminate called" not in server.text
@@ -228,7 +228,7 @@ def test_help_lists_every_setting_without_loading_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "variables", "told"),
+    ("options", "variables", "message"),
     [
         (["--nonsense", "1"], {}, "--nonsense"),
         (["--port", "CANARY"], {}, "port"),
@@ -243,17 +243,17 @@ def test_help_lists_every_setting_without_loading_torch() -> None:
     ],
 )
 def test_settings_that_cannot_be_used_end_with_status_2(
-    options: list[str], variables: dict[str, str], told: str
+    options: list[str], variables: dict[str, str], message: str
 ) -> None:
     ended = run(*options, **variables)
     assert ended.returncode == 2
-    assert told in ended.stderr.splitlines()[-1]
+    assert message in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
     assert "CANARY" not in ended.stderr
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--model", "."], "has no readable config.json: it is not a model's directory"),
         (["--model", "not/on-the-hub"], "could not be fetched from the hub"),
@@ -261,7 +261,7 @@ def test_settings_that_cannot_be_used_end_with_status_2(
     ],
 )
 def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
-    options: list[str], told: str, tmp_path: Path
+    options: list[str], message: str, tmp_path: Path
 ) -> None:
     # nothing listens at the hub's address: no network
     ended = run(*options, "--port", "0", HF_ENDPOINT="http://127.0.0.1:9", HF_HOME=str(tmp_path))
@@ -269,7 +269,7 @@ def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
     assert "Traceback" not in ended.stderr
     last = ended.stderr.splitlines()[-1]
     assert "ERROR server: ended with status 2: the model can't be served: " in last
-    assert told in last
+    assert message in last
 
 
 class _NotThere(BaseHTTPRequestHandler):

@@ -1,5 +1,5 @@
 """What KubeRay does with docker/kubernetes/ray.yaml, without Kubernetes: starts Ray's head, puts serveConfigV2 to its
-dashboard, and looks there and at the probes how it is."""
+dashboard, and reads the state there and from the probes."""
 
 import copy
 import os
@@ -30,6 +30,8 @@ pytest.importorskip("ray")
 
 from server.scale.deploy import NAME, build
 
+pytestmark = pytest.mark.ray
+
 ROOT = Path(__file__).parents[2]
 SPEC = ray_service()["spec"]
 HEAD, WORKER = (
@@ -42,7 +44,7 @@ PATIENCE = 200.0
 
 @dataclass(frozen=True)
 class Service:
-    """A cluster; `config` is the manifest's, but for what this machine lacks."""
+    """A cluster; `config` is the manifest's, except for what this machine lacks."""
 
     dashboard: httpx.Client
     http: httpx.Client
@@ -50,14 +52,14 @@ class Service:
     logs: Path
 
     def put(self, **arguments: Any) -> None:
-        """What KubeRay does when a manifest was applied; `arguments` are changed in it."""
+        """Deploys the manifest with these `arguments` changed, as KubeRay does."""
         config = copy.deepcopy(self.config)
         config["applications"][0]["args"] |= arguments
-        told = self.dashboard.put("/api/serve/applications/", json=config)
-        assert told.status_code == 200, told.text
+        response = self.dashboard.put("/api/serve/applications/", json=config)
+        assert response.status_code == 200, response.text
 
-    def told(self) -> dict[str, Any]:
-        """What the dashboard says of the application."""
+    def application(self) -> dict[str, Any]:
+        """The application's state in the dashboard."""
         details = self.dashboard.get("/api/serve/applications/", params={"api_type": "declarative"}).json()
         application: dict[str, Any] = details["applications"].get(NAME, {"status": "NOT_STARTED"})
         return application
@@ -84,7 +86,7 @@ def _free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One that runs."""
+    """A running one."""
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text(f"tests {KEY}\n")
     dashboard, agent, serving, *others = _free_ports(5)
@@ -107,15 +109,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         "num-gpus": 0,
         "object-store-memory": 100_000_000,
     }
-    own = {row["name"]: row["value"] for row in HEAD["env"]}
-    own |= {"RAY_AUTH_MODE": SPEC["rayClusterConfig"]["authOptions"]["mode"], "RAY_AUTH_TOKEN": TOKEN}
-    own |= {"PYTHONPATH": str(ROOT)}  # as the image has it
-    own |= {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}  # there is no other node that replicas could move to
+    environment = {row["name"]: row["value"] for row in HEAD["env"]}
+    environment |= {"RAY_AUTH_MODE": SPEC["rayClusterConfig"]["authOptions"]["mode"], "RAY_AUTH_TOKEN": TOKEN}
+    environment |= {"PYTHONPATH": str(ROOT)}  # as the image has it
+    environment |= {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}  # there is no other node to drain to
     place = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' names may not be long
     started = subprocess.Popen(
         [Path(sys.executable).parent / "ray", "start", "--head", "--block", f"--temp-dir={place}"]
         + [f"--{name}={value}" for name, value in options.items()],
-        env=os.environ | own,
+        env=os.environ | environment,
         cwd=place,
         stdout=subprocess.DEVNULL,
     )
@@ -128,7 +130,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             client.headers["x-ray-authorization"] = f"Bearer {TOKEN}"
             running = Service(client, http, config, Path(place, "session_latest", "logs", "serve"))
             running.put()
-            _until(lambda: running.told()["status"] not in ("NOT_STARTED", "DEPLOYING"))
+            _until(lambda: running.application()["status"] not in ("NOT_STARTED", "DEPLOYING"))
             yield running
     finally:
         started.send_signal(signal.SIGTERM)
@@ -144,12 +146,10 @@ def _answers(url: str) -> bool:
 
 
 def test_it_runs_and_votes(service: Service) -> None:
-    told = service.told()
-    assert told["status"] == "RUNNING", told["message"]
-    assert {name: own["target_num_replicas"] for name, own in told["deployments"].items()} == {
-        "entrance": 2,
-        "replica": 2,
-    }
+    application = service.application()
+    assert application["status"] == "RUNNING", application["message"]
+    targets = {name: deployment["target_num_replicas"] for name, deployment in application["deployments"].items()}
+    assert targets == {"entrance": 2, "replica": 2}
     assert service.vote(2) == 200
     assert httpx.post(f"{service.http.base_url}/vote/prm", json=ask(boxed(1))).status_code == 401
     assert httpx.get(f"{service.http.base_url}/metrics").status_code == 200  # without a key, as Prometheus asks
@@ -175,25 +175,25 @@ def test_another_configuration_takes_over_without_a_failed_request(service: Serv
     caller.start()
     assert service.vote(3) == 200
     service.put(max_solutions=2, max_replicas=3)
-    _until(lambda: service.told()["status"] == "RUNNING")
+    _until(lambda: service.application()["status"] == "RUNNING")
     assert service.vote(3) == 422
     stop.set()
     caller.join()
     assert set(seen) == {200}
-    scaling = service.told()["deployments"]["replica"]["deployment_config"]["autoscaling_config"]
+    scaling = service.application()["deployments"]["replica"]["deployment_config"]["autoscaling_config"]
     assert (scaling["min_replicas"], scaling["max_replicas"]) == (2, 3)
 
 
 def test_ray_logs_nothing_of_what_a_caller_wrote(service: Service) -> None:
-    told = service.http.post("/CANARY-path?a=CANARY", json=ask("CANARY"), headers={"X-Request-ID": "CANARY-id"})
-    assert told.status_code == 404
-    files = [own for own in service.logs.rglob("*") if own.is_file()]
-    assert any("proxy" in own.name for own in files)
-    assert [row for own in files for row in own.read_text("utf-8").splitlines() if "CANARY" in row] == []
+    response = service.http.post("/CANARY-path?a=CANARY", json=ask("CANARY"), headers={"X-Request-ID": "CANARY-id"})
+    assert response.status_code == 404
+    files = [file for file in service.logs.rglob("*") if file.is_file()]
+    assert any("proxy" in file.name for file in files)
+    assert [row for file in files for row in file.read_text("utf-8").splitlines() if "CANARY" in row] == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"replica": 2}, "unknown settings: replica"),
         ({"_env_file": "CANARY"}, "unknown settings: _env_file"),
@@ -202,10 +202,10 @@ def test_ray_logs_nothing_of_what_a_caller_wrote(service: Service) -> None:
         ({"api_key": "CANARY", "upstream_key": "CANARY"}, "for a variable: api_key, upstream_key"),
     ],
 )
-def test_what_cannot_be_used_is_named_without_its_value(arguments: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_used_is_named_without_its_value(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsInvalid) as raised:
         build(arguments)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "CANARY" not in str(raised.value)
 
 

@@ -29,19 +29,19 @@ def served(*values: float) -> FakeEngine:
 
 
 def first(running: Running, *solutions: object, path: str = "/score_steps", **more: object) -> dict[str, object]:
-    told: dict[str, object] = running.post(path, ask(*solutions, **more)).json()["solutions"][0]
-    return told
+    solution: dict[str, object] = running.post(path, ask(*solutions, **more)).json()["solutions"][0]
+    return solution
 
 
 @pytest.mark.parametrize("path", ["/score_steps", "/vote/prm"])
 def test_scores_of_the_model_are_calibrated_and_its_threshold_is_the_default(path: str) -> None:
     steps, other = ["a", "b", "\\boxed{3}"], ["a", "b", "\\boxed{4}"]
     with serving(served(0.8, 0.5, 0.2)) as running:
-        told = first(running, steps, other, path=path, log_odds=True)
-        assert told["step_scores"] == pytest.approx([2 / 3, 1 / 2, 1 / 3])
-        assert told["step_log_odds"] == pytest.approx([0.6931, 0, -0.6931], abs=1e-4)
-        assert (told["first_error"], told["threshold"]) == (1, 0.6)
-        assert told["reward"] == pytest.approx(1 / 3)
+        solution = first(running, steps, other, path=path, log_odds=True)
+        assert solution["step_scores"] == pytest.approx([2 / 3, 1 / 2, 1 / 3])
+        assert solution["step_log_odds"] == pytest.approx([0.6931, 0, -0.6931], abs=1e-4)
+        assert (solution["first_error"], solution["threshold"]) == (1, 0.6)
+        assert solution["reward"] == pytest.approx(1 / 3)
         named = first(running, steps, other, path=path, threshold=0.4)
         assert named["first_error"] == 2
         assert "threshold" not in named
@@ -50,18 +50,18 @@ def test_scores_of_the_model_are_calibrated_and_its_threshold_is_the_default(pat
 
 def test_scores_that_come_with_a_request_stay_as_they_are() -> None:
     with serving(served(0.8)) as running:
-        told = first(running, {"steps": ["a", "b"], "step_scores": [0.55, 0.45]}, "x")
-        assert told["step_scores"] == [0.55, 0.45]
-        assert told["first_error"] == 1
-        assert "threshold" not in told
+        solution = first(running, {"steps": ["a", "b"], "step_scores": [0.55, 0.45]}, "x")
+        assert solution["step_scores"] == [0.55, 0.45]
+        assert solution["first_error"] == 1
+        assert "threshold" not in solution
 
 
 def test_several_models_take_the_recorded_calibration_but_no_threshold_of_one() -> None:
     with serving({"a": served(0.2), "b": fixed(0.7)}) as running:
-        told = first(running, "x", model=["a", "b"])
-        assert told["step_scores"] == pytest.approx([(1 / 3 + 0.7) / 2])
-        assert told["first_error"] is None
-        assert "threshold" not in told
+        solution = first(running, "x", model=["a", "b"])
+        assert solution["step_scores"] == pytest.approx([(1 / 3 + 0.7) / 2])
+        assert solution["first_error"] is None
+        assert "threshold" not in solution
 
 
 def test_the_model_tells_its_calibration() -> None:
@@ -72,12 +72,12 @@ def test_the_model_tells_its_calibration() -> None:
 
 
 def load(monkeypatch: pytest.MonkeyPatch, *models: str, **options: object) -> RecordedCalibration | None:
-    """What the first of these models is loaded with."""
+    """The recorded calibration that the first of these models is loaded with."""
     monkeypatch.setenv("UNPRM_CALIBRATION", "recorded")
     arguments = [f"--{name}={value}" for name, value in options.items()]
     settings = Settings.load([*(f"--model={model}" for model in models), "--device=cpu", *arguments])
-    (asked, *_) = settings.models().values()
-    engine = loading.load(settings, asked)
+    (request, *_) = settings.models().values()
+    engine = loading.load(settings, request)
     engine.close()
     return engine.description.recorded
 
@@ -110,6 +110,6 @@ def test_an_adapter_makes_another_model(adapter: Path, monkeypatch: pytest.Monke
 
 
 def test_a_published_model_is_known_by_whatever_name_it_is_served() -> None:
-    asked = LoadModelRequest(name="qwen", model=PRM)
-    assert recorded.find(asked.model, asked.name).model == PRM
+    request = LoadModelRequest(name="qwen", model=PRM)
+    assert recorded.find(request.model, request.name).model == PRM
     assert [len(recorded.drawbacks(name)) for name in recorded.read()["models"]] == [1, 2, 0, 1, 2]

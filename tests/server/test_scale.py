@@ -1,4 +1,5 @@
-"""Replicas on a local Ray cluster: the same answers, a question's own replica, a death and a new model unnoticed."""
+"""Replicas on a local Ray cluster: the answers of a server, one replica per question, no request lost when a replica
+dies or the model changes."""
 
 import asyncio
 import json
@@ -35,6 +36,7 @@ from unprm.engines.fake import FakeEngine
 from unprm.types import Usage
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.ray
 
 from server.scale.deploy import deploy, wanted  # noqa: E402
 from server.scale.entrance import QuestionRouter  # noqa: E402
@@ -46,7 +48,7 @@ QUESTIONS = [f"How many are {number}?" for number in range(20)]
 
 
 class Placed(FakeEngine):
-    """One that names the process it is in, and its version."""
+    """An engine that names its version and its process."""
 
     def __init__(self, version: str) -> None:
         super().__init__(delay=0.01)
@@ -64,7 +66,7 @@ class Placed(FakeEngine):
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the key of the client."""
+    """A file with the keys of two callers, `KEY` and `OTHER`."""
     file = tmp_path_factory.mktemp("keys") / "keys"
     file.write_text(f"tests {KEY}\nothers {OTHER}\n")
     return file
@@ -72,9 +74,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def reasoner() -> Iterator[Upstream]:
-    """What the gateway samples of."""
-    with upstream("It is \\boxed{7}.", "It is \\boxed{8}.") as own:
-        yield own
+    """The upstream that the gateway samples from."""
+    with upstream("It is \\boxed{7}.", "It is \\boxed{8}.") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +110,7 @@ def http(settings: ScaleSettings) -> Iterator[httpx.Client]:
 
 
 def replica(http: httpx.Client, question: str, **headers: str) -> str:
-    """Which one answers."""
+    """The replica that answers."""
     http.post("/score_steps", json=ask("a") | {"problem": question}, headers=headers)
     response = http.post("/vote/prm", json=ask(boxed(1), boxed(2)) | {"problem": question}, headers=headers)
     assert response.status_code == 200, response.text
@@ -127,11 +129,11 @@ def test_answers_are_those_of_a_server(http: httpx.Client) -> None:
             ("/nothing?a=b", {}),
         ):
             ours, theirs = http.post(path, json=body), alone.post(path, body)
-            told, expected = ours.json(), theirs.json()
+            actual, expected = ours.json(), theirs.json()
             assert ours.status_code == theirs.status_code
-            for own in (told, expected):
-                own.pop("model", None), own.pop("request_id", None)
-            assert told == expected
+            for answer in (actual, expected):
+                answer.pop("model", None), answer.pop("request_id", None)
+            assert actual == expected
     assert http.get("/readyz").json() == {"status": "ok"}
 
 
@@ -147,13 +149,13 @@ def test_the_entrance_answers_what_it_refuses(http: httpx.Client) -> None:
 
 
 def test_ray_logs_nothing_of_what_a_caller_wrote(http: httpx.Client) -> None:
-    told = http.post("/CANARY-path?a=CANARY-query", json=ask("CANARY-text"), headers={"X-Request-ID": "CANARY-id"})
-    assert told.status_code == 404
+    response = http.post("/CANARY-path?a=CANARY-query", json=ask("CANARY-text"), headers={"X-Request-ID": "CANARY-id"})
+    assert response.status_code == 404
     assert replica(http, "CANARY-question", **{"X-Request-ID": "CANARY-id"})
     logs = Path("/tmp/ray", ray.get_runtime_context().get_session_name(), "logs", "serve")
-    files = [own for own in logs.rglob("*") if own.is_file()]
-    assert any("proxy" in own.name for own in files)
-    assert [own for own in files if b"CANARY" in own.read_bytes()] == []
+    files = [file for file in logs.rglob("*") if file.is_file()]
+    assert any("proxy" in file.name for file in files)
+    assert [file for file in files if b"CANARY" in file.read_bytes()] == []
 
 
 def test_who_has_no_key_is_told_before_the_body_is_read(http: httpx.Client, settings: ScaleSettings) -> None:
@@ -163,7 +165,7 @@ def test_who_has_no_key_is_told_before_the_body_is_read(http: httpx.Client, sett
         assert nobody.headers["www-authenticate"] == "Bearer"
     assert httpx.get(f"{http.base_url}/readyz").status_code == 200
     with socket.create_connection(("127.0.0.1", settings.port), timeout=5) as connection:
-        connection.sendall(raw(None, "/score_steps", length=100))  # nothing of which ever comes
+        connection.sendall(raw(None, "/score_steps", length=100))  # the body never comes
         assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
@@ -188,17 +190,17 @@ def test_heads_and_trailers_without_end_are_hung_up_on(
 
 
 def test_bodies_of_one_caller_leave_room_for_others(http: httpx.Client, settings: ScaleSettings) -> None:
-    own = raw(None, "/score_steps", f"Authorization: Bearer {KEY}", length=settings.max_body_bytes)
+    head = raw(None, "/score_steps", f"Authorization: Bearer {KEY}", length=settings.max_body_bytes)
     with ExitStack() as stack:
         held = []
-        for _ in range(settings.entrances * BODIES):  # of which each entrance takes half
+        for _ in range(settings.entrances * BODIES):  # each entrance takes half of them
             held.append(stack.enter_context(socket.create_connection(("127.0.0.1", settings.port), timeout=5)))
-            held[-1].sendall(own + b" " * (settings.max_body_bytes - 1))
-        refused = next(own for own in iter(lambda: select.select(held, [], [], 5)[0], []))
+            held[-1].sendall(head + b" " * (settings.max_body_bytes - 1))
+        refused = next(readable for readable in iter(lambda: select.select(held, [], [], 5)[0], []))
         assert refused[0].recv(100).startswith(b"HTTP/1.1 429")
         for _ in range(2 * settings.entrances):
-            told = http.post("/score_steps", json=ask("a"), headers=bearer(OTHER))
-            assert told.status_code == 200
+            response = http.post("/score_steps", json=ask("a"), headers=bearer(OTHER))
+            assert response.status_code == 200
 
 
 def test_a_body_that_stalls_is_not_waited_for(http: httpx.Client, settings: ScaleSettings) -> None:
@@ -224,10 +226,10 @@ def test_keys_are_changed_while_it_runs(http: httpx.Client, keys: Path) -> None:
 
 
 def requests_by_replica(http: httpx.Client) -> dict[str, float]:
-    told = http.get("/metrics")
-    assert told.status_code == 200
-    assert told.text.count("# TYPE unprm_requests_total counter") == 1
-    (family,) = [own for own in text_string_to_metric_families(told.text) if own.name == "unprm_requests"]
+    response = http.get("/metrics")
+    assert response.status_code == 200
+    assert response.text.count("# TYPE unprm_requests_total counter") == 1
+    (family,) = [metric for metric in text_string_to_metric_families(response.text) if metric.name == "unprm_requests"]
     route = {"route": "/score_steps", "status": "200"}
     return {
         sample.labels[LABEL]: sample.value
@@ -236,7 +238,7 @@ def requests_by_replica(http: httpx.Client) -> dict[str, float]:
     }
 
 
-def test_prometheus_is_told_of_all_replicas(http: httpx.Client) -> None:
+def test_prometheus_sees_all_replicas(http: httpx.Client) -> None:
     for question in QUESTIONS:
         http.post("/score_steps", json=ask("a") | {"problem": question})
     before = requests_by_replica(http)
@@ -246,20 +248,20 @@ def test_prometheus_is_told_of_all_replicas(http: httpx.Client) -> None:
     after = requests_by_replica(http)
     more = {name: after[name] - before[name] for name in before}
     assert sum(more.values()) == len(QUESTIONS)
-    assert all(0 < own < len(QUESTIONS) for own in more.values())
+    assert all(0 < count < len(QUESTIONS) for count in more.values())
 
 
-def test_figures_of_replicas_are_told_apart() -> None:
+def test_metrics_of_replicas_are_told_apart() -> None:
     one, other = Metrics(), Metrics()
     one.answered("/a", 200, 0.1, Usage(3, 2, 1))
     other.answered("/a", 200, 0.1, Usage(5, 5, 0))
-    told = joined([("x", one.collect()), ("y", other.collect())])
-    families = {own.name: own for own in text_string_to_metric_families(told.decode())}
-    assert set(families) == {own.name for own in text_string_to_metric_families(one.text().decode())}
-    tokens = {own.labels[LABEL]: own.value for own in families["unprm_tokens"].samples if own.name.endswith("_total")}
-    assert tokens == {"x": 3, "y": 5}
-    buckets = [own for own in families["unprm_request_seconds"].samples if own.labels.get("le") == "+Inf"]
-    assert [own.labels for own in buckets] == [{LABEL: own, "route": "/a", "le": "+Inf"} for own in "xy"]
+    merged = joined([("x", one.collect()), ("y", other.collect())])
+    families = {metric.name: metric for metric in text_string_to_metric_families(merged.decode())}
+    assert set(families) == {metric.name for metric in text_string_to_metric_families(one.text().decode())}
+    totals = [sample for sample in families["unprm_tokens"].samples if sample.name.endswith("_total")]
+    assert {sample.labels[LABEL]: sample.value for sample in totals} == {"x": 3, "y": 5}
+    buckets = [sample for sample in families["unprm_request_seconds"].samples if sample.labels.get("le") == "+Inf"]
+    assert [sample.labels for sample in buckets] == [{LABEL: name, "route": "/a", "le": "+Inf"} for name in "xy"]
 
 
 def test_a_question_has_its_replica(http: httpx.Client) -> None:
@@ -279,21 +281,21 @@ CHAT: dict[str, Any] = {
 
 @contextmanager
 def streamed(http: httpx.Client, reasoner: Upstream, seconds: float = 1.0, **headers: str) -> Iterator[Iterator[Any]]:
-    """The events of the gateway after the first, of a request whose second round takes so long."""
-    reasoner.delays = {len(reasoner.asked) + 1: seconds}
+    """The gateway's events after the first, for a request whose second round takes `seconds`."""
+    reasoner.delays = {len(reasoner.bodies) + 1: seconds}
     given = reasoner.given
     with http.stream("POST", "/v1/chat/completions", json=CHAT | {"stream": True}, headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
-        told = (line.removeprefix("data: ") for line in response.iter_lines() if line)
-        assert json.loads(next(told))["unprm"]["progress"]["sampled"] == 2
+        events = (line.removeprefix("data: ") for line in response.iter_lines() if line)
+        assert json.loads(next(events))["unprm"]["progress"]["sampled"] == 2
         assert reasoner.given == given + 2  # it came before the rest was there
-        yield told
+        yield events
 
 
 def test_the_gateway_answers_as_it_goes(http: httpx.Client, reasoner: Upstream) -> None:
-    with streamed(http, reasoner) as told:
-        *_, report, done = told
+    with streamed(http, reasoner) as events:
+        *_, report, done = events
     assert done == "[DONE]"
     assert json.loads(report)["unprm"]["sampled"] == 4
     whole = http.post("/v1/chat/completions", json=CHAT)
@@ -304,9 +306,9 @@ def test_the_gateway_answers_as_it_goes(http: httpx.Client, reasoner: Upstream) 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_the_gateway_is_refused_has_its_status(http: httpx.Client, reasoner: Upstream, stream: bool) -> None:
-    reasoner.errors = {len(reasoner.asked): refusal(400, "too long")}
-    told = http.post("/v1/chat/completions", json=CHAT | {"stream": stream})
-    assert (told.status_code, told.json()["error"]["code"]) == (400, "upstream_refused")
+    reasoner.errors = {len(reasoner.bodies): refusal(400, "too long")}
+    response = http.post("/v1/chat/completions", json=CHAT | {"stream": stream})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "upstream_refused")
     unknown = http.post("/v1/nothing", json={})
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
 
@@ -314,7 +316,7 @@ def test_what_the_gateway_is_refused_has_its_status(http: httpx.Client, reasoner
 @pytest.mark.parametrize("stream", [False, True])
 def test_who_leaves_the_gateway_is_not_worked_for(http: httpx.Client, reasoner: Upstream, stream: bool) -> None:
     gone = reasoner.gone
-    reasoner.delays = {len(reasoner.asked): 10.0}
+    reasoner.delays = {len(reasoner.bodies): 10.0}
     with pytest.raises(httpx.ReadTimeout):
         http.post("/v1/chat/completions", json=CHAT | {"stream": stream}, timeout=1.0)
     until(lambda: reasoner.gone == gone + 1)
@@ -322,18 +324,18 @@ def test_who_leaves_the_gateway_is_not_worked_for(http: httpx.Client, reasoner: 
 
 def test_who_leaves_in_the_middle_of_a_stream_is_not_worked_for(http: httpx.Client, reasoner: Upstream) -> None:
     gone = reasoner.gone
-    asked = len(reasoner.asked)
+    before = len(reasoner.bodies)
     with streamed(http, reasoner, 10.0):
-        until(lambda: len(reasoner.asked) == asked + 2)
+        until(lambda: len(reasoner.bodies) == before + 2)
     until(lambda: reasoner.gone == gone + 1)
 
 
 def test_a_replica_that_dies_over_a_stream_ends_it_with_an_error(http: httpx.Client, reasoner: Upstream) -> None:
     named = {HEADER: question_hash("the one that dies over a stream")}
     victim = replica(http, "anything", **named)
-    with streamed(http, reasoner, **named) as told:
+    with streamed(http, reasoner, **named) as events:
         os.kill(int(victim.partition("-")[2]), signal.SIGKILL)
-        (last,) = told
+        (last,) = events
     assert json.loads(last)["error"]["code"] == "model_unavailable"
 
 
@@ -357,7 +359,7 @@ def test_data_is_made_on_the_same_cluster(http: httpx.Client, tmp_path: Path) ->
     assert solutions > 0
     stage("annotate", str(selected), "--preset=mini", "--early-stop=0.95", f"--output={annotated}", "--ray=1")
     kept = [annotated, annotated.with_suffix(".unresolved.jsonl")]
-    assert sum(len(own.read_text("utf-8").splitlines()) for own in kept if own.exists()) == solutions
+    assert sum(len(file.read_text("utf-8").splitlines()) for file in kept if file.exists()) == solutions
 
 
 def test_a_request_whose_replica_dies_is_asked_of_another(http: httpx.Client) -> None:
@@ -422,7 +424,7 @@ def test_a_new_model_takes_over_without_a_failed_request(http: httpx.Client, set
     until(lambda: len(seen) > before + 20)
     stop.set()
     caller.join()
-    versions = [own.partition("-")[0] for own in seen]
+    versions = [name.partition("-")[0] for name in seen]
     assert set(versions) == {"old", "new"}
     assert set(versions[-10:]) == {"new"}
 
@@ -434,17 +436,18 @@ def test_one_more_server_moves_no_more_than_its_share() -> None:
     moved = [key for key in keys if before[key] != after[key]]
     assert all(after[key] == "e" for key in moved)
     assert 0.18 < len(moved) / len(keys) < 0.22
-    assert all(800 < sum(own == server for own in before.values()) < 1200 for server in four)
-    assert all(ranked(key, five)[1:] == ranked(key, [own for own in five if own != after[key]]) for key in keys[:100])
+    assert all(800 < sum(choice == server for choice in before.values()) < 1200 for server in four)
+    for key in keys[:100]:
+        assert ranked(key, five)[1:] == ranked(key, [server for server in five if server != after[key]])
 
 
 async def _ranks(key: str, *running: int | None) -> list[str]:
-    """Of replicas r0, r1 … that are at work on so many requests, as far as the router knows."""
+    """The router's order of replicas r0, r1 … with these numbers of running requests; None: unknown to it."""
     replicas: Any = [
         SimpleNamespace(replica_id=SimpleNamespace(unique_id=f"r{number}")) for number in range(len(running))
     ]
     router: Any = SimpleNamespace(
-        replica_queue_len_cache=SimpleNamespace(get=lambda own: running[int(own.unique_id[1:])])
+        replica_queue_len_cache=SimpleNamespace(get=lambda replica_id: running[int(replica_id.unique_id[1:])])
     )
     pending: Any = SimpleNamespace(args=[key])
     ranks = await QuestionRouter.choose_replicas(router, replicas, pending)
@@ -453,11 +456,11 @@ async def _ranks(key: str, *running: int | None) -> list[str]:
 
 
 def test_the_router_ranks_all_replicas_by_the_question() -> None:
-    own = ranked("k", ["r0", "r1", "r2"])
-    assert asyncio.run(_ranks("k", 0, 0, 0)) == asyncio.run(_ranks("k", None, None, None)) == own
+    order = ranked("k", ["r0", "r1", "r2"])
+    assert asyncio.run(_ranks("k", 0, 0, 0)) == asyncio.run(_ranks("k", None, None, None)) == order
     assert asyncio.run(_ranks("k")) == []
-    first = [9 if name == own[0] else 0 for name in ("r0", "r1", "r2")]
-    assert asyncio.run(_ranks("k", *first)) == [own[1], own[2], own[0]]
+    first = [9 if name == order[0] else 0 for name in ("r0", "r1", "r2")]
+    assert asyncio.run(_ranks("k", *first)) == [order[1], order[2], order[0]]
 
 
 @pytest.mark.parametrize(
@@ -465,7 +468,7 @@ def test_the_router_ranks_all_replicas_by_the_question() -> None:
     [
         ((0, 0, 0), "abc"),
         ((3, 0, 0), "abc"),
-        ((4, 0, 0), "bca"),  # few are no reason, and it has as many
+        ((4, 0, 0), "bca"),  # as many as `FEW`, and more than its share
         ((4, 4, 1), "abc"),  # 1.4 times the mean of 10 among three is more
         ((6, 5, 0), "bca"),
         ((7, 7, 0), "cab"),
@@ -473,7 +476,7 @@ def test_the_router_ranks_all_replicas_by_the_question() -> None:
         ((15, 10, 5), "bca"),  # 1.4 times the mean of 31
     ],
 )
-def test_a_server_with_more_than_its_share_is_asked_last(running: tuple[int, ...], order: str) -> None:
+def test_a_server_with_more_than_its_share_is_ranked_last(running: tuple[int, ...], order: str) -> None:
     assert bounded("abc", dict(zip("abc", running, strict=True))) == list(order)
 
 
@@ -486,7 +489,7 @@ def test_replicas_follow_the_tokens_that_wait(waiting: int, current: int, expect
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--replicas=2", "--max-replicas=1"], "--max-replicas is 1, less than --replicas, 2"),
         (["--replicas=0"], "replicas"),
@@ -494,10 +497,10 @@ def test_replicas_follow_the_tokens_that_wait(waiting: int, current: int, expect
         (["--api-keys-file=/nowhere"], "/nowhere"),
     ],
 )
-def test_settings_that_cannot_be_used_end_with_status_2(options: list[str], told: str) -> None:
+def test_settings_that_cannot_be_used_end_with_status_2(options: list[str], message: str) -> None:
     ended = subprocess.run([sys.executable, "-m", "server.scale", *options], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 2
-    assert told in ended.stderr
+    assert message in ended.stderr
 
 
 def test_ray_leaves_out_no_line_of_the_log() -> None:

@@ -48,11 +48,11 @@ def test_a_request_is_traced_with_its_parts(tmp_path: Path, collector: str) -> N
         for scope in resource.scope_spans
         for span in scope.spans
     ]
-    own = {span.name: span for span in spans if span.trace_id.hex() == TRACE}
-    assert set(own) == {"request", "answers", "encode", "score"}
-    assert own["request"].parent_span_id.hex() == "00f067aa0ba902b7"
-    assert {span.parent_span_id for name, span in own.items() if name != "request"} == {own["request"].span_id}
-    told = {attribute.key: attribute.value for attribute in own["request"].attributes}
-    assert (told["route"].string_value, told["status"].int_value) == ("/vote/wrf", 200)
-    assert told["computed_tokens"].int_value > 0
+    traced = {span.name: span for span in spans if span.trace_id.hex() == TRACE}
+    assert set(traced) == {"request", "answers", "encode", "score"}
+    assert traced["request"].parent_span_id.hex() == "00f067aa0ba902b7"
+    assert {span.parent_span_id for name, span in traced.items() if name != "request"} == {traced["request"].span_id}
+    attributes = {attribute.key: attribute.value for attribute in traced["request"].attributes}
+    assert (attributes["route"].string_value, attributes["status"].int_value) == ("/vote/wrf", 200)
+    assert attributes["computed_tokens"].int_value > 0
     assert all(b"CANARY" not in body for body in _Collector.bodies)

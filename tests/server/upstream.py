@@ -24,7 +24,8 @@ class Upstream:
     """Gives `texts` one after the other, again from the start at their end; a text may be a whole message.
 
     `errors` maps the number of a call, from 0, to the response it gets, `delays` to seconds; `takes_n`: whether it
-    gives as many as are asked for. `asked` are the bodies, `keys` the authorizations; `gone` counts callers that went.
+    heeds `n`. `bodies` and `keys` are the JSON bodies and Authorization headers of the calls, `given` counts choices,
+    `gone` the callers that disconnected.
     """
 
     texts: Sequence[str | dict[str, Any]]
@@ -32,15 +33,15 @@ class Upstream:
     delays: Mapping[int, float] = field(default_factory=dict)
     takes_n: bool = True
     url: str = ""
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     given: int = 0
     gone: int = 0
 
     async def complete(self, request: Request) -> Response:
-        number = len(self.asked)
+        number = len(self.bodies)
         body = await request.json()
-        self.asked.append(body)
+        self.bodies.append(body)
         self.keys.append(request.headers.get("authorization"))
         for _ in range(int(100 * self.delays.get(number, 0.0))):
             await asyncio.sleep(0.01)
@@ -69,8 +70,8 @@ class Upstream:
 @contextmanager
 def upstream(*texts: str | dict[str, Any], **more: Any) -> Iterator[Upstream]:
     """Serves until the end of the block."""
-    told = Upstream(texts, **more)
-    routes = [Route("/v1/chat/completions", told.complete, methods=["POST"]), Route("/v1/models", told.models)]
+    reasoner = Upstream(texts, **more)
+    routes = [Route("/v1/chat/completions", reasoner.complete, methods=["POST"]), Route("/v1/models", reasoner.models)]
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(Starlette(routes=routes), log_level="error", lifespan="off", ws="none")
@@ -79,8 +80,8 @@ def upstream(*texts: str | dict[str, Any], **more: Any) -> Iterator[Upstream]:
         thread.start()
         try:
             until(lambda: server.started)
-            told.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-            yield told
+            reasoner.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+            yield reasoner
         finally:
             server.should_exit = True
             thread.join()

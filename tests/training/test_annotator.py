@@ -71,7 +71,7 @@ def _is_whole(prompt, solution):
 @pytest.mark.parametrize(("search", "tries_last"), [("uncertainty", False), ("uncertainty-literal", True)])
 def test_the_last_step_is_tried_by_the_literal_search_alone(solutions, equivalence, search, tries_last):
     written, sampler = _annotate(solutions, equivalence, AnnotateSettings(search=search))
-    tried = [(told["step"], len(record["steps"])) for _, record in written for told in record.get("tried", ())]
+    tried = [(evidence["step"], len(record["steps"])) for _, record in written for evidence in record.get("tried", ())]
     assert tried
     assert any(step == length for step, length in tried) is tries_last
     wrong = [solution for solution in solutions if not solution["correct"]]
@@ -96,16 +96,16 @@ def test_a_fixed_count_is_found_once_and_is_that_of_every_prefix(solutions, equi
     assert sorted(number for _, _, number in alone) == [count, 72]
     assert len({seed for _, seed, _ in alone}) == 2  # τ is sampled anew
     assert question["samples"] == 72 + count
-    tried = [told for kind, record in written if kind == "labelled" for told in record["tried"]]
+    tried = [evidence for kind, record in written if kind == "labelled" for evidence in record["tried"]]
     assert len(tried) > 3
-    assert {told["samples"] for told in tried} == {count}
-    assert sampler.completions == 72 + count + sum(told["samples"] for told in tried)
+    assert {evidence["samples"] for evidence in tried} == {count}
+    assert sampler.completions == 72 + count + sum(evidence["samples"] for evidence in tried)
 
 
 def test_a_fixed_count_can_end_early(solutions, equivalence):
     written, _ = _annotate(solutions, equivalence, replace(FIXED, early_stop=0.95))
     (count,) = [record["count"] for kind, record in written if kind == "question"]
-    samples = [told["samples"] for kind, record in written if kind == "labelled" for told in record["tried"]]
+    samples = [evidence["samples"] for kind, record in written if kind == "labelled" for evidence in record["tried"]]
     assert min(samples) < max(samples) <= count
 
 

@@ -30,19 +30,19 @@ SMALL = replace(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """What `build` makes of a few questions; its directory, and what it told."""
-    place, told = tmp_path_factory.mktemp("authors"), io.StringIO()
+    """The directory that `build` made of a few questions, and what it printed."""
+    place, printed = tmp_path_factory.mktemp("authors"), io.StringIO()
 
     def load(model, settings):
         return SamplerSource("transformers", model).load(settings)
 
-    failures = asyncio.run(build(make_mini(2, seed=6), load, SMALL, place, 8, Console(file=told, width=300)))
+    failures = asyncio.run(build(make_mini(2, seed=6), load, SMALL, place, 8, Console(file=printed, width=300)))
     assert failures == {}
-    return place, told.getvalue()
+    return place, printed.getvalue()
 
 
 def test_build_goes_from_questions_to_a_data_set(built):
-    place, told = built
+    place, printed = built
     annotated = place / mini.NAME / "annotated.jsonl"
     records = stats.load(annotated)
     questions = {record["id"]: record for record in journal.read(annotated.with_suffix(".questions.jsonl"))}
@@ -55,20 +55,20 @@ def test_build_goes_from_questions_to_a_data_set(built):
         assert all(tried["step"] < len(record["steps"]) for tried in record["tried"])
         assert len(record["steps"]) > 1
     assert (place / "dataset" / "data" / "train.jsonl").read_text().count("\n") == sum("labels" in r for r in records)
-    assert "selected" in told
+    assert "selected" in printed
 
 
 def test_the_commands_take_the_preset(built, tmp_path):
     place, _ = built
     samples, selected = place / mini.NAME / "samples.jsonl", tmp_path / "selected.jsonl"
-    told = CliRunner().invoke(app, ["select", str(samples), "--preset", "authors", "--output", str(selected)])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(app, ["select", str(samples), "--preset", "authors", "--output", str(selected)])
+    assert result.exit_code == 0, result.output
     assert list(journal.read(selected)) == list(journal.read(place / mini.NAME / "selected.jsonl"))
     journal.write(selected, json.loads(journal.config_path(selected).read_text()), [])
     for command in (["sample", "--limit", "1", "--k", "2", "--max-tokens", "60"], ["annotate", str(selected)]):
         output = tmp_path / f"{command[0]}.jsonl"
-        told = CliRunner().invoke(app, [*command, "--preset", "authors", "--output", str(output)])
-        assert told.exit_code == 0, told.output
+        result = CliRunner().invoke(app, [*command, "--preset", "authors", "--output", str(output)])
+        assert result.exit_code == 0, result.output
     sampled, annotated = (json.loads((tmp_path / f"{name}.config.json").read_text()) for name in ("sample", "annotate"))
     assert sampled["worked_examples"]
     assert (annotated["estimator"], annotated["max_tokens"]) == ("inverse_ppl", 4000)
@@ -79,8 +79,10 @@ def test_a_study_takes_the_preset(built, tmp_path):
     place, _ = built
     selected = tmp_path / "selected.jsonl"
     journal.write(selected, json.loads(journal.config_path(place / mini.NAME / "selected.jsonl").read_text()), [])
-    told = CliRunner().invoke(app, ["study", str(selected), "--preset", "authors", "--output", str(tmp_path / "study")])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(
+        app, ["study", str(selected), "--preset", "authors", "--output", str(tmp_path / "study")]
+    )
+    assert result.exit_code == 0, result.output
     config = json.loads((tmp_path / "study" / "bayes.config.json").read_text())
     assert config["adaptive"] == asdict(AUTHORS.annotate.adaptive)
 

@@ -68,8 +68,8 @@ def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence
     assert calls == 2
     assert bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet()) == first
     assert len(engine.batches) == calls
-    asked = engine.format.encode(ROW["question"], ["It is \\boxed{0.75}."])
-    assert first[0].rewards[0] == engine.score([asked]).scores[0][0]
+    encoded = engine.format.encode(ROW["question"], ["It is \\boxed{0.75}."])
+    assert first[0].rewards[0] == engine.score([encoded]).scores[0][0]
 
 
 def test_equal_solutions_are_scored_once(tmp_path, equivalence):
@@ -88,7 +88,7 @@ def test_judged_candidates_are_kept_by_the_questions_names(tmp_path, equivalence
     rows = [ROW | {"id": name, "candidates": [{"text": text} for text in texts[name]]} for name in names]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows))
     judged = bench.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path / "out", _quiet())
-    assert [len(own.classes) for own in judged] == [1, 2]
+    assert [len(candidates.classes) for candidates in judged] == [1, 2]
 
 
 def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equivalence):
@@ -136,12 +136,12 @@ def test_a_tie_that_frequency_breaks_is_right_or_not():
     assert bench.results([three]).accuracy["majority"][4].mean == pytest.approx(1 / 3)
 
 
-def test_a_tie_is_told_as_it_is_elected(tmp_path, equivalence):
+def test_a_tie_is_recorded_as_it_is_elected(tmp_path, equivalence):
     candidates = [{"text": "\\boxed{1}", "rm": 0.5}, {"text": "\\boxed{2}", "rm": 0.5}]
     rows = [ROW | {"id": gold, "gold": gold, "candidates": candidates} for gold in "12"]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
     measured = bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
-    assert {own.mean for own in measured.accuracy_of_all.values()} == {0.5}
+    assert {share.mean for share in measured.accuracy_of_all.values()} == {0.5}
     first, second = journal.read(tmp_path / "out" / "elections.jsonl")
     assert set(first["elected"].values()) == {True}
     assert set(second["elected"].values()) == {False}
@@ -182,7 +182,7 @@ def _made(place):
     return place
 
 
-def test_each_question_is_told_with_the_votes_that_are_right(tmp_path, equivalence):
+def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equivalence):
     texts = ["\\boxed{1}", "\\boxed{1}", "\\boxed{2}", "none"]
     rewards = [0.1, 0.2, 0.6, 0.9]
     candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
@@ -190,15 +190,17 @@ def test_each_question_is_told_with_the_votes_that_are_right(tmp_path, equivalen
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
         bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
-        told = {record["id"]: record for record in journal.read(tmp_path / "out" / "elections.jsonl")}
-        assert [(own["problem"], own["candidates"], own["right"]) for own in told.values()] == [
+        elections = {record["id"]: record for record in journal.read(tmp_path / "out" / "elections.jsonl")}
+        assert [
+            (election["problem"], election["candidates"], election["right"]) for election in elections.values()
+        ] == [
             ("1?", 4, 2),
             ("2?", 4, 1),
             ("3?", 4, 0),
         ]
         elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2"}
-        for gold, own in told.items():
-            assert own["elected"] == {vote: answer == gold for vote, answer in elected.items()}
+        for gold, election in elections.items():
+            assert election["elected"] == {vote: answer == gold for vote, answer in elected.items()}
 
 
 @pytest.mark.parametrize(("rewards", "logistic"), [((0.0, 1.0), False), ((0.0, 1.5), True), ((-0.5, 1.0), True)])
@@ -218,7 +220,7 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
     whole = path.read_bytes()
     first, second = journal.read(path)
     assert (first["id"], first["problem"], first["gold"]) == ("a", ROW["question"], "3/4")
-    assert [own["answer"] for own in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
+    assert [solution["answer"] for solution in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
     assert second["solutions"] == [
         {"steps": ["One.", "Two: \\boxed{3}."], "answer": "3"},
         {"steps": [], "answer": None},
@@ -240,8 +242,8 @@ def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp
     with pytest.raises(OutputMismatch, match="extraction"):
         bench.judge(questions, None, equivalence, tmp_path, _quiet())
     bench.write_solutions(questions, tmp_path, reading)
-    (told,) = journal.read(tmp_path / "solutions.jsonl")
-    assert told["solutions"][0] == {"steps": [candidates[0]["text"]], "answer": "0.75"}
+    (record,) = journal.read(tmp_path / "solutions.jsonl")
+    assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "answer": "0.75"}
     with pytest.raises(OutputMismatch, match="split"):
         bench.write_solutions(questions, tmp_path, Reading("last_number"))
 
@@ -249,8 +251,8 @@ def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp
 def test_the_command_keeps_how_solutions_are_read(tmp_path):
     path, output = _file(tmp_path / "c.jsonl", [ROW]), tmp_path / "out"
     options = ["--output", str(output), "--reward", "rm", "--extraction", "boxed", "--step-split", "line"]
-    told = CliRunner().invoke(app, ["best-of-n", str(path), *options])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(app, ["best-of-n", str(path), *options])
+    assert result.exit_code == 0, result.output
     for name in ("candidates", "solutions"):
         config = json.loads((output / f"{name}.config.json").read_text("utf-8"))
         assert (config["extraction"], config["split"]) == ("boxed", "line")
@@ -337,8 +339,8 @@ def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalen
     assert rewards == {"min": 0.5, "last": 0.5, "product": 0.375, "mean": 0.625}
     assert measured.accuracy["prm"][2].mean == 1
     bench.write_solutions(questions, output)
-    (told,) = journal.read(output / "solutions.jsonl")
-    assert told["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "answer": "3/4"}] * 2
+    (record,) = journal.read(output / "solutions.jsonl")
+    assert record["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "answer": "3/4"}] * 2
 
 
 def test_a_model_scores_steps_as_they_were_given(tmp_path, equivalence):
@@ -353,21 +355,21 @@ def recorded(tmp_path_factory):
     """The command on 12 problems with real step scores: what it says, and where it wrote."""
     output = tmp_path_factory.mktemp("recorded")
     pool_file = str(DATA / "math500_pool_rlhflow.jsonl")
-    told = CliRunner().invoke(app, ["best-of-n", pool_file, "--reward", "step_scores", "--output", str(output)])
-    assert told.exit_code == 0, told.output
-    return told.output, output
+    result = CliRunner().invoke(app, ["best-of-n", pool_file, "--reward", "step_scores", "--output", str(output)])
+    assert result.exit_code == 0, result.output
+    return result.output, output
 
 
 def test_votes_on_real_step_scores(recorded):
     """Twelfths: what a program written apart from this one found over all candidates, ties by share."""
     output = recorded[1]
-    told = json.loads((output / "results.json").read_text("utf-8"))
-    assert (told["questions"], told["candidates"], told["most_candidates"]) == (12, 6, 26)
-    assert (told["logistic"], told["normalization"]) == (False, "minmax")
-    found = {"min": told, **told["aggregates"]}
+    results = json.loads((output / "results.json").read_text("utf-8"))
+    assert (results["questions"], results["candidates"], results["most_candidates"]) == (12, 6, 26)
+    assert (results["logistic"], results["normalization"]) == (False, "minmax")
+    found = {"min": results, **results["aggregates"]}
     twelfths = {
-        aggregate: {vote: 12 * share["mean"] for vote, share in own["accuracy_of_all"].items()}
-        for aggregate, own in found.items()
+        aggregate: {vote: 12 * share["mean"] for vote, share in figures["accuracy_of_all"].items()}
+        for aggregate, figures in found.items()
     }
     assert twelfths.pop("min") == pytest.approx({"majority": 6.7, "prm": 6, "hmr": 7, "wrf": 8, "weighted": 8})
     assert twelfths == {
@@ -375,10 +377,10 @@ def test_votes_on_real_step_scores(recorded):
         "product": pytest.approx({"prm": 9, "hmr": 8, "wrf": 8, "weighted": 8}),
         "mean": pytest.approx({"prm": 6, "hmr": 7, "wrf": 7, "weighted": 7}),
     }
-    assert list(told["any_right"]) == ["1", "2", "4"]
+    assert list(results["any_right"]) == ["1", "2", "4"]
     # mean@1 is the mean share of right candidates, whatever the draws
-    mean = sum(sum(own.correct) / len(own.correct) for own in bench.kept(output)) / 12
-    assert [own["1"]["mean"] for own in told["accuracy"].values()] == [pytest.approx(mean)] * 5
+    mean = sum(sum(candidates.correct) / len(candidates.correct) for candidates in bench.kept(output)) / 12
+    assert [accuracy["1"]["mean"] for accuracy in results["accuracy"].values()] == [pytest.approx(mean)] * 5
 
 
 def test_one_table_has_every_vote_with_every_reward(recorded):
@@ -405,7 +407,7 @@ def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path, equivalence):
     assert lines[2] == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | N = 8 | against majority, points |"
     assert [line.split(" | ")[1] for line in lines[4:]] == ["–", "given", "given", "given", "given", "–"]
     rows = [json.loads(line) for line in (DATA / "qwen_math_cot_rm.jsonl").read_text("utf-8").splitlines()]
-    shares = [sum(own["correct"] for own in row["candidates"]) / 8 for row in rows]
+    shares = [sum(candidate["correct"] for candidate in row["candidates"]) / 8 for row in rows]
     assert measured.accuracy["majority"][1].mean == pytest.approx(sum(shares) / 6)
 
 
@@ -418,7 +420,7 @@ def test_a_vote_joins_the_table_by_being_registered(monkeypatch):
     assert bench.markdown(measured).count("| another |") == len(bench.AGGREGATES)
 
 
-def test_the_command_normalises_as_it_is_told(tmp_path):
+def test_the_command_normalises_by_its_option(tmp_path):
     # mean rewards 0.3 and 0.9, shares 3/4 and 1/4: by share 0.525 against 0.575, by min-max a tie that frequency breaks
     rewards = {"\\boxed{3/4}": 0.9, "\\boxed{1}": 0.3}
     candidates = [{"text": text, "rm": rewards[text]} for text in ("\\boxed{1}", "\\boxed{3/4}", *["\\boxed{1}"] * 2)]
@@ -426,8 +428,8 @@ def test_the_command_normalises_as_it_is_told(tmp_path):
     for normalization, right in (("minmax", 0), ("share", 1)):
         output = tmp_path / normalization
         options = ["--reward", "rm", "--normalization", normalization, "--output", str(output)]
-        told = CliRunner().invoke(app, ["best-of-n", str(path), *options])
-        assert told.exit_code == 0, told.output
+        result = CliRunner().invoke(app, ["best-of-n", str(path), *options])
+        assert result.exit_code == 0, result.output
         results = json.loads((output / "results.json").read_text("utf-8"))
         assert results["normalization"] == normalization
         assert results["accuracy"]["wrf"]["4"]["mean"] == right

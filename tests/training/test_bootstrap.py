@@ -12,7 +12,7 @@ TRIALS = 200
 
 def _covered(make, truth=0.0):
     intervals = [Estimate.mean(make()).interval() for _ in range(TRIALS)]
-    return sum(own.low <= truth <= own.high for own in intervals) / TRIALS
+    return sum(interval.low <= truth <= interval.high for interval in intervals) / TRIALS
 
 
 def test_an_interval_covers_what_seeds_change_where_questions_change_nothing():
@@ -45,9 +45,9 @@ def test_seeds_of_two_prms_are_not_paired():
     for spread in (1, 5):  # of the second one's seeds
         covered = 0
         for _ in range(TRIALS):
-            first, second = (np.repeat(rng.normal(0, own, (3, 1)), QUESTIONS, axis=1) for own in (1, spread))
-            told = (Estimate.mean(first) - Estimate.mean(second)).interval()
-            covered += told.low <= 0 <= told.high
+            first, second = (np.repeat(rng.normal(0, scale, (3, 1)), QUESTIONS, axis=1) for scale in (1, spread))
+            interval = (Estimate.mean(first) - Estimate.mean(second)).interval()
+            covered += interval.low <= 0 <= interval.high
         assert 0.91 < covered / TRIALS <= 0.99
 
 
@@ -83,9 +83,9 @@ def test_few_questions_that_all_point_one_way_are_no_more_than_a_sign_test_says(
 
 def test_a_handful_of_questions_shows_nothing():
     for questions in (9, 10):
-        own = Estimate.mean(np.full((1, questions), 0.5))
-        assert (own.p == 1) == (questions == 9)
-        assert (own.p_within(1.0) == 1) == (questions == 9)
+        estimate = Estimate.mean(np.full((1, questions), 0.5))
+        assert (estimate.p == 1) == (questions == 9)
+        assert (estimate.p_within(1.0) == 1) == (questions == 9)
     # a question without anything to hit is none
     assert Estimate.ratio(np.ones((1, 20)), np.array([1.0] * 9 + [0.0] * 11)).p == 1
 
@@ -93,17 +93,17 @@ def test_a_handful_of_questions_shows_nothing():
 def test_p_and_interval_agree():
     rng = np.random.default_rng(8)
     for shift in np.linspace(0, 0.3, 40):
-        own = Estimate.mean(rng.normal(shift, 1, (1, QUESTIONS)))
-        told, narrow = own.interval(), own.interval(0.9)
-        assert (own.p < 0.05) == (told.low > 0 or told.high < 0)
+        estimate = Estimate.mean(rng.normal(shift, 1, (1, QUESTIONS)))
+        interval, narrow = estimate.interval(), estimate.interval(0.9)
+        assert (estimate.p < 0.05) == (interval.low > 0 or interval.high < 0)
         for margin in (0.1, 0.2, 0.4):
-            assert own.p_within(margin) >= 0.05 or (-margin < narrow.low and narrow.high < margin)
+            assert estimate.p_within(margin) >= 0.05 or (-margin < narrow.low and narrow.high < margin)
 
 
 def test_a_ratio_is_of_sums():
-    own = Estimate.ratio(np.array([[3.0, 0.0, 1.0]]), np.array([4.0, 0.0, 1.0]))
-    assert own.value == 0.8
-    assert 0.8 <= own.share.high <= 1
+    ratio = Estimate.ratio(np.array([[3.0, 0.0, 1.0]]), np.array([4.0, 0.0, 1.0]))
+    assert ratio.value == 0.8
+    assert 0.8 <= ratio.share.high <= 1
 
 
 def test_holm_by_hand():

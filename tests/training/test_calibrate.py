@@ -26,7 +26,7 @@ class Known:
         self.scores = scores
 
     def score(self, batch):
-        return [self.scores[int(asked.steps[0])] for asked in batch]
+        return [self.scores[int(solution.steps[0])] for solution in batch]
 
 
 def _drawn(tmp_path, count):
@@ -34,8 +34,8 @@ def _drawn(tmp_path, count):
     rng = random.Random(0)
     scores = [tuple(rng.random() for _ in range(4)) for _ in range(count)]
     solutions = [
-        LabelledSolution("p", (str(k), "b", "c", "d"), tuple(rng.random() < TRUE(score) for score in own))
-        for k, own in enumerate(scores)
+        LabelledSolution("p", (str(k), "b", "c", "d"), tuple(rng.random() < TRUE(score) for score in step_scores))
+        for k, step_scores in enumerate(scores)
     ]
     records.write(tmp_path / "data.jsonl", solutions)
     return scores
@@ -80,8 +80,8 @@ def test_the_command_writes_what_the_engine_reads(adapter, tmp_path):
     records.write(tmp_path / "data.jsonl", solutions)
     done = CliRunner().invoke(app, ["calibrate", "--model", str(place), "--data", str(tmp_path / "data.jsonl")])
     assert done.exit_code == 0, done.output
-    told = load_engine(str(place), device="cpu").description.calibration
-    assert told == Calibration.read(place) != Calibration()
+    calibration = load_engine(str(place), device="cpu").description.calibration
+    assert calibration == Calibration.read(place) != Calibration()
     (place / NAME).write_text('{"scale": "much"}')
     with pytest.raises(ModelInvalid, match="no calibration of scale and shift"):
         load_engine(str(place), device="cpu")

@@ -14,6 +14,7 @@ from tests.training.test_construct import ANNOTATE, QUESTIONS, SAMPLE, _annotate
 from unprm.equivalence import Equivalence
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.ray
 
 from training import cluster  # noqa: E402
 

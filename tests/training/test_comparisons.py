@@ -40,15 +40,15 @@ def test_of_a_family_each_is_held_against_more():
 
 
 def test_equality_is_corrected_too():
-    own = _difference(0.0, 0.01)
-    assert compare({"a": own}, 0.01)["a"].outcome == "as good"
-    many = {"a": own, **{str(k): _difference(0.005, 0.05) for k in range(5)}}
+    difference = _difference(0.0, 0.01)
+    assert compare({"a": difference}, 0.01)["a"].outcome == "as good"
+    many = {"a": difference, **{str(k): _difference(0.005, 0.05) for k in range(5)}}
     assert compare(many, 0.01)["a"].outcome == "open"
 
 
 def test_sentences_are_plain():
-    told = {("hmr", "prm"): _difference(0.05, 0.1), ("wrf", "prm"): _difference(0.0, 0.1)}
-    said = sentences(compare(told, 0.01))
+    differences = {("hmr", "prm"): _difference(0.05, 0.1), ("wrf", "prm"): _difference(0.0, 0.1)}
+    said = sentences(compare(differences, 0.01))
     assert said.startswith("hmr is better than prm (+5.0 [+3.")
     assert "; wrf and prm can't be told apart (" in said
     nothing = Estimate.mean(np.zeros((3, QUESTIONS)))

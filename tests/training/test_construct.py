@@ -92,7 +92,7 @@ def test_samples_do_not_depend_on_concurrency(selected, tmp_path):
     assert _records(tmp_path / "samples.jsonl") == _records(selected / "samples.jsonl")
 
 
-def test_a_question_that_always_fails_is_told_and_leaves_the_others(tmp_path):
+def test_a_question_that_always_fails_is_reported_and_leaves_the_others(tmp_path):
     failing = QUESTIONS[3]
     failures = _sample(tmp_path, ScriptedSampler(fails=failing.problem))
     assert failures == {failing.id: "the script says so"}
@@ -345,17 +345,21 @@ def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
     columns, _, *rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"
     ]
-    told = {name: dict(zip(columns[1:], cells, strict=True)) for name, *cells in rows}
-    assert told["adaptive_binary"]["samples saved against adaptive_binary"] == "0.0 %"
-    assert told["adaptive_binary"]["labelled as without saving"] == ""
-    assert told["adaptive_binary+early-1"]["labelled as without saving"] == "100.0 %"
-    assert told["adaptive_binary+early-1"]["first error found, against adaptive_binary, points"].startswith("+0.0 [")
+    by_search = {name: dict(zip(columns[1:], cells, strict=True)) for name, *cells in rows}
+    assert by_search["adaptive_binary"]["samples saved against adaptive_binary"] == "0.0 %"
+    assert by_search["adaptive_binary"]["labelled as without saving"] == ""
+    early = by_search["adaptive_binary+early-1"]
+    assert early["labelled as without saving"] == "100.0 %"
+    assert early["first error found, against adaptive_binary, points"].startswith("+0.0 [")
 
 
 def test_runs_agree_where_both_label_alike_or_not_at_all():
     def run(*labels):
-        told = [{"id": str(k), "correct": False, **({"labels": own} if own else {})} for k, own in enumerate(labels)]
-        return [*told, {"id": "right", "correct": True, "labels": [True]}]
+        annotated = [
+            {"id": str(k), "correct": False, **({"labels": step_labels} if step_labels else {})}
+            for k, step_labels in enumerate(labels)
+        ]
+        return [*annotated, {"id": "right", "correct": True, "labels": [True]}]
 
     first = run([True, False], [False, False], None, None)
     assert stats.same_outcome(first, first) == 1

@@ -128,7 +128,8 @@ def test_without_verdicts_the_checkers_judgement_changes_no_loss(tokenizer):
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(pretrain.architecture(tokenizer))
     losses = {
-        verdicts: [_loss(model, tokenizer, own, verdicts) for own in (documents, judged)] for verdicts in (True, False)
+        verdicts: [_loss(model, tokenizer, batch, verdicts) for batch in (documents, judged)]
+        for verdicts in (True, False)
     }
     assert losses[False][0] == losses[False][1] < losses[True][0]
     assert losses[True][0] != losses[True][1]

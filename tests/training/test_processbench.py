@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.server.harness import serving
 from training import processbench as bench
-from training.scorers import Asked, EngineScorer, ServerScorer
+from training.scorers import EngineScorer, ServerScorer, Solution
 from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.errors import ModelUnavailable, OutputMismatch, RecordInvalid
 
@@ -61,17 +61,17 @@ def test_figures_are_those_of_the_official_definition(scored):
     for threshold in (0.02, 0.05, 0.2, 0.5):
         for name, samples in subsets.items():
             figures = bench.figures(samples, scores[name], threshold)
-            told = (figures.erroneous, figures.correct, figures.f1)
-            assert told == pytest.approx(_by_hand(_rows(name), scores[name], threshold))
+            measured = (figures.erroneous, figures.correct, figures.f1)
+            assert measured == pytest.approx(_by_hand(_rows(name), scores[name], threshold))
             assert figures.f1_low <= figures.f1 <= figures.f1_high
             assert (figures.wrong, figures.right, figures.too_long) == (14, 10, 0)
 
 
 def test_perfect_scores_reach_100_and_none_0():
     (samples,) = bench.load(str(DATA / "gsm8k.jsonl")).values()
-    perfect = {s.id: tuple(float(k != s.label) for k in range(len(s.asked.steps))) for s in samples}
+    perfect = {s.id: tuple(float(k != s.label) for k in range(len(s.solution.steps))) for s in samples}
     assert bench.figures(samples, perfect, 0.5).f1 == 1
-    assert bench.figures(samples, {s.id: (1.0,) * len(s.asked.steps) for s in samples}, 0.5).f1 == 0
+    assert bench.figures(samples, {s.id: (1.0,) * len(s.solution.steps) for s in samples}, 0.5).f1 == 0
     unscored = bench.figures(samples, dict.fromkeys(perfect), 0.5)
     assert (unscored.erroneous, unscored.correct, unscored.too_long) == (0, 0, 24)
 
@@ -107,22 +107,22 @@ def test_a_server_gives_the_same_scores_and_tells_what_is_too_long(scored):
     with serving(FakeEngine(max_tokens=1200)) as running:
         scorer = ServerScorer(running.url)
         assert scorer.name == "fake"
-        asked = [sample.asked for sample in samples]
-        told = scorer.score(asked)
+        solutions = [sample.solution for sample in samples]
+        remote = scorer.score(solutions)
         scorer.close()
-    local = EngineScorer(FakeEngine(max_tokens=1200)).score(asked)
+    local = EngineScorer(FakeEngine(max_tokens=1200)).score(solutions)
     assert None in local
-    assert [t and pytest.approx(t, abs=1e-6) for t in told] == local
-    for sample, own in zip(samples, local, strict=True):
-        too_long = len(FakeFormat().encode(sample.asked.problem, sample.asked.steps).ids) > 1200
-        assert own == (None if too_long else scores["gsm8k"][sample.id])
+    assert [values and pytest.approx(values, abs=1e-6) for values in remote] == local
+    for sample, step_scores in zip(samples, local, strict=True):
+        too_long = len(FakeFormat().encode(sample.solution.problem, sample.solution.steps).ids) > 1200
+        assert step_scores == (None if too_long else scores["gsm8k"][sample.id])
 
 
-def test_a_server_that_is_not_there_or_refuses_is_told():
+def test_a_server_that_is_not_there_or_refuses_is_reported():
     with pytest.raises(ModelUnavailable, match="does not answer"):
         ServerScorer("http://127.0.0.1:9")
     with serving(api_key="right") as running, pytest.raises(ModelUnavailable, match="401"):
-        ServerScorer(running.url, "wrong").score([Asked("a", ("b",))])
+        ServerScorer(running.url, "wrong").score([Solution("a", ("b",))])
 
 
 @pytest.mark.parametrize(

@@ -44,15 +44,15 @@ def test_the_shipped_file_is_what_the_command_makes(tmp_path):
 
 def test_the_numbers_do_what_the_file_says():
     subsets = recorded_scores.read([GSM8K, MATH])
-    told = recorded.read()
-    assert told["fitted_on"] == {"subset": "gsm8k", "solutions": 250, "steps": 1000, "wrong_steps": 123}
-    assert told["tested_on"] == {"subset": "math", "solutions": 250, "steps": 1102, "wrong_steps": 150}
-    for name, own in told["models"].items():
+    shipped = recorded.read()
+    assert shipped["fitted_on"] == {"subset": "gsm8k", "solutions": 250, "steps": 1000, "wrong_steps": 123}
+    assert shipped["tested_on"] == {"subset": "math", "solutions": 250, "steps": 1102, "wrong_steps": 150}
+    for name, model in shipped["models"].items():
         found = recorded.find(name)
         for subset, samples in subsets.items():
             scores = recorded_scores.scores_of(name.rpartition("/")[2], samples)
             served = {key: tuple(map(found.calibration, values)) for key, values in scores.items()}
-            f1 = own["subsets"][subset]["f1"]
+            f1 = model["subsets"][subset]["f1"]
             assert figures(samples, scores, 0.5).f1 == pytest.approx(f1["at_half"], abs=1e-4)
             assert figures(samples, served, found.threshold).f1 == pytest.approx(f1["at_threshold"], abs=1e-4)
 

@@ -37,24 +37,26 @@ def _write(path, *rows):
 
 
 def test_the_known_figures_come_out(measured):
-    told = {model: own.results["fixed"].subsets for model, own in measured.items()}
-    assert {model: (own["gsm8k"].f1, own["math"].f1) for model, own in told.items()} == {
+    by_model = {model: prm.results["fixed"].subsets for model, prm in measured.items()}
+    assert {model: (figures["gsm8k"].f1, figures["math"].f1) for model, figures in by_model.items()} == {
         model: (pytest.approx(gsm8k, abs=6e-4), pytest.approx(math, abs=6e-4)) for model, (gsm8k, math) in F1.items()
     }
-    assert {(own["gsm8k"].right, own["gsm8k"].wrong, own["math"].right) for own in told.values()} == {(127, 123, 100)}
+    assert {
+        (figures["gsm8k"].right, figures["gsm8k"].wrong, figures["math"].right) for figures in by_model.values()
+    } == {(127, 123, 100)}
 
 
 def test_the_threshold_of_gsm8k_is_used_for_all_beside_each_subset_s_best(measured):
-    for own in measured.values():
-        chosen = own.results["best on gsm8k"]
-        assert own.best["gsm8k"] == (chosen.threshold, chosen.subsets["gsm8k"].f1)
-        assert own.best["math"][1] >= chosen.subsets["math"].f1
-        assert own.best["gsm8k"][1] >= own.results["fixed"].subsets["gsm8k"].f1
+    for prm in measured.values():
+        chosen = prm.results["best on gsm8k"]
+        assert prm.best["gsm8k"] == (chosen.threshold, chosen.subsets["gsm8k"].f1)
+        assert prm.best["math"][1] >= chosen.subsets["math"].f1
+        assert prm.best["gsm8k"][1] >= prm.results["fixed"].subsets["gsm8k"].f1
 
 
 def test_a_wrong_solution_without_a_low_score_up_to_its_error_is_not_found(tmp_path):
     measured = recorded_scores.measure(recorded_scores.read([_write(tmp_path / "x.jsonl", *ROWS)]))
-    figures = {model: own.results["fixed"].subsets["gsm8k"] for model, own in measured.items()}
+    figures = {model: prm.results["fixed"].subsets["gsm8k"] for model, prm in measured.items()}
     assert (figures["a"].erroneous, figures["a"].correct) == (0, 1)
     assert (figures["b"].erroneous, figures["b"].correct) == (1, 0)
 

@@ -73,16 +73,20 @@ def _lines(path, records):
 def _best_of_n(directory, run, shares, questions=200, judged=()):
     """Accuracies at N = 4 as given; all alike at N = 1."""
     accuracy = {vote: {1: asdict(Share(0.5, 0.45, 0.55)), 4: asdict(share)} for vote, share in (LOW | shares).items()}
-    told = {"model": "m", "alpha": 0.5, "seed": 0, "questions": questions, "candidates": 4, "accuracy": accuracy}
+    results = {"model": "m", "alpha": 0.5, "seed": 0, "questions": questions, "candidates": 4, "accuracy": accuracy}
     place = directory / "best-of-n" / run
-    _write_json(place / "results.json", told | {"any_right": accuracy["majority"] | {4: asdict(Share(0.95, 0.9, 1.0))}})
+    _write_json(
+        place / "results.json", results | {"any_right": accuracy["majority"] | {4: asdict(Share(0.95, 0.9, 1.0))}}
+    )
     if judged:
-        _lines(place / "candidates.jsonl", [{"id": str(k), **asdict(own)} for k, own in enumerate(judged)])
+        _lines(
+            place / "candidates.jsonl", [{"id": str(k), **asdict(candidates)} for k, candidates in enumerate(judged)]
+        )
 
 
 def _processbench(directory, run, f1, subsets=SUBSETS, wrong=60):
-    told = {name: asdict(Figures(0.3, 0.8, f1, f1 - 0.05, f1 + 0.05, wrong, 40, 0)) for name in subsets}
-    result = {"subsets": told, "average_f1": f1}
+    figures = {name: asdict(Figures(0.3, 0.8, f1, f1 - 0.05, f1 + 0.05, wrong, 40, 0)) for name in subsets}
+    result = {"subsets": figures, "average_f1": f1}
     results = {"model": "m", "fixed": {"threshold": 0.5, **result}, "best on gsm8k": {"threshold": 0.31, **result}}
     _write_json(directory / "processbench" / run / "results.json", results)
 
@@ -144,9 +148,9 @@ def test_seeds_of_a_prm_are_averaged_with_their_intervals(tmp_path):
     _processbench(tmp_path, "UnPRM/1", 0.5)
     page = _Page(write(tmp_path))
     header, row = page.tables["right answers in % (95 % interval)"]
-    told = dict(zip(header, row, strict=True))
-    assert (told["PRM"], told["seeds"], told["questions"], told["N"]) == ("UnPRM", "2", "200", "4")
-    assert (told["wrf"], told["any right"]) == ("85.0 (82.0–88.0)", "95.0")
+    cells = dict(zip(header, row, strict=True))
+    assert (cells["PRM"], cells["seeds"], cells["questions"], cells["N"]) == ("UnPRM", "2", "200", "4")
+    assert (cells["wrf"], cells["any right"]) == ("85.0 (82.0–88.0)", "95.0")
     assert page.tables["F1 in % (95 % interval)"][1][:3] == ["UnPRM", "0.5 (fixed)", "45.0 (40.0–50.0)"]
     assert all("seeds (2 each)" in page.captions[k] for k in range(3))
 
@@ -193,7 +197,7 @@ def test_processbench_names_the_best_and_quotes_what_was_published(tmp_path):
     assert details[1] == ["A", "fixed", "gsm8k", "30.0", "80.0", "50.0", "60", "40", "0"]
 
 
-def test_a_narrow_lead_on_processbench_is_told_as_such_and_other_subsets_have_no_published_rows(tmp_path):
+def test_a_narrow_lead_on_processbench_is_reported_as_such_and_other_subsets_have_no_published_rows(tmp_path):
     _processbench(tmp_path, "A", 0.45, ("easy", "hard"))
     _processbench(tmp_path, "B", 0.4, ("easy", "hard"))
     page = _Page(write(tmp_path))
@@ -229,12 +233,12 @@ def test_costs_are_written_for_pages_that_draw_them_themselves(tmp_path):
     _annotated(tmp_path, "uncertainty", "uncertainty", 20)
     _annotated(tmp_path, "adaptive_binary", "adaptive_binary", 80)
     page = _Page(write(tmp_path))
-    told = json.loads((tmp_path / "cost.json").read_text("utf-8"))
-    assert page.alt(told["finding"])
-    assert told["baseline"] == "adaptive_binary"
-    assert told["per_solution"] == {what: {"adaptive_binary": 1, "uncertainty": 0.25} for what in ("samples", "tokens")}
-    assert [list(own) for own in told["per_solution"].values()] == [["adaptive_binary", "uncertainty"]] * 2
-    for table in told["tables"]:
+    cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))
+    assert page.alt(cost["finding"])
+    assert cost["baseline"] == "adaptive_binary"
+    assert cost["per_solution"] == {what: {"adaptive_binary": 1, "uncertainty": 0.25} for what in ("samples", "tokens")}
+    assert [list(by_run) for by_run in cost["per_solution"].values()] == [["adaptive_binary", "uncertainty"]] * 2
+    for table in cost["tables"]:
         assert page.tables[table["title"]] == [table["columns"], *table["rows"]]
 
 
@@ -308,9 +312,9 @@ def test_what_the_commands_did_not_write_is_refused(tmp_path, make, reason):
 def test_a_vote_that_is_not_there_is_refused(tmp_path):
     _best_of_n(tmp_path, "A", {})
     path = tmp_path / "best-of-n" / "A" / "results.json"
-    told = json.loads(path.read_text("utf-8"))
-    del told["accuracy"]["weighted"]
-    _write_json(path, told)
+    results = json.loads(path.read_text("utf-8"))
+    del results["accuracy"]["weighted"]
+    _write_json(path, results)
     with pytest.raises(RecordInvalid, match="not all there"):
         write(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Whose scores they are: no evaluation takes one model's scores for another's."""
+"""No evaluation takes one model's scores for another's."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.server.harness import serving
 from tests.tiny import write_prm
 from training import best_of_n, pool, processbench
-from training.scorers import Asked, EngineScorer, ServerScorer
+from training.scorers import EngineScorer, ServerScorer, Solution
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.engines.load import load_engine
@@ -22,7 +22,7 @@ from unprm.errors import ModelUnavailable, OutputMismatch
 
 SILENT = Console(file=io.StringIO())
 ROW = {"problem": "1 + 1?", "answer": "2", "candidates": [{"text": "1 + 1 = 2.\n\nSo \\boxed{2}."}]}
-SAMPLES = {"easy": [processbench.Sample("a", Asked("1 + 1?", ("1 + 1 = 2.", "So 2.")), None)]}
+SAMPLES = {"easy": [processbench.Sample("a", Solution("1 + 1?", ("1 + 1 = 2.", "So 2.")), None)]}
 
 
 def _load(directory: Path, **options):
@@ -53,13 +53,13 @@ def test_a_model_never_gets_the_scores_of_another_of_its_name(prms, tmp_path, ev
     output = tmp_path / "out"
     first, second, copy = (EngineScorer(_load(directory)) for directory in prms)
     assert first.name == second.name
-    told = evaluate(first, output)
+    expected = evaluate(first, output)
     before = (output / file).read_bytes()
     with pytest.raises(OutputMismatch, match=f'digest was "{first.identity.digest}", is "{second.identity.digest}"'):
         evaluate(second, output)
     assert (output / file).read_bytes() == before
-    assert evaluate(second, tmp_path / "second") != told
-    assert evaluate(copy, output) == told
+    assert evaluate(second, tmp_path / "second") != expected
+    assert evaluate(copy, output) == expected
 
 
 def test_the_digest_is_of_weights_layout_and_numbers(prms, tmp_path):
@@ -77,10 +77,10 @@ def test_the_digest_is_of_weights_layout_and_numbers(prms, tmp_path):
 
 def test_a_server_tells_the_digest_of_the_model_it_serves(prms, tmp_path):
     local = EngineScorer(_load(prms[0]))
-    told = _first_errors(local, tmp_path)
+    scores = _first_errors(local, tmp_path)
     with serving(_load(prms[0])) as running, closing(ServerScorer(running.url)) as scorer:
         assert scorer.identity == local.identity
-        assert _first_errors(scorer, tmp_path) == told
+        assert _first_errors(scorer, tmp_path) == scores
     with (
         serving(_load(prms[1])) as running,
         closing(ServerScorer(running.url)) as other,
@@ -93,11 +93,11 @@ def test_scores_of_a_server_that_does_not_tell_are_not_kept(tmp_path):
     with serving(FakeEngine(digest=None)) as running, closing(ServerScorer(running.url)) as scorer:
         with pytest.raises(ModelUnavailable, match="does not tell the `digest` of fake"):
             _first_errors(scorer, tmp_path)
-        assert scorer.score([SAMPLES["easy"][0].asked])
+        assert scorer.score([SAMPLES["easy"][0].solution])
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_is_swapped_while_it_is_asked_is_noticed(tmp_path):
+def test_a_model_that_is_swapped_during_a_run_is_noticed(tmp_path):
     engine = FakeEngine()
     with serving(engine) as running, closing(ServerScorer(running.url)) as scorer:
         engine.description = replace(engine.description, digest="another")

@@ -30,8 +30,8 @@ class Known:
         return drawn
 
 
-def _solution(uncertainties, tau=0.5, mean=1.0, solved=8, asked=16):
-    return WrongSolution(tuple(uncertainties), mean, tau, solved, asked)
+def _solution(uncertainties, tau=0.5, mean=1.0, solved=8, rollouts=16):
+    return WrongSolution(tuple(uncertainties), mean, tau, solved, rollouts)
 
 
 def _found(find, solution, prefixes):

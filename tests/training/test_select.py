@@ -181,8 +181,8 @@ def test_the_command_keeps_how_solutions_are_read(tmp_path):
     record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": [completion]}
     journal.write(samples, {"stage": "sample"}, [record])
     options = ["--output", str(output), "--extraction", "last_number", "--step-split", "paragraph"]
-    told = CliRunner().invoke(app, ["select", str(samples), *options])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(app, ["select", str(samples), *options])
+    assert result.exit_code == 0, result.output
     assert [chosen["steps"] for chosen in journal.read(output)] == [["1 + 1\nis 2."]]
     config = json.loads(journal.config_path(output).read_text("utf-8"))
     assert (config["extraction"], config["split"]) == ("last_number", "paragraph")

@@ -38,11 +38,11 @@ def test_a_log_file_has_the_first_line_one_every_half_minute_and_the_last(consol
         for step in range(100):
             clock.now += 2.0
             progress.update(task, advance=1, description=f"training my-prm, loss {1 / (step + 1):.2f}")
-    told = lines(console)
-    assert told[0] == "training my-prm: 0 of 100"
-    assert told[1] == "training my-prm, loss 0.07: 15 of 100, in 0:00:30, 0.5 a second, 0:02:50 left"
-    assert told[-1] == "training my-prm, loss 0.01: 100 of 100, in 0:03:20, 0.5 a second"
-    assert len(told) == 1 + 200 // 30 + 1
+    shown = lines(console)
+    assert shown[0] == "training my-prm: 0 of 100"
+    assert shown[1] == "training my-prm, loss 0.07: 15 of 100, in 0:00:30, 0.5 a second, 0:02:50 left"
+    assert shown[-1] == "training my-prm, loss 0.01: 100 of 100, in 0:03:20, 0.5 a second"
+    assert len(shown) == 1 + 200 // 30 + 1
 
 
 def test_slow_steps_have_a_line_each_and_a_rate(console: Console) -> None:

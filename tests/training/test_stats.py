@@ -6,7 +6,7 @@ from training import journal, stats
 
 
 def _searched(rank, tried, **more):
-    """A wrong solution in which so many steps were tried by falling Δu, as `annotate` writes it."""
+    """A wrong solution as `annotate` writes it, of which `tried` steps were tried by falling Δu."""
     evidence = [{"step": step, "prefix": "p", "samples": 8, "tokens": 80} for step in range(2, tried + 2)]
     shared = {"model": "m", "problem": "Why?", "steps": ["So."] * 4, "correct": False, "rank": rank}
     return shared | {

@@ -124,7 +124,7 @@ def test_losses_by_hand(name):
         "bce": [-math.log(sigmoid(m if y else -m)) for m, y in zip(MARGINS, LABELS, strict=True)],
         "mse": [(sigmoid(m) - y) ** 2 for m, y in zip(MARGINS, LABELS, strict=True)],
         "orm": [-math.log(sigmoid(-1.0)), -math.log(sigmoid(-2.0))],
-        "rank": [sum(own) / len(own) for own in ranked],
+        "rank": [sum(terms) / len(terms) for terms in ranked],
     }[name]
     tensors = torch.tensor(MARGINS), torch.tensor(LABELS), torch.tensor(ROWS)
     assert LOSSES[name].parts(*tensors).tolist() == pytest.approx(by_hand, rel=1e-5)
@@ -176,32 +176,32 @@ def test_micro_batches_keep_the_token_budget_and_every_label():
 
 def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(base, data, tmp_path):
     held_out = tmp_path / "held-out.jsonl"
-    # so many that a pair whose order the merged adapter's last digits change does not matter
+    # enough that it does not matter if the last digits of the merged adapter swap two of them
     solutions = list(_solutions(400, seed=5))
     records.write(held_out, solutions)
     output = tmp_path / "prm"
     # a rate that soon destroys what was learned
     settings = _settings(base, data, output, validation=(held_out,), patience=1, epochs=12, learning_rate=0.3)
     report = Trainer(settings).run(QUIET)
-    told = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
-    assert report.steps == 6 * len(told) < 72
-    best = max(range(len(told)), key=lambda epoch: told[epoch]["auroc"])
-    assert best == len(told) - 2
+    validations = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
+    assert report.steps == 6 * len(validations) < 72
+    best = max(range(len(validations)), key=lambda epoch: validations[epoch]["auroc"])
+    assert best == len(validations) - 2
     engine = load_engine(str(output), device="cpu")
     scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions]).scores
     again = asdict(Validation.of(scores, [s.labels for s in solutions]))
-    assert again == pytest.approx({name: told[best][name] for name in again}, abs=1e-3)
+    assert again == pytest.approx({name: validations[best][name] for name in again}, abs=1e-3)
     assert list((output / "tensorboard").glob("events*"))
 
 
 def test_validation_by_hand():
     scores, labels = [[0.9, 0.2], [0.8, 0.7], [0.6]], [[True, False], [True, True], [False]]
-    told = Validation.of(scores, labels)
+    validation = Validation.of(scores, labels)
     # 5 of the 6 pairs of a right and a wrong step are in order, 4 of 5 verdicts fit, one of two errors is found
-    assert told.auroc == 1.0
-    assert told.accuracy == 4 / 5
-    assert told.f1 == pytest.approx(2 * 0.5 * 1 / 1.5)
-    assert told.calibration_error == pytest.approx((0.1 + 0.2 + 0.2 + 0.3 + 0.6) / 5)
+    assert validation.auroc == 1.0
+    assert validation.accuracy == 4 / 5
+    assert validation.f1 == pytest.approx(2 * 0.5 * 1 / 1.5)
+    assert validation.calibration_error == pytest.approx((0.1 + 0.2 + 0.2 + 0.3 + 0.6) / 5)
     one_sided = Validation.of([[0.9]], [[True]])
     assert (one_sided.auroc, one_sided.f1, one_sided.accuracy) == (None, None, 1)
 
@@ -300,9 +300,9 @@ def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
 
 def test_both_layouts_are_read(tmp_path):
     path = tmp_path / "mixed.jsonl"
-    own = {"problem": "p", "steps": ["a", "b"], "labels": [True, False], "source": "x"}
+    native = {"problem": "p", "steps": ["a", "b"], "labels": [True, False], "source": "x"}
     published = {"prompt": "p", "answer": "5", "completions": ["a", "b"], "label": [True, False]}
-    path.write_text(json.dumps(own) + "\n\n" + json.dumps(published) + "\n")
+    path.write_text(json.dumps(native) + "\n\n" + json.dumps(published) + "\n")
     assert list(records.read(path)) == [LabelledSolution("p", ("a", "b"), (True, False))] * 2
 
 

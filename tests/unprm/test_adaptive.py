@@ -87,12 +87,12 @@ def test_more_evidence_makes_it_surer() -> None:
 
 
 def test_the_same_candidates_have_the_same_probability() -> None:
-    asked: tuple[Classes, list[float]] = ([0, 1, 0, None], [0.1, 0.9, 0.4, 0.2])
-    assert stability("wrf", *asked, 16) == stability("wrf", *asked, 16)
+    candidates: tuple[Classes, list[float]] = ([0, 1, 0, None], [0.1, 0.9, 0.4, 0.2])
+    assert stability("wrf", *candidates, 16) == stability("wrf", *candidates, 16)
 
 
 def test_hmr_without_rewards_counts_on_its_majority_alone() -> None:
-    """Where a future has no majority rewards would decide; nobody knows them."""
+    """Where a future has no majority, rewards would decide, and they are unknown."""
     probability = stability("hmr", [0, 0, 0, 1], None, 8)
     assert 0.3 < probability < 1
     with pytest.raises(ValueError, match="needs the candidates' rewards"):

@@ -427,7 +427,7 @@ def test_an_error_in_a_worker_means_as_text():
     assert keyed("x", Broken()) == {"key": "only x", "unitless": "", "as_text": True, "refused": False}
 
 
-def test_what_no_process_could_compare_is_told(monkeypatch):
+def test_what_no_process_could_compare_is_reported(monkeypatch):
     def without_descriptors(*arguments, **options):
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -683,7 +683,7 @@ def test_computing_an_answer_that_takes_long_steps_back():
         seen = set()
         while slow.is_alive():
             with suppress(psutil.NoSuchProcess):
-                seen |= {own.nice() for own in worker.children()}
+                seen |= {child.nice() for child in worker.children()}
             time.sleep(0.005)
         slow.join()
         assert 19 in seen

@@ -17,7 +17,7 @@ from unprm import mini
 # what vLLM and PyTorch warn of in their own code
 pytestmark = pytest.mark.filterwarnings("default")
 
-COMMANDS = [(own, words) for own in fenced() for words in own.commands() if words[:2] == ["vllm", "serve"]]
+COMMANDS = [(block, words) for block in fenced() for words in block.commands() if words[:2] == ["vllm", "serve"]]
 POOLED = {"merged", PRM}
 """The models that are served for their scores."""
 
@@ -38,8 +38,8 @@ def test_there_are_commands() -> None:
     assert len(COMMANDS) == 4
 
 
-@pytest.mark.parametrize(("own", "words"), COMMANDS, ids=lambda value: str(value) if isinstance(value, Block) else "")
-def test_a_server_is_configured(own: Block, words: list[str], models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("block", "words"), COMMANDS, ids=lambda value: str(value) if isinstance(value, Block) else "")
+def test_a_server_is_configured(block: Block, words: list[str], models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.cli.serve import ServeSubcommand
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -48,9 +48,9 @@ def test_a_server_is_configured(own: Block, words: list[str], models: Path, monk
     words = [REASONERS[0] if word == "$model" else word for word in words[1:] if word != "&"]
     parser = FlexibleArgumentParser()
     ServeSubcommand().subparser_init(parser.add_subparsers())
-    told = parser.parse_args(words)
-    told.model = told.model_tag
-    made = AsyncEngineArgs.from_cli_args(told).create_engine_config().model_config
+    arguments = parser.parse_args(words)
+    arguments.model = arguments.model_tag
+    made = AsyncEngineArgs.from_cli_args(arguments).create_engine_config().model_config
     assert made.model == words[1]
     if words[1] in POOLED:
         assert made.runner_type == "pooling"

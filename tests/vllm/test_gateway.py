@@ -60,7 +60,7 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
     assert answer.usage.completion_tokens > 8 * 10
 
 
-def test_what_vllm_refuses_is_told(gateway: Running) -> None:
+def test_what_vllm_refuses_is_reported(gateway: Running) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
         messages = [{"role": "user", "content": PROBLEM}]
         with pytest.raises(openai.BadRequestError, match="other"):

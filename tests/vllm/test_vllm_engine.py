@@ -33,12 +33,12 @@ SOLUTIONS = [
 
 
 def agree(scores, expected, tolerance):
-    for values, told in zip(scores, expected, strict=True):
-        assert values == pytest.approx(told, abs=tolerance)
+    for values, reference in zip(scores, expected, strict=True):
+        assert values == pytest.approx(reference, abs=tolerance)
 
 
 def compare(model, tolerance, **options):
-    """Scores of vLLM and of torch are equal, and tell solutions apart."""
+    """Asserts that scores of vLLM and of torch are equal, and differ between solutions."""
     with closing(load_engine(model, device="cpu", **options)) as plain:
         batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
         expected = plain.score(batch).scores
@@ -98,13 +98,13 @@ def test_what_vllm_knows_is_not_run_again_and_changes_no_score():
     with closing(load_engine(mini.NAME, device="cpu")) as plain:
         items = [plain.format.encode(problem, steps[:count]) for count in range(1, 13)]
         items += [plain.format.encode(problem, [*steps[:count], "The answer is 7."]) for count in range(0, 12, 3)]
-        # scored where their like are not
-        items += [Encoded(own.ids, own.positions[1::2], own.response) for own in items if len(own.positions) > 3]
+        # the same tokens with only every second position scored
+        items += [Encoded(item.ids, item.positions[1::2], item.response) for item in items if len(item.positions) > 3]
         expected = plain.score(items).scores
     with closing(load_engine(mini.NAME, engine="vllm", device="cpu", prefix_cache_gb=1.0)) as engine:
         assert engine.description.self_test.cached
         grown = [engine.score([item]) for item in items[:12]]
-        agree([own.scores[0] for own in grown], expected[:12], 1e-3)
+        agree([result.scores[0] for result in grown], expected[:12], 1e-3)
         for (_, (computed,)), before, item in zip(grown[1:], items, items[1:12], strict=False):
             assert computed <= len(item.ids) - len(before.ids) + BLOCK
         for _ in range(10):

@@ -74,7 +74,7 @@ def test_completions_through_the_server_are_the_model_s_own(server):
     for start, completion in [(sampler.prompt(PROBLEM), first[0]), (prompt, rest[0])]:
         with torch.inference_mode():
             logits = network(input_ids=torch.tensor([[*start, *completion.ids]])).logits[0].float()
-        own = torch.log_softmax(logits, dim=-1)[len(start) - 1 : -1]
-        expected = own.gather(1, torch.tensor(completion.ids)[:, None])[:, 0].tolist()
+        logprobs = torch.log_softmax(logits, dim=-1)[len(start) - 1 : -1]
+        expected = logprobs.gather(1, torch.tensor(completion.ids)[:, None])[:, 0].tolist()
         assert completion.logprobs == pytest.approx(expected, abs=0.15)  # bf16 against fp32
         assert completion.text == sampler.decode(completion.ids)

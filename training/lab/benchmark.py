@@ -59,7 +59,7 @@ def write_benchmark(settings: LabSettings, output: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     rows: dict[str, list[dict[str, object]]] = {level: [] for level in LEVELS}
     taken: Counter[tuple[str, bool]] = Counter()
-    for record in sorted(journal.read(candidates_file(output)), key=lambda told: str(told["id"])):
+    for record in sorted(journal.read(candidates_file(output)), key=lambda entry: str(entry["id"])):
         problem = parse(record["problem"])
         level = _level(len(problem.operations))
         for name, parts in _distinct(record):
@@ -69,8 +69,8 @@ def write_benchmark(settings: LabSettings, output: Path) -> None:
                 taken.update([(level, kind), (record["id"], kind)])
                 label = -1 if wrong is None else wrong
                 rows[level].append({"id": name, "problem": record["problem"], "steps": parts, "label": label})
-    for level, own in rows.items():
-        (place / f"{level}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own), "utf-8")
+    for level, level_rows in rows.items():
+        (place / f"{level}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in level_rows), "utf-8")
     load_benchmark(output)
 
 
@@ -81,7 +81,7 @@ def _level(sums: int) -> str:
 
 def _distinct(record: journal.Record) -> Iterator[tuple[str, list[str]]]:
     """Names and steps of a question's solutions, of equal texts the first."""
-    texts = dict.fromkeys(told["text"] for told in record["completions"] if told["finished"])
+    texts = dict.fromkeys(completion["text"] for completion in record["completions"] if completion["finished"])
     for number, text in enumerate(texts):
         if parts := steps.split(text):
             yield f"{record['id']}/{number}", parts

@@ -62,7 +62,7 @@ def at_threshold(settings: LabSettings, output: Path, threshold: ThresholdName, 
 
 def differences(hits: Mapping[str, Hits]) -> dict[Pair, Comparison]:
     """The family of comparisons between the data sets of a base."""
-    f1 = {name: own.f1() for name, own in hits.items()}
+    f1 = {name: data_hits.f1() for name, data_hits in hits.items()}
     return compare({(a, b): f1[a] - f1[b] for a, b in PAIRS if a in f1 and b in f1}, F1_MARGIN)
 
 
@@ -75,7 +75,7 @@ def data(
     family: Mapping[Pair, Comparison],
 ) -> Finding:
     """Which data makes the best PRM, and at what cost."""
-    f1 = {name: own.f1() for name, own in hits.items()}
+    f1 = {name: data_hits.f1() for name, data_hits in hits.items()}
     rows: list[Row] = []
     for name in hits:
         made = labels.made(output, name)
@@ -88,8 +88,8 @@ def data(
     lines = [
         f"F1 of finding the first error is highest for {highest}: {percent(f1[highest].value)}.",
         f"Against {REFERENCE} with {percent(f1[REFERENCE].value)}: "
-        f"{grouped({a: own for (a, b), own in family.items() if b == REFERENCE})}.",
-        *(f"{own.sentence(*pair)}." for pair, own in family.items() if pair[1] != REFERENCE),
+        f"{grouped({a: comparison for (a, b), comparison in family.items() if b == REFERENCE})}.",
+        *(f"{comparison.sentence(*pair)}." for pair, comparison in family.items() if pair[1] != REFERENCE),
         note(len(family), F1_MARGIN, settings.seeds),
     ]
     return Finding(
@@ -115,15 +115,18 @@ def bases(
 ) -> Finding:
     """Whether the order of the data sets is the same on two bases."""
     first, second = hits
-    f1 = {base: {name: told.f1() for name, told in own.items()} for base, own in hits.items()}
-    gaps = {base: {name: own[name] - own[REFERENCE] for name in own if name != REFERENCE} for base, own in f1.items()}
+    f1 = {base: {name: data_hits.f1() for name, data_hits in by_name.items()} for base, by_name in hits.items()}
+    gaps = {
+        base: {name: by_name[name] - by_name[REFERENCE] for name in by_name if name != REFERENCE}
+        for base, by_name in f1.items()
+    }
     changes = compare({name: gaps[second][name] - gaps[first][name] for name in gaps[first]}, F1_MARGIN)
     turned = [
         f"{a} and {b}"
         for a, b in families[first]
         if {families[first][a, b].outcome, families[second][a, b].outcome} == {"better", "worse"}
     ]
-    places = {base: sorted(own, key=lambda name: -own[name].value) for base, own in f1.items()}
+    places = {base: sorted(by_name, key=lambda name: -by_name[name].value) for base, by_name in f1.items()}
     tau = _agreement(list(f1[first].values()), list(f1[second].values()))
     lines = [
         *(f"By F1 on {BASES[base]}: {', '.join(places[base])}." for base in hits),
@@ -147,12 +150,16 @@ def bases(
 
 
 def _changed(changes: Mapping[str, Comparison]) -> str:
-    told = [f"{name} ({own.figures})" for name, own in changes.items() if own.p < LEVEL]
-    return f"differs between the bases for {listed(told)}" if told else "can't be told to differ between the bases"
+    differing = [f"{name} ({comparison.figures})" for name, comparison in changes.items() if comparison.p < LEVEL]
+    return (
+        f"differs between the bases for {listed(differing)}"
+        if differing
+        else "can't be told to differ between the bases"
+    )
 
 
 def _agreement(first: Sequence[Estimate], second: Sequence[Estimate]) -> Share:
-    """Kendall's τ of two lists, with its 95 % percentile interval; the seeds of each PRM vary on their own."""
+    """Kendall's τ of two lists, with its 95 % percentile interval; the seeds of each PRM vary independently."""
 
     def order(values: Numbers) -> Numbers:
         """Which of every two is the larger, (…, pairs)"""
@@ -160,11 +167,16 @@ def _agreement(first: Sequence[Estimate], second: Sequence[Estimate]) -> Share:
         made: Numbers = np.sign(values[..., a] - values[..., b])
         return made
 
-    def resampled(own: Sequence[Estimate], start: int) -> Numbers:
+    def resampled(estimates: Sequence[Estimate], start: int) -> Numbers:
         """(RESAMPLES, data sets)"""
-        return np.stack([told.value + told.deviations(start + k) for k, told in enumerate(own)], axis=-1)
+        return np.stack(
+            [estimate.value + estimate.deviations(start + k) for k, estimate in enumerate(estimates)], axis=-1
+        )
 
-    value = (order(np.array([own.value for own in first])) * order(np.array([own.value for own in second]))).mean()
+    value = (
+        order(np.array([estimate.value for estimate in first]))
+        * order(np.array([estimate.value for estimate in second]))
+    ).mean()
     drawn = (order(resampled(first, 1)) * order(resampled(second, 1 + len(first)))).mean(axis=-1)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Share(float(value), float(low), float(high))

@@ -26,14 +26,14 @@ CLIP = 1e-4
 
 def sizes(judged: Seeds) -> list[int]:
     """The N that every question has candidates for."""
-    fewest = min(len(own.classes) for own in judged[0])
+    fewest = min(len(candidates.classes) for candidates in judged[0])
     return [size for size in best_of_n.SIZES if size <= fewest]
 
 
 def outcomes(judged: Seeds, size: int, rule: RightShare) -> Numbers:
     """The share of draws of `size` candidates that end right, (seeds, questions). Draws are common to all rules and
     seeds, so that outcomes are paired."""
-    return np.array([best_of_n.accuracies(own, size, rule) for own in judged], dtype=float)
+    return np.array([best_of_n.accuracies(questions, size, rule) for questions in judged], dtype=float)
 
 
 def votes_taken(judged: Seeds) -> dict[int, dict[str, Numbers]]:
@@ -48,7 +48,7 @@ def wrf(alpha: float) -> RightShare:
 
 def bands(judged: Sequence[Judged]) -> dict[str, list[int]]:
     """Numbers of the questions by the share of their candidates that are right."""
-    shares = [sum(own.correct) / len(own.correct) for own in judged]
+    shares = [sum(candidates.correct) / len(candidates.correct) for candidates in judged]
     edges = ((0, 0.1), (0.1, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01))
     return {
         f"{low:.0%}–{min(high, 1):.0%}": [k for k, share in enumerate(shares) if low <= share < high]
@@ -59,22 +59,22 @@ def bands(judged: Sequence[Judged]) -> dict[str, list[int]]:
 def ties(judged: Seeds, size: int) -> dict[str, Numbers]:
     """The share of WRF votes that are tied (`tied`), and that of votes which end right by tie-break, each (seeds,
     questions)."""
-    told = {name: outcomes(judged, size, partial(_broken, name)) for name in TIE_BREAKS}
-    return {"tied": outcomes(judged, size, _is_tied), **told}
+    broken = {name: outcomes(judged, size, partial(_broken, name)) for name in TIE_BREAKS}
+    return {"tied": outcomes(judged, size, _is_tied), **broken}
 
 
 def log_odds(prior: float) -> RightShare:
     """Elects the class with the highest sum, over its candidates, of `prior` plus the log-odds of the reward.
 
     It is the likeliest class if candidates are right or wrong independently of each other, rewards are calibrated,
-    and `prior` tells how much likelier an answer gets by being found once more.
+    and `prior` is how much likelier an answer gets by being found once more.
     """
     return partial(_log_odds, prior)
 
 
 def halves(judged: Seeds) -> tuple[Seeds, Seeds]:
     """Every second question, to choose on, and the others, to try on."""
-    chosen_on, tried_on = ([list(own[start::2]) for own in judged] for start in (0, 1))
+    chosen_on, tried_on = ([list(questions[start::2]) for questions in judged] for start in (0, 1))
     return chosen_on, tried_on
 
 
@@ -101,7 +101,7 @@ def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> float:
     if not sums:
         return 0.0
     top = max(sums.values())
-    tied = [right[name] for name, own in sums.items() if top - own <= votes.TIE]
+    tied = [right[name] for name, total in sums.items() if top - total <= votes.TIE]
     return sum(tied) / len(tied)
 
 
@@ -119,11 +119,11 @@ def _broken(tie_break: str, judged: Judged, picks: Sequence[int]) -> float:
     result = votes.decide("wrf", classes, rewards)
     tied = [result.candidates[k] for k in result.tied] or [result.candidates[0]]
     keys: dict[str, Callable[[Candidate], tuple[float, ...]]] = {
-        "frequency": lambda own: (own.count, own.mean_reward or 0.0),
-        "mean reward": lambda own: (own.mean_reward or 0.0, own.count),
-        "first appearance": lambda own: (-own.members[0],),
+        "frequency": lambda answer_class: (answer_class.count, answer_class.mean_reward or 0.0),
+        "mean reward": lambda answer_class: (answer_class.mean_reward or 0.0, answer_class.count),
+        "first appearance": lambda answer_class: (-answer_class.members[0],),
     }
     key = keys[tie_break]
     top = max(map(key, tied))
-    left = [judged.correct[picks[own.members[0]]] for own in tied if key(own) == top]
+    left = [judged.correct[picks[answer_class.members[0]]] for answer_class in tied if key(answer_class) == top]
     return sum(left) / len(left)

@@ -24,7 +24,8 @@ def write(settings: LabSettings, output: Path) -> None:
             judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
             about = f"With PRMs of {name} on {data_findings.BASES[base]}"
             found += [
-                own.model_copy(update={"question": f"{about}: {own.question}"}) for own in vote_findings.every(judged)
+                finding.model_copy(update={"question": f"{about}: {finding.question}"})
+                for finding in vote_findings.every(judged)
             ]
-    told = json.dumps([finding.model_dump() for finding in found], indent=2, ensure_ascii=False)
-    journal.replace(output / "findings.json", told + "\n")
+    text = json.dumps([finding.model_dump() for finding in found], indent=2, ensure_ascii=False)
+    journal.replace(output / "findings.json", text + "\n")

@@ -16,20 +16,25 @@ ENTROPY = "entropy"
 
 def measures(output: Path) -> Finding:
     """Which measure of uncertainty points at the first error."""
-    told = {own.measure: own for own in labels.measures(output)}
-    entropy = told[ENTROPY]
+    pointers = {pointer.measure: pointer for pointer in labels.measures(output)}
+    entropy = pointers[ENTROPY]
 
-    def share(own: Pointer, among: str) -> Estimate:
-        pointing = getattr(own, among)
+    def share(pointer: Pointer, among: str) -> Estimate:
+        pointing = getattr(pointer, among)
         return Estimate.ratio(pointing.hits, pointing.counts)
 
-    def against(own: Pointer, among: str) -> Estimate:
-        counts = getattr(own, among).counts
-        return Estimate.ratio(getattr(own, among).hits - getattr(entropy, among).hits, counts)
+    def against(pointer: Pointer, among: str) -> Estimate:
+        counts = getattr(pointer, among).counts
+        return Estimate.ratio(getattr(pointer, among).hits - getattr(entropy, among).hits, counts)
 
     places = {"before_last": "all steps but the last", "among_all": "all steps"}
     family = compare(
-        {(name, among): against(own, among) for among in places for name, own in told.items() if name != ENTROPY},
+        {
+            (name, among): against(pointer, among)
+            for among in places
+            for name, pointer in pointers.items()
+            if name != ENTROPY
+        },
         F1_MARGIN,
     )
     lines = []
@@ -39,7 +44,7 @@ def measures(output: Path) -> Finding:
             f"Among {words} ({pointing.counts.sum():,.0f} wrong solutions) the paper's entropy rises most at the first "
             f"error in {percent(share(entropy, among).value)}, where a step at random is it in "
             f"{percent(pointing.chance)}. Against it: "
-            f"{grouped({name: own for (name, where), own in family.items() if where == among})}."
+            f"{grouped({name: comparison for (name, where), comparison in family.items() if where == among})}."
         )
     lines += [
         f"A step's entropy correlates with the logarithm of its length by {entropy.length:.3f}. The searches never try "
@@ -55,9 +60,9 @@ def measures(output: Path) -> Finding:
                  "correlation with log length"],
         rows=[
             [name,
-             share(own, "before_last").share.in_percent, f"{own.before_last.rank:.2f}",
-             share(own, "among_all").share.in_percent, f"{own.among_all.rank:.2f}",
-             f"{own.length:.3f}"]
-            for name, own in told.items()
+             share(pointer, "before_last").share.in_percent, f"{pointer.before_last.rank:.2f}",
+             share(pointer, "among_all").share.in_percent, f"{pointer.among_all.rank:.2f}",
+             f"{pointer.length:.3f}"]
+            for name, pointer in pointers.items()
         ],
     )  # fmt: skip

@@ -59,7 +59,10 @@ def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict
     """What the PRMs of a base and a data set hit on the benchmark."""
     subsets, places = load_benchmark(output), seeds(settings, base, name)
     questions = {
-        question: k for k, question in enumerate(sorted({question_of(s) for own in subsets.values() for s in own}))
+        question: k
+        for k, question in enumerate(
+            sorted({question_of(s) for level_samples in subsets.values() for s in level_samples})
+        )
     }
     found = np.zeros((len(processbench.GRID), 2, len(subsets), len(places), len(questions)))
     counts = np.zeros((2, len(subsets), len(questions)))
@@ -105,13 +108,17 @@ class Made:
 def made(output: Path, name: str) -> Made:
     """What a data set holds and what it cost."""
     solutions = list(read(data_file(output, name)))
-    own = DATA_SETS[name]
+    data_set = DATA_SETS[name]
     first = [
-        told.labels.index(False) == first_error(parse(told.problem), told.steps)
-        for told in solutions
-        if not all(told.labels)
+        solution.labels.index(False) == first_error(parse(solution.problem), solution.steps)
+        for solution in solutions
+        if not all(solution.labels)
     ]
-    samples = stats.costs(annotated(output, own.selection) / f"{own.search}.jsonl").samples if own.search else 0
+    samples = (
+        stats.costs(annotated(output, data_set.selection) / f"{data_set.search}.jsonl").samples
+        if data_set.search
+        else 0
+    )
     return Made(len(solutions), samples, sum(first) / len(first))
 
 
@@ -159,27 +166,27 @@ def _wrong(output: Path) -> Iterator[tuple[journal.Record, int]]:
 def _pointer(measure: str, wrong: list[tuple[journal.Record, int]], questions: Mapping[str, int]) -> Pointer:
     values: list[float] = []
     lengths: list[int] = []
-    told: list[tuple[int, Numbers, int]] = []
+    cases: list[tuple[int, Numbers, int]] = []
     for record, error in wrong:
-        own = step_uncertainties(record["logprobs"], record["ends"], measure)
-        rises = np.diff([record["mean_step_uncertainty"][measure], *own])
-        told.append((questions[str(record["question"])], rises, error))
-        values += own
+        uncertainties = step_uncertainties(record["logprobs"], record["ends"], measure)
+        rises = np.diff([record["mean_step_uncertainty"][measure], *uncertainties])
+        cases.append((questions[str(record["question"])], rises, error))
+        values += uncertainties
         lengths += np.diff([0, *record["ends"]]).tolist()
     # the last step is never tried, so two steps are no choice
-    tried = [(k, rises[:-1], error) for k, rises, error in told if error < len(rises) - 1 and len(rises) > 2]
+    tried = [(k, rises[:-1], error) for k, rises, error in cases if error < len(rises) - 1 and len(rises) > 2]
     length = float(np.corrcoef(values, np.log(lengths))[0, 1])
-    return Pointer(measure, _pointing(told, len(questions)), _pointing(tried, len(questions)), length)
+    return Pointer(measure, _pointing(cases, len(questions)), _pointing(tried, len(questions)), length)
 
 
-def _pointing(told: list[tuple[int, Numbers, int]], questions: int) -> Pointing:
-    """Of solutions: the number of the question, the steps' Δu, and the first error."""
+def _pointing(cases: list[tuple[int, Numbers, int]], questions: int) -> Pointing:
+    """`cases`: of each solution the number of its question, the Δu of its steps, and the index of its first error."""
     hits, counts = np.zeros((1, questions)), np.zeros(questions)
     ranks = []
-    for question, rises, error in told:
+    for question, rises, error in cases:
         place = int((rises > rises[error]).sum())
         hits[0, question] += place == 0
         counts[question] += 1
         ranks.append(place / (len(rises) - 1))
-    chance = float(np.mean([1 / len(rises) for _, rises, _ in told])) if told else 0.0
+    chance = float(np.mean([1 / len(rises) for _, rises, _ in cases])) if cases else 0.0
     return Pointing(hits, counts, chance, float(np.mean(ranks)) if ranks else 0.0)

@@ -41,10 +41,10 @@ def votes(right: Right) -> Finding:
         rows=[
             [
                 size,
-                *(Estimate.mean(own).share.in_percent for own in told.values()),
+                *(Estimate.mean(outcomes).share.in_percent for outcomes in by_vote.values()),
                 *(family[size].figures if size in family else "" for family in families.values()),
             ]
-            for size, told in right.items()
+            for size, by_vote in right.items()
         ],
     )
 
@@ -56,9 +56,9 @@ def _by_size(family: Mapping[int, Comparison]) -> str:
     }  # fmt: skip
     parts = []
     for outcome, said in words.items():
-        own = [str(size) for size, told in family.items() if told.outcome == outcome]
-        if own:
-            parts.append(f"{said} at N = {listed(own)}")
+        sizes = [str(size) for size, comparison in family.items() if comparison.outcome == outcome]
+        if sizes:
+            parts.append(f"{said} at N = {listed(sizes)}")
     return ", ".join(parts)
 
 
@@ -69,17 +69,17 @@ def frequencies(judged: Seeds, right: Right) -> Finding:
     compared = {band: numbers for band, numbers in bands.items() if len(numbers) >= FEWEST}
     family = compare(
         {
-            (band, vote): Estimate.mean((own - right[size]["majority"])[:, numbers])
+            (band, vote): Estimate.mean((outcomes - right[size]["majority"])[:, numbers])
             for band, numbers in compared.items()
-            for vote, own in right[size].items()
+            for vote, outcomes in right[size].items()
             if vote != "majority"
         },
         ACCURACY_MARGIN,
     )
     lines = [f"Against majority at N = {size}, by the share of the candidates that are right:"]
     for band, numbers in compared.items():
-        own = {vote: told for (where, vote), told in family.items() if where == band}
-        lines.append(f"{band}, {len(numbers)} questions: {grouped(own)}.")
+        in_band = {vote: comparison for (where, vote), comparison in family.items() if where == band}
+        lines.append(f"{band}, {len(numbers)} questions: {grouped(in_band)}.")
     if len(compared) < len(bands):
         lines.append(f"Where there are fewer than {FEWEST} questions, votes are not compared.")
     return Finding(
@@ -90,7 +90,7 @@ def frequencies(judged: Seeds, right: Right) -> Finding:
                  *(f"{name} − majority" for name in elections.VOTES if name != "majority")],
         rows=[
             [band, len(numbers),
-             *(f"{100 * own[:, numbers].mean():.1f}" for own in right[size].values()),
+             *(f"{100 * outcomes[:, numbers].mean():.1f}" for outcomes in right[size].values()),
              *(family[band, name].figures if band in compared else ""
                for name in elections.VOTES if name != "majority")]
             for band, numbers in bands.items()
@@ -106,25 +106,26 @@ def alphas(judged: Seeds) -> Finding:
         alpha: {size: elections.outcomes(judged, size, elections.wrf(alpha)) for size in sizes}
         for alpha in sorted(elections.ALPHAS)
     }
-    means = {alpha: np.mean(list(own.values()), axis=0) for alpha, own in right.items()}
+    means = {alpha: np.mean(list(by_size.values()), axis=0) for alpha, by_size in right.items()}
     family = compare({alpha: Estimate.mean(means[alpha] - means[paper]) for alpha in sorted(others)}, ACCURACY_MARGIN)
+    against = grouped({f"{alpha:g}": comparison for alpha, comparison in family.items()})
     return Finding(
         question="Which α serves WRF best?",
         answer=f"On average over N = {listed(map(str, sizes))}, against the paper's {paper:g} with "
-        f"{percent(float(means[paper].mean()))}: {grouped({f'{alpha:g}': own for alpha, own in family.items()})}.\n"
+        f"{percent(float(means[paper].mean()))}: {against}.\n"
         f"{note(len(family), ACCURACY_MARGIN, len(judged))}",
         columns=["α", *(f"N = {size} (%)" for size in sizes), "on average in % (95 % interval)",
                  f"against {paper:g}, points"],
         rows=[
-            [alpha, *(f"{100 * told.mean():.1f}" for told in own.values()),
+            [alpha, *(f"{100 * outcomes.mean():.1f}" for outcomes in by_size.values()),
              Estimate.mean(means[alpha]).share.in_percent, family[alpha].figures if alpha in family else ""]
-            for alpha, own in right.items()
+            for alpha, by_size in right.items()
         ],
     )  # fmt: skip
 
 
 def ties(judged: Seeds) -> Finding:
-    """Which tie-break serves WRF best, told at the N with most ties."""
+    """Which tie-break serves WRF best, at the N with most ties."""
     by_size = {size: elections.ties(judged, size) for size in elections.sizes(judged) if size > 1}
     most = max(by_size, key=lambda size: float(by_size[size]["tied"].mean()))
     ours, *others = elections.TIE_BREAKS
@@ -144,8 +145,8 @@ def ties(judged: Seeds) -> Finding:
         columns=["N", "votes tied in % (95 % interval)",
                  *(f"right, ties by {name}, in % (95 % interval)" for name in elections.TIE_BREAKS)],
         rows=[
-            [size, *(Estimate.mean(own[name]).share.in_percent for name in ("tied", *elections.TIE_BREAKS))]
-            for size, own in by_size.items()
+            [size, *(Estimate.mean(outcomes[name]).share.in_percent for name in ("tied", *elections.TIE_BREAKS))]
+            for size, outcomes in by_size.items()
         ],
     )  # fmt: skip
 
@@ -155,10 +156,10 @@ def another_vote(judged: Seeds, right: Right) -> Finding:
     chosen_on, tried_on = elections.halves(judged)
     prior = elections.best(chosen_on, {prior: elections.log_odds(prior) for prior in elections.PRIORS})
     taken = {
-        size: {**own, "log-odds": elections.outcomes(judged, size, elections.log_odds(prior))}
-        for size, own in right.items()
+        size: {**by_vote, "log-odds": elections.outcomes(judged, size, elections.log_odds(prior))}
+        for size, by_vote in right.items()
     }
-    tried = {size: {name: told[:, 1::2] for name, told in own.items()} for size, own in taken.items()}
+    tried = {size: {name: outcomes[:, 1::2] for name, outcomes in by_vote.items()} for size, by_vote in taken.items()}
     last = max(tried)
     pairs = [(name, other) for name in ("log-odds", "weighted") for other in ("hmr", "wrf")]
     family = compare({(a, b): Estimate.mean(tried[last][a] - tried[last][b]) for a, b in pairs}, ACCURACY_MARGIN)
@@ -168,7 +169,10 @@ def another_vote(judged: Seeds, right: Right) -> Finding:
         f"best on {len(chosen_on[0])} of the questions. On the other {len(tried_on[0])}, at N = {last}: "
         f"{sentences(family)}.\n{note(len(family), ACCURACY_MARGIN, len(judged))}",
         columns=["N", *(f"{name} in % (95 % interval)" for name in tried[last])],
-        rows=[[size, *(Estimate.mean(told).share.in_percent for told in own.values())] for size, own in tried.items()],
+        rows=[
+            [size, *(Estimate.mean(outcomes).share.in_percent for outcomes in by_vote.values())]
+            for size, by_vote in tried.items()
+        ],
     )
 
 

@@ -163,7 +163,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -> Docum
 def _first_difference(tokenizer: PreTrainedTokenizerBase, ids: list[int], right: str) -> int:
     """Index of the first token that differs from those of the right text."""
     others = tokenizer(right, add_special_tokens=False)["input_ids"]
-    return next((k for k, (own, other) in enumerate(zip(ids, others, strict=False)) if own != other), len(ids) - 1)
+    return next((k for k, (token, other) in enumerate(zip(ids, others, strict=False)) if token != other), len(ids) - 1)
 
 
 def batches(

@@ -80,8 +80,8 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
     scores them with the model `prm` (as `load_engine` takes it)."""
     rng = random.Random(seed)
     chosen = [generate(rng) for _ in range(problems)]
-    asked = [problem for problem in chosen for _ in range(CANDIDATES)]
-    groups = list(_score(prm, chosen, _sample(base, asked, progress), progress))
+    repeated = [problem for problem in chosen for _ in range(CANDIDATES)]
+    groups = list(_score(prm, chosen, _sample(base, repeated, progress), progress))
     scored = [solution for group in groups for solution in group]
     labels = [s.actual is None or k < s.actual for s in scored for k in range(len(s.step_scores))]
     values = [value for s in scored for value in s.step_scores]
@@ -96,17 +96,22 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
         first_error_found=found.erroneous,
         right_left_alone=found.correct,
         votes={
-            strategy: Share.of([right_share(strategy, own, range(len(own.classes))) for own in map(_judged, groups)])
+            strategy: Share.of(
+                [
+                    right_share(strategy, candidates, range(len(candidates.classes)))
+                    for candidates in map(_judged, groups)
+                ]
+            )
             for strategy in votes.STRATEGIES
         },
     )
 
 
-def _sample(base: Path, asked: Sequence[Problem], progress: Progress) -> list[str]:
+def _sample(base: Path, problems: Sequence[Problem], progress: Progress) -> list[str]:
     model, tokenizer = load_base(base, torch.bfloat16), read_tokenizer(base)
-    task = progress.add_task(f"sampling at temperature {TEMPERATURE}", total=len(asked))
+    task = progress.add_task(f"sampling at temperature {TEMPERATURE}", total=len(problems))
     texts: list[str] = []
-    for batch in sample(model, tokenizer, [problem.text for problem in asked], TEMPERATURE, seed=1):
+    for batch in sample(model, tokenizer, [problem.text for problem in problems], TEMPERATURE, seed=1):
         texts += batch
         progress.advance(task, len(batch))
     return texts
@@ -117,12 +122,12 @@ def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: 
     engine = load_engine(prm)
     task = progress.add_task("scoring", total=len(chosen))
     for number, problem in enumerate(chosen):
-        own = [text for text in texts[number * CANDIDATES : (number + 1) * CANDIDATES] if text.strip()]
-        split = [steps.split(text) for text in own]
+        solutions = [text for text in texts[number * CANDIDATES : (number + 1) * CANDIDATES] if text.strip()]
+        split = [steps.split(text) for text in solutions]
         scores = engine.score([engine.format.encode(problem.text, parts) for parts in split]).scores
         yield [
             _Scored(problem, values, first_error(problem, parts), extract(text))
-            for text, parts, values in zip(own, split, scores, strict=True)
+            for text, parts, values in zip(solutions, split, scores, strict=True)
         ]
         progress.advance(task)
 

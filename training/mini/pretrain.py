@@ -30,7 +30,7 @@ LENGTHS = (96, 128, 160, 192, 224, 256, 352)
 EARLY_EXIT = 5
 """After this layer the next token has to be foreseen already..."""
 REVIEW_EXIT = 7
-"""... after this one each token told from a wrong one, by comparison with what was foreseen: the last layer is
+"""... after this one each token distinguished from a wrong one, by comparison with what was foreseen: the last layer is
 left to gather this at the step's tag."""
 
 

@@ -75,11 +75,11 @@ def lead(shares: Mapping[str, Share]) -> str:
     best = shares[first]
     equal = [name for name in others if shares[name].mean == best.mean]
     near = [name for name in others[len(equal) :] if shares[name].high >= best.low]
-    verb, own = ("elect", "their intervals overlap") if equal else ("elects", "its interval overlaps")
-    told = f"{listed([first, *equal])} {verb} a right answer most often: {percent(best.mean)}"
+    verb, overlap = ("elect", "their intervals overlap") if equal else ("elects", "its interval overlaps")
+    sentence = f"{listed([first, *equal])} {verb} a right answer most often: {percent(best.mean)}"
     if not near:
-        return told
-    return f"{told}; {own} that of {near[0]}" + (f" and {len(near) - 1} more" if len(near) > 1 else "")
+        return sentence
+    return f"{sentence}; {overlap} that of {near[0]}" + (f" and {len(near) - 1} more" if len(near) > 1 else "")
 
 
 def counted(counts: Mapping[str, int], noun: str) -> str:
@@ -94,8 +94,8 @@ def seeds(counts: Mapping[str, int]) -> str:
     if max(counts.values()) == 1:
         return "intervals are 95 % bootstrap intervals, of one training seed each"
     same = len(set(counts.values())) == 1
-    told = f"{max(counts.values())} each" if same else ", ".join(f"{n} of {name}" for name, n in counts.items())
+    number = f"{max(counts.values())} each" if same else ", ".join(f"{n} of {name}" for name, n in counts.items())
     return (
-        f"means over training seeds ({told}); intervals are the seeds' 95 % bootstrap intervals averaged end by end, "
+        f"means over training seeds ({number}); intervals are the seeds' 95 % bootstrap intervals averaged end by end, "
         "and thin whiskers go from the lowest seed to the highest"
     )

@@ -46,7 +46,7 @@ def figure(runs: Sequence[Annotation]) -> Plot:
     )
 
 
-def told(runs: Sequence[Annotation]) -> dict[str, Any]:
+def as_json(runs: Sequence[Annotation]) -> dict[str, Any]:
     """What figure and tables show, as JSON for pages that draw it themselves."""
     baseline = _baseline(runs)
     panels = _panels(runs, baseline)
@@ -54,7 +54,7 @@ def told(runs: Sequence[Annotation]) -> dict[str, Any]:
         "finding": _finding(panels["samples"], baseline, _comparable(runs, baseline)),
         "baseline": baseline,
         "per_solution": panels,
-        "tables": [{"title": own.title, "columns": own.columns, "rows": own.rows} for own in tables(runs)],
+        "tables": [{"title": table.title, "columns": table.columns, "rows": table.rows} for table in tables(runs)],
     }
 
 
@@ -90,9 +90,9 @@ def _finding(samples: PerSolution, baseline: str | None, verifying: Sequence[str
     if not verifying:
         return "No run verified a step, so none drew a rollout for it"
     least = min(verifying, key=samples.__getitem__)
-    told = f"{least} draws the fewest samples of all that verify steps"
+    sentence = f"{least} draws the fewest samples of all that verify steps"
     if baseline is None:
-        return f"{told}: {samples[least]:,.1f} per solution"
+        return f"{sentence}: {samples[least]:,.1f} per solution"
     if least == baseline:
-        return told
-    return f"{told}: {percent(1 - samples[least])} fewer than {baseline}"
+        return sentence
+    return f"{sentence}: {percent(1 - samples[least])} fewer than {baseline}"

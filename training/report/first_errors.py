@@ -25,9 +25,9 @@ def figure(prms: Sequence[ProcessBench]) -> Plot:
         axes = figure.subplots()
         handles = {}
         for k, (prm, style) in enumerate(zip(prms, styles(len(prms)), strict=True)):
-            own = results[prm.name].subsets
-            places = [at + wide * (k - (len(prms) - 1) / 2) for at, name in enumerate(names) if name in own]
-            bars = [own[name].f1 for name in names if name in own]
+            subsets = results[prm.name].subsets
+            places = [at + wide * (k - (len(prms) - 1) / 2) for at, name in enumerate(names) if name in subsets]
+            bars = [subsets[name].f1 for name in names if name in subsets]
             heights = [bar.share.mean for bar in bars]
             fill = {
                 "color": style["color"],
@@ -62,7 +62,7 @@ def figure(prms: Sequence[ProcessBench]) -> Plot:
         f"Bars of F1 by subset, {listed(names)}, for {listed(results)}.",
         "F1 of naming the first wrong step of wrong solutions and none in right ones; a step is called wrong if it "
         f"scores below {_thresholds(prms[0].at['fixed'])}. Thick lines are intervals. "
-        f"{counted({name: own.wrong + own.right for name, own in first.items()}, 'solutions')}; "
+        f"{counted({name: subset.wrong + subset.right for name, subset in first.items()}, 'solutions')}; "
         f"{seeds({prm.name: prm.seeds for prm in prms})}.",
         4.6,
         draw,
@@ -79,7 +79,7 @@ def _finding(results: Mapping[str, AtThreshold]) -> str:
     average = percent(results[best].average_f1)
     if not others:
         return f"{best} finds first wrong steps with an average F1 of {average}"
-    told = f"{best} finds first wrong steps with the highest average F1, {average}"
+    sentence = f"{best} finds first wrong steps with the highest average F1, {average}"
     mine, next_best = results[best].subsets, results[others[0]].subsets
     common = [name for name in mine if name in next_best]
     near = [
@@ -89,22 +89,22 @@ def _finding(results: Mapping[str, AtThreshold]) -> str:
         and next_best[name].f1.share.low <= mine[name].f1.share.high
     ]
     if not near:
-        return told
-    return f"{told}; its intervals overlap those of {others[0]} on {len(near)} of {len(common)} subsets"
+        return sentence
+    return f"{sentence}; its intervals overlap those of {others[0]} on {len(near)} of {len(common)} subsets"
 
 
 def _overview(prms: Sequence[ProcessBench]) -> Table:
     names = _subsets(prms)
     rows = []
     for prm in prms:
-        for way, own in prm.at.items():
-            cells = [own.subsets[name].f1.share.in_percent if name in own.subsets else "–" for name in names]
-            rows.append((prm.name, f"{_thresholds(own)} ({way})", *cells, f"{100 * own.average_f1:.1f}"))
+        for way, result in prm.at.items():
+            cells = [result.subsets[name].f1.share.in_percent if name in result.subsets else "–" for name in names]
+            rows.append((prm.name, f"{_thresholds(result)} ({way})", *cells, f"{100 * result.average_f1:.1f}"))
     quoted = []
     if set(names) == set(SUBSETS):
-        for model, (*own_f1, average) in PUBLISHED.items():
-            told = dict(zip(SUBSETS, own_f1, strict=True))
-            quoted.append((model, "published", *(f"{told[name]:.1f}" for name in names), f"{average:.1f}"))
+        for model, (*values, average) in PUBLISHED.items():
+            f1 = dict(zip(SUBSETS, values, strict=True))
+            quoted.append((model, "published", *(f"{f1[name]:.1f}" for name in names), f"{average:.1f}"))
     columns = ("PRM", "threshold", *names, "average")
     return Table("F1 in % (95 % interval)", columns, tuple(rows), tuple(quoted))
 
@@ -113,9 +113,9 @@ def _details(prms: Sequence[ProcessBench]) -> Table:
     rows = []
     for prm in prms:
         for way, result in prm.at.items():
-            for name, own in result.subsets.items():
-                shares = (f"{100 * share:.1f}" for share in (own.erroneous, own.correct, own.f1.share.mean))
-                counts = (f"{count:,}" for count in (own.wrong, own.right, own.too_long))
+            for name, subset in result.subsets.items():
+                shares = (f"{100 * share:.1f}" for share in (subset.erroneous, subset.correct, subset.f1.share.mean))
+                counts = (f"{count:,}" for count in (subset.wrong, subset.right, subset.too_long))
                 rows.append((prm.name, way, name, *shares, *counts))
     columns = ("PRM", "threshold", "subset", "erroneous %", "correct %", "F1 %", "wrong", "right", "too long")
     return Table("first wrong step named exactly, right solutions left alone", columns, tuple(rows))
@@ -125,6 +125,6 @@ def _subsets(prms: Sequence[ProcessBench]) -> list[str]:
     return list(dict.fromkeys(name for prm in prms for name in prm.at["fixed"].subsets))
 
 
-def _thresholds(own: AtThreshold) -> str:
-    low, high = min(own.thresholds), max(own.thresholds)
+def _thresholds(result: AtThreshold) -> str:
+    low, high = min(result.thresholds), max(result.thresholds)
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -44,8 +44,8 @@ class Measured:
     @classmethod
     def of(cls, shares: Sequence[Share]) -> Self:
         """Averages over at least one seed."""
-        mean, low, high = (mean_of([getattr(own, name) for own in shares]) for name in ("mean", "low", "high"))
-        return cls(Share(mean, low, high), tuple(own.mean for own in shares))
+        mean, low, high = (mean_of([getattr(share, name) for share in shares]) for name in ("mean", "low", "high"))
+        return cls(Share(mean, low, high), tuple(share.mean for share in shares))
 
 
 BySize = dict[int, Measured]

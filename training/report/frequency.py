@@ -27,7 +27,7 @@ def chosen(prms: Sequence[BestOfN]) -> BestOfN | None:
 
 def plots(prm: BestOfN) -> tuple[Plot, ...]:
     """The distribution of gold frequencies, and the votes' outcomes against them."""
-    shares = [sum(own.correct) / len(own.correct) for own in prm.judged]
+    shares = [sum(candidates.correct) / len(candidates.correct) for candidates in prm.judged]
     return _distribution(prm, shares), _lanes(prm, shares)
 
 
@@ -66,7 +66,8 @@ def _distribution(prm: BestOfN, shares: Sequence[float]) -> Plot:
 
 def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
     outcomes = {
-        vote: [right_share(vote, own, range(len(own.classes)), prm.wrf) for own in prm.judged] for vote in STRATEGIES
+        vote: [right_share(vote, candidates, range(len(candidates.classes)), prm.wrf) for candidates in prm.judged]
+        for vote in STRATEGIES
     }
     hard = [k for k, share in enumerate(shares) if 0 < share < 0.5]
 
@@ -121,6 +122,6 @@ def _label(outcome: float) -> str:
 
 
 def _n(prm: BestOfN) -> str:
-    sizes = {len(own.classes) for own in prm.judged}
-    told = f"{min(sizes)}" if len(sizes) == 1 else f"{min(sizes)} to {max(sizes)}"
-    return f"{counted({prm.name: len(prm.judged)}, 'questions')} with {told} candidates each"
+    sizes = {len(candidates.classes) for candidates in prm.judged}
+    number = f"{min(sizes)}" if len(sizes) == 1 else f"{min(sizes)} to {max(sizes)}"
+    return f"{counted({prm.name: len(prm.judged)}, 'questions')} with {number} candidates each"

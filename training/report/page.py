@@ -26,8 +26,8 @@ def write(directory: Path) -> Path:
         for plot in section.plots:
             (figures / f"{plot.name}.png").write_bytes(plot.png)
     if found.annotations:
-        told = json.dumps(cost.told(found.annotations), indent=2, ensure_ascii=False)
-        journal.replace(directory / "cost.json", told + "\n")
+        text = json.dumps(cost.as_json(found.annotations), indent=2, ensure_ascii=False)
+        journal.replace(directory / "cost.json", text + "\n")
     environment = Environment(
         loader=PackageLoader("training.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

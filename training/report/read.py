@@ -81,7 +81,7 @@ def _findings(path: Path) -> tuple[Finding, ...]:
 
 
 def _by_prm(place: Path, average: Callable[[str, Sequence[Path]], T]) -> tuple[T, ...]:
-    seeds = {own.name: sorted(own.rglob("results.json")) for own in sorted(place.glob("*/"))}
+    seeds = {directory.name: sorted(directory.rglob("results.json")) for directory in sorted(place.glob("*/"))}
     return tuple(average(name, paths) for name, paths in seeds.items() if paths)
 
 
@@ -103,29 +103,29 @@ def _best_of_n(name: str, paths: Sequence[Path]) -> BestOfN:
 def _processbench(name: str, paths: Sequence[Path]) -> ProcessBench:
     runs = [_valid(path, TypeAdapter(_ProcessBench)) for path in paths]
     _check_equal(
-        paths, "subsets", [{key: (own.wrong, own.right) for key, own in r.fixed.subsets.items()} for r in runs]
+        paths, "subsets", [{key: (subset.wrong, subset.right) for key, subset in r.fixed.subsets.items()} for r in runs]
     )
     results = [{"fixed": run.fixed, **run.__pydantic_extra__} for run in runs]
-    ways = [way for way in results[0] if all(way in own for own in results)]
-    return ProcessBench(name, len(runs), {way: _at_threshold([own[way] for own in results]) for way in ways})
+    ways = [way for way in results[0] if all(way in result for result in results)]
+    return ProcessBench(name, len(runs), {way: _at_threshold([result[way] for result in results]) for way in ways})
 
 
 def _at_threshold(seeds: Sequence[processbench.Result]) -> AtThreshold:
     return AtThreshold(
-        tuple(own.threshold for own in seeds),
-        {name: _subset([own.subsets[name] for own in seeds]) for name in seeds[0].subsets},
-        mean_of([own.average_f1 for own in seeds]),
+        tuple(result.threshold for result in seeds),
+        {name: _subset([result.subsets[name] for result in seeds]) for name in seeds[0].subsets},
+        mean_of([result.average_f1 for result in seeds]),
     )
 
 
 def _subset(seeds: Sequence[processbench.Figures]) -> Subset:
     return Subset(
-        mean_of([own.erroneous for own in seeds]),
-        mean_of([own.correct for own in seeds]),
-        Measured.of([Share(own.f1, own.f1_low, own.f1_high) for own in seeds]),
+        mean_of([figures.erroneous for figures in seeds]),
+        mean_of([figures.correct for figures in seeds]),
+        Measured.of([Share(figures.f1, figures.f1_low, figures.f1_high) for figures in seeds]),
         seeds[0].wrong,
         seeds[0].right,
-        max(own.too_long for own in seeds),
+        max(figures.too_long for figures in seeds),
     )
 
 
@@ -147,7 +147,7 @@ def _valid(path: Path, layout: TypeAdapter[T]) -> T:
         raise RecordInvalid(str(path), 0, sources.reason(error)) from error
 
 
-def _check_equal(paths: Sequence[Path], what: str, told: Sequence[object]) -> None:
-    for path, own in zip(paths, told, strict=True):
-        if own != told[0]:
+def _check_equal(paths: Sequence[Path], what: str, values: Sequence[object]) -> None:
+    for path, value in zip(paths, values, strict=True):
+        if value != values[0]:
             raise RecordInvalid(str(path), 0, f"other {what} than {paths[0]}, a run of the same PRM, was measured on")

@@ -25,12 +25,12 @@ _FAILURES = 3
 _CLOSING = 5.0
 """Seconds an engine has to free its memory."""
 _SLACK = 2
-"""Times as many tokens as were promised room: an estimate was wrong by less, and the work of encoding is done."""
+"""Times as many tokens as were promised a request may have: estimates err by less, and it is encoded already."""
 
 
 class BatchFigures(NamedTuple):
-    """What a batch was: sequences, their tokens and those that were run, seconds that it took, and seconds that each of
-    the requests had waited of which it took the first."""
+    """Of a batch: `items`, sequences; `tokens`, of which `computed` were run; `seconds` that it took; `waits`, seconds
+    that requests had waited whose first item it took."""
 
     items: int
     tokens: int
@@ -40,18 +40,18 @@ class BatchFigures(NamedTuple):
 
 
 class _Finished(NamedTuple):
-    """A batch and its scores, which nobody was told yet."""
+    """A batch and its scores, not handed out yet."""
 
     batch: Batch
-    told: BatchScores
+    scores: BatchScores
 
 
 class StepScorer:
     """Used from one event loop; `drain` ends it.
 
     `batch_tokens`: size of a batch; a longer item runs alone. `max_queued_tokens`: what may wait; a larger
-    request is taken only when nothing waits. `patience`: seconds that a batch may take. `observe` is told of every
-    batch that was run.
+    request is taken only when nothing waits. `patience`: seconds that a batch may take. `observe` is called with
+    the figures of every batch that was run.
 
     A model that hangs, or that fails whatever it is asked, is lost: all requests are refused from then on, and `lost`
     is called, once.
@@ -137,17 +137,17 @@ class StepScorer:
         self._worker.close()
 
     def check_room(self, tokens: int = 1) -> None:
-        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if so many tokens more would not be taken now.
+        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many tokens more would not be taken now.
 
-        Whoever asks before it encodes spares itself the work of encoding what would be refused.
+        Called before encoding, it spares the work of encoding what would be refused.
         """
         self._check_open()
         waiting = self._turns.tokens
         if waiting and waiting + tokens > self._max_queued_tokens:
-            told = (
+            detail = (
                 f"{waiting} tokens are waiting and {tokens} were asked for, the queue takes {self._max_queued_tokens}"
             )
-            raise Overloaded(told, self._retry_after(tokens))
+            raise Overloaded(detail, self._retry_after(tokens))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -168,9 +168,9 @@ class StepScorer:
         if tokens > _SLACK * promised:
             self.check_room(tokens)
 
-    def _retry_after(self, asked: int) -> float:
-        """Seconds until there may be room, by the speed of late; 1 at least."""
-        excess = min(self._turns.tokens, self._turns.tokens + asked - self._max_queued_tokens)
+    def _retry_after(self, tokens: int) -> float:
+        """Seconds until there may be room for `tokens` more, by the recent speed; 1 at least."""
+        excess = min(self._turns.tokens, self._turns.tokens + tokens - self._max_queued_tokens)
         return max(1.0, excess / self._tokens_per_second) if self._tokens_per_second else 1.0
 
     def _enqueue(self, job: Job) -> None:
@@ -200,17 +200,17 @@ class StepScorer:
         return finished
 
     async def _ran(self, batch: Batch) -> _Finished | None:
-        """None if it failed, of which those who wait for it have been told."""
+        """None if it failed; then those who wait for it have its error."""
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
-            told = await self._run(batch)
+            scores = await self._run(batch)
         except ModelUnavailable as error:
             await self._failed(batch, error)
             return None
         self._failures = 0
-        self._measure(batch, told, started, clock() - started)
-        return _Finished(batch, told)
+        self._measure(batch, scores, started, clock() - started)
+        return _Finished(batch, scores)
 
     async def _run(self, batch: Iterable[Encoded]) -> BatchScores:
         """Raises `ModelUnavailable`; a model that hangs is lost."""
@@ -246,7 +246,7 @@ class StepScorer:
         would keep everybody else waiting who came meanwhile."""
         if finished is None:
             return
-        for places, values, cost in zip(finished.batch.values(), *finished.told, strict=True):
+        for places, values, cost in zip(finished.batch.values(), *finished.scores, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller is gone
                     continue
@@ -262,21 +262,21 @@ class StepScorer:
             if not job.done.done():
                 job.done.set_exception(error)
 
-    def _measure(self, batch: Batch, told: BatchScores, started: float, seconds: float) -> None:
+    def _measure(self, batch: Batch, scores: BatchScores, started: float, seconds: float) -> None:
         tokens = sum(len(item.ids) for item in batch)
         speed = tokens / max(seconds, 1e-6)
         past = self._tokens_per_second or speed
         self._tokens_per_second = _MEMORY * past + (1 - _MEMORY) * speed
-        waits = [started - place.job.arrived for own in batch.values() for place in own if place.position == 0]
-        self._observe(BatchFigures(len(batch), tokens, sum(told.computed), seconds, waits))
+        waits = [started - place.job.arrived for places in batch.values() for place in places if place.position == 0]
+        self._observe(BatchFigures(len(batch), tokens, sum(scores.computed), seconds, waits))
 
 
 def _run(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
-    """The engine's scores if they are what was asked for; runs in the engine's thread."""
+    """The engine's scores, once they are found usable; runs in the engine's thread."""
     try:
         scores = engine.score(batch)
         fault = _fault(batch, scores)
-    except BaseException as error:  # a library may raise anything: every waiter is told
+    except BaseException as error:  # a library may raise anything: every waiter gets an error
         logger.exception("the model failed on a batch of %d items", len(batch))
         raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
     if fault is not None:
@@ -285,8 +285,8 @@ def _run(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
     return scores
 
 
-def _fault(batch: Sequence[Encoded], told: BatchScores) -> str | None:
-    scores, computed = told
+def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
+    scores, computed = answer
     if not len(scores) == len(computed) == len(batch):
         return f"it has scores for {len(scores)} of {len(batch)} items"
     for item, values in zip(batch, scores, strict=True):

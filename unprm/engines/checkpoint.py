@@ -106,10 +106,10 @@ class _LoggedProgress(tqdm):  # type: ignore[misc]
 def read_config(directory: Path) -> dict[str, Any]:
     """A model's `config.json`; raises `ModelInvalid` if there is none."""
     try:
-        told: dict[str, Any] = json.loads((directory / "config.json").read_text("utf-8"))
+        config: dict[str, Any] = json.loads((directory / "config.json").read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ModelInvalid(f"{directory} has no readable config.json: it is not a model's directory") from error
-    return told
+    return config
 
 
 def load_tokenizer(base: Path) -> Tokenizer:
@@ -149,7 +149,7 @@ def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedMo
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
     try:
         with _LOADING:
-            network, told = kind.from_pretrained(
+            network, report = kind.from_pretrained(
                 directory,
                 dtype=dtype,
                 use_safetensors=True,
@@ -160,7 +160,7 @@ def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedMo
     except (OSError, ValueError, SafetensorError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(f"{directory} can't be loaded as a language model: {reason}") from error
-    if missing := told["missing_keys"]:
+    if missing := report["missing_keys"]:
         raise ModelInvalid(f"{directory}: {len(missing)} tensors are missing, for example {min(missing)}")
     model: PreTrainedModel = network.eval()
     return model

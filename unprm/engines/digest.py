@@ -21,9 +21,12 @@ def model_digest(directories: Sequence[Path], format: PrmFormat, readout: Readou
     """
     # All bytes of the weights are read: a sample of them could miss the rows of a token or a head, which may be all
     # that differs. It takes a second per GB and core, and loading the model finds the files in memory then.
-    files = [sorted(own for name in _FILES for own in directory.glob(name)) for directory in directories]
+    files = [sorted(path for name in _FILES for path in directory.glob(name)) for directory in directories]
     with ThreadPoolExecutor() as pool:
-        found = [[[path.name, told] for path, told in zip(own, pool.map(_of_file, own), strict=True)] for own in files]
+        found = [
+            [[path.name, digest] for path, digest in zip(paths, pool.map(_of_file, paths), strict=True)]
+            for paths in files
+        ]
     encoded = format.encode(*_EXAMPLE)  # what the format makes of it changes with the format's code
     layout = [format.family, format.input_format, repr(readout), encoded.ids, encoded.positions]
     return _of_text(json.dumps([found, layout, _of_text(tokenizer), dtype]))[:16]

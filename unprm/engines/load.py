@@ -27,6 +27,7 @@ from unprm.engines.checkpoint import (
 )
 from unprm.engines.digest import model_digest
 from unprm.engines.heads import VerdictHead, read_head
+from unprm.engines.memory import release_freed
 from unprm.engines.plain import PlainEngine
 from unprm.engines.quantized import Eight, quantize, widen
 from unprm.engines.readers import AtPositions, LikelihoodRatios, Reader
@@ -84,7 +85,7 @@ def load_engine(
 
     `model` is `unprm-mini` or `unprm-mini-rollouts` (embedded); the directory or hub name of a PRM made by
     `training train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
-    family, which is told by its name or its `config.json`, or by `family`. `step_tag`, `positive`, `negative`, a token
+    family, known by its name or its `config.json`, or given by `family`. `step_tag`, `positive`, `negative`, a token
     each: what each step ends with and the verdicts on it, of a PRM of family unprm without `prm_config.json`.
     `reference` and `beta` replace those of a family that is scored by likelihood ratios. `auto` takes CUDA if there is
     one, and bfloat16 on CUDA, float32 on a CPU. `int8` and `float8` compute the linear layers in eight bits and the
@@ -154,7 +155,9 @@ def load_engine(
             quantize(decoder, eight, number)
     for module in reader.modules:
         widen(module)
-    return torch_engine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
+    loaded = torch_engine(reader, format, description, tokens, int(prefix_cache_gb * 2**30))
+    release_freed()
+    return loaded
 
 
 def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
@@ -194,9 +197,8 @@ def torch_engine(
                 description.name, memory.weights / 1e9, memory.slots / 1e9, memory.activations / 1e9,
             )  # fmt: skip
         try:
-            for _ in range(
-                2
-            ):  # attention that is computed wrongly fails each time; a machine's hiccup must stop no server
+            # attention that is computed wrongly fails each time; a machine's hiccup must stop no server
+            for _ in range(2):
                 found = test.run(engine)
                 about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right"
                 if found.difference <= found.tolerance:
@@ -258,7 +260,7 @@ def _pick_engine(
 
 
 def _family(model: str, adapter: str | None, revision: str | None, name: str | None) -> Family:
-    """The family that is asked for, or that the model shows."""
+    """The family of this name, or the one that the model's files show."""
     if name is None and (adapter or model in mini.ADAPTERS):
         return unprm.FAMILY
     if name == unprm.FAMILY.name:
@@ -269,11 +271,11 @@ def _family(model: str, adapter: str | None, revision: str | None, name: str | N
     if name is None and (directory / unprm.CONFIG_NAME).exists():
         return unprm.FAMILY
     architectures = read_config(directory).get("architectures") or []
-    asked = None if name is None else family_named(name)
+    named = None if name is None else family_named(name)
     shown = of_architecture(architectures)
-    if asked and shown and shown is not asked:
-        raise ModelInvalid(f"{model} is a model of family {shown.name}, not {asked.name}: leave out --family")
-    return asked or recognise(model, architectures)
+    if named and shown and shown is not named:
+        raise ModelInvalid(f"{model} is a model of family {shown.name}, not {named.name}: leave out --family")
+    return named or recognise(model, architectures)
 
 
 def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Readout:
@@ -302,13 +304,13 @@ def _reader(files: PrmFiles, readout: Readout, dtype: StoredDtype, place: torch.
 
 def _window(base: Path, tokenizer: Tokenizer) -> int:
     """The model's window in tokens; raises `ModelInvalid` if the tokenizer is another model's."""
-    told = AutoConfig.from_pretrained(base, trust_remote_code=False, local_files_only=True)
+    config = AutoConfig.from_pretrained(base, trust_remote_code=False, local_files_only=True)
     tokens = tokenizer.get_vocab_size()
-    if tokens > told.vocab_size:
+    if tokens > config.vocab_size:
         raise ModelInvalid(
-            f"{base}: the tokenizer has {tokens} tokens, the model {told.vocab_size}: they don't belong together"
+            f"{base}: the tokenizer has {tokens} tokens, the model {config.vocab_size}: they don't belong together"
         )
-    return int(told.max_position_embeddings)
+    return int(config.max_position_embeddings)
 
 
 def _pick_device(device: Device) -> str:

@@ -1,5 +1,7 @@
 """What a model takes of a device's memory, known before it is run."""
 
+import ctypes
+import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
@@ -52,3 +54,10 @@ def _feed_forward_width(config: PretrainedConfig) -> int:
     experts = getattr(config, "num_experts_per_tok", None) or 1
     width = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", None)
     return int(width or 4 * config.hidden_size) * int(experts)
+
+
+def release_freed() -> None:
+    """Has glibc give back what was freed while a model was loaded: else it keeps the holes between tensors that are
+    alive, 0.4 GB with 1.5 billion parameters in int8."""
+    if sys.platform == "linux" and hasattr(glibc := ctypes.CDLL(None), "malloc_trim"):
+        glibc.malloc_trim(0)

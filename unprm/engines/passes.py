@@ -31,16 +31,16 @@ class Share:
 
 
 def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
-    """Takes those items from the left of `waiting` that bring at most so many tokens to the tree, where they are then.
+    """Moves items from the left of `waiting` to the tree, as long as they add at most `most` tokens to it.
 
-    Of an item that brings more a part is taken, and it goes on waiting.
+    Of an item that would add more, a part is taken, and the item goes on waiting.
     """
     tree.begin()
     shares: list[Share] = []
     room = most
     while waiting:
-        own = waiting[0]
-        ids = own.item.needed
+        first = waiting[0]
+        ids = first.item.needed
         missing = tree.missing(ids)
         if missing > room and shares:
             break
@@ -48,7 +48,7 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
         end = tree.add(part)
         if end is None:
             break
-        shares.append(Share(own.index, own.item, end, whole=len(part) == len(ids)))
+        shares.append(Share(first.index, first.item, end, whole=len(part) == len(ids)))
         room -= min(missing, room)
         if len(part) < len(ids):
             break
@@ -120,11 +120,11 @@ class Pass:
         self._places[node, first] = len(self.ids)
         self.ids += node.ids[first - node.start : last - node.start]
         self.depths += range(first, last)
-        self.spans.append(Span(np.concatenate([own.slots for own in path])[:last], last - first))
+        self.spans.append(Span(np.concatenate([part.slots for part in path])[:last], last - first))
 
 
 def _along(path: Sequence[Node], indices: Sequence[int]) -> Iterator[Node]:
-    """The node that has each of the tokens, which are told by their indices, ascending."""
+    """The node of each token; `indices` are the tokens', ascending."""
     nodes = iter(path)
     node = next(nodes)
     for index in indices:

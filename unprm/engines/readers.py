@@ -31,7 +31,7 @@ class Reader(Protocol):
 
     @property
     def behind(self) -> int:
-        """So many tokens before it a token's value is read off."""
+        """How many tokens before a token its value is read off."""
         ...
 
     def matter(self, item: Encoded) -> Sequence[int]:
@@ -90,7 +90,7 @@ class LikelihoodRatios:
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         """As `Reader`: the logarithm of each token's ratio."""
         outputs = (network.get_output_embeddings() for network in self.modules)
-        model, reference = (_logprobs(output, own, tokens) for output, own in zip(outputs, hidden, strict=True))
+        model, reference = (_logprobs(output, states, tokens) for output, states in zip(outputs, hidden, strict=True))
         return model - reference
 
     def margins(self, item: Encoded, values: Sequence[float]) -> list[float]:

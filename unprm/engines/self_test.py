@@ -85,7 +85,7 @@ class TreeTest:
 
 
 def check_consistency(engine: Engine) -> SelfTest:
-    """How far scores of the same steps differ when they are asked for alone, together and in longer solutions, and
+    """How far scores of the same steps differ when they are scored alone, together and in longer solutions, and
     whether what solutions begin with alike is run once. Raises `ValueError` if there are more or fewer scores than
     steps."""
     for problem, solutions in ((_PROBLEM, SOLUTIONS), (_SHORT_PROBLEM, SHORT_SOLUTIONS)):
@@ -135,12 +135,12 @@ def _difference(expected: Sequence[Sequence[float]], found: Sequence[Sequence[fl
 @contextmanager
 def _narrow(networks: Sequence[PreTrainedModel]) -> Iterator[None]:
     """Lets sliding attention see `WINDOW` tokens."""
-    places = [own for network in networks for own in (network.config, *network.modules())]
-    sliding = [(own, own.sliding_window) for own in places if isinstance(getattr(own, "sliding_window", None), int)]
-    for own, _ in sliding:
-        own.sliding_window = WINDOW
+    parts = [part for network in networks for part in (network.config, *network.modules())]
+    sliding = [(part, part.sliding_window) for part in parts if isinstance(getattr(part, "sliding_window", None), int)]
+    for part, _ in sliding:
+        part.sliding_window = WINDOW
     try:
         yield
     finally:
-        for own, window in sliding:
-            own.sliding_window = window
+        for part, window in sliding:
+            part.sliding_window = window

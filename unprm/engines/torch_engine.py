@@ -25,7 +25,7 @@ from unprm.types import BatchScores, Encoded, ModelDescription
 logger = logging.getLogger(__name__)
 
 LEAST = 128
-"""A pass of so many tokens or fewer is not halved when memory runs out."""
+"""A pass of this many tokens or fewer is not halved when memory runs out."""
 GROW = 100
 """Passes after which twice as much is tried again."""
 
@@ -74,7 +74,7 @@ class TorchEngine:
         margins: list[list[float]] = [[] for _ in batch]
         computed = [0] * len(batch)
         # what begins alike comes together
-        waiting = deque(sorted(map(Waiting, range(len(batch)), batch), key=lambda own: own.item.ids))
+        waiting = deque(sorted(map(Waiting, range(len(batch)), batch), key=lambda entry: entry.item.ids))
         while waiting:
             shares = admit(self._tree, waiting, min(pass_tokens or self._pass_tokens, self._room))
             work = Pass(shares, self._reader)
@@ -82,16 +82,16 @@ class TorchEngine:
                 work.end(self._read(work, self._reader))
             except torch.OutOfMemoryError:
                 self._shrink(len(work.ids))
-                waiting.extendleft(Waiting(own.index, own.item) for own in reversed(shares) if own.whole)
+                waiting.extendleft(Waiting(share.index, share.item) for share in reversed(shares) if share.whole)
                 continue
             except BaseException:
                 self._tree.clear()  # whatever it was: what was not run must not be taken as known
                 raise
             self._grow()
-            for own, cost in zip(shares, work.computed, strict=True):
-                computed[own.index] += cost
-                if own.whole:
-                    margins[own.index] = work.margins(own)
+            for share, cost in zip(shares, work.computed, strict=True):
+                computed[share.index] += cost
+                if share.whole:
+                    margins[share.index] = work.margins(share)
         return margins, computed
 
     def forget(self) -> None:
@@ -122,7 +122,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def _read(self, work: Pass, reader: Reader) -> list[float]:
-        """The values that a pass asks for."""
+        """The values of the pass's `reads`."""
         if not work.ids:
             return []
         device = reader.decoders[0].device
@@ -131,8 +131,8 @@ class TorchEngine:
         places, tokens = torch.tensor(work.reads, dtype=torch.long, device=device).view(-1, 2).unbind(1)
         hidden = []
         for decoder, kept in zip(reader.decoders, self._stores, strict=True):
-            own = decoder(input_ids=ids, position_ids=depths, use_cache=False, spans=spans, kept=kept)
-            hidden.append(own.last_hidden_state[0, places])
+            output = decoder(input_ids=ids, position_ids=depths, use_cache=False, spans=spans, kept=kept)
+            hidden.append(output.last_hidden_state[0, places])
         if not work.reads:
             return []
         values: list[float] = reader.read(hidden, tokens).tolist()

@@ -31,7 +31,7 @@ _FLASH = (torch.float16, torch.bfloat16)
 
 
 class KeyValues:
-    """Keys and values of so many tokens, in slots, for every layer of a model: (slots, key heads, width) each."""
+    """Keys and values of tokens, in slots, for every layer of a model: (slots, key heads, width) each."""
 
     def __init__(self, network: PreTrainedModel, slots: int) -> None:
         shape = (slots, *_shape(network.config))
@@ -179,8 +179,8 @@ def _alike(spans: Sequence[Span]) -> list[list[int]]:
     for index in sorted(range(len(spans)), key=shape):
         if groups:
             first, last = spans[groups[-1][0]], shape(groups[-1][-1])
-            own, seen = shape(index), len(spans[index].slots)
-            close = own[:2] == last[:2] and seen <= CLOSE * len(first.slots)
+            current, seen = shape(index), len(spans[index].slots)
+            close = current[:2] == last[:2] and seen <= CLOSE * len(first.slots)
             if close and (len(groups[-1]) + 1) * seen <= TOGETHER:
                 groups[-1].append(index)
                 continue
@@ -205,8 +205,8 @@ def unsupported(config: PretrainedConfig) -> str | None:
 def _rope_types(config: PretrainedConfig) -> set[str]:
     """Of all layers, or of each type of layers."""
     parameters = getattr(config, "rope_parameters", None) or {}
-    by_type = [own for own in parameters.values() if isinstance(own, dict)]
-    return {str(own.get("rope_type", "default")) for own in (parameters, *by_type)}
+    by_type = [entry for entry in parameters.values() if isinstance(entry, dict)]
+    return {str(entry.get("rope_type", "default")) for entry in (parameters, *by_type)}
 
 
 def use(network: PreTrainedModel) -> None:
@@ -239,11 +239,11 @@ def attention(
     keys, values = kept.layers[int(module.layer_idx)]  # type: ignore[arg-type]
     keys.index_copy_(0, spans.slots, key[0].transpose(0, 1))
     values.index_copy_(0, spans.slots, value[0].transpose(0, 1))
-    asked = query[0].transpose(0, 1)
+    queries = query[0].transpose(0, 1)
     if spans.padded is not None:
-        return _by_groups(asked, keys, values, spans.padded, scaling, sliding_window)[None], None
+        return _by_groups(queries, keys, values, spans.padded, scaling, sliding_window)[None], None
     assert spans.packed is not None
-    return _flash(asked, keys, values, spans.packed, scaling, sliding_window)[None], None
+    return _flash(queries, keys, values, spans.packed, scaling, sliding_window)[None], None
 
 
 @cache

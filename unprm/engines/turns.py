@@ -1,7 +1,7 @@
 """What waits for a model, and who is next.
 
 Half of a batch goes to what came first, the other half around, from caller to caller and among the requests of each:
-so much that is asked neither waits for the rest nor the rest for it. All state lives on the event loop.
+a large request neither waits for the rest nor holds it up. All state lives on the event loop.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from unprm.types import Encoded, Usage
 
 
 class Scored(NamedTuple):
-    """Step scores in the order of the items asked for, and what they cost."""
+    """Step scores in the order of the request's items, and what they cost."""
 
     scores: list[tuple[float, ...]]
     usage: Usage
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 Batch = dict[Encoded, list[Place]]
-"""Distinct sequences, and who asked for each. Equal ones run once."""
+"""Distinct sequences, and where the scores of each go. Equal ones run once."""
 
 
 class Turns:
@@ -85,7 +85,7 @@ class Turns:
         return [job for job in self._waiting if job.deadline is not None and job.deadline <= now]
 
     def take(self, tokens: int) -> Batch:
-        """The next batch, of so many tokens; a longer item is one alone."""
+        """The next batch, of at most `tokens` tokens; a longer item is one alone."""
         self._batches += 1
         batch: Batch = {}
         half = room = tokens // 2
@@ -102,14 +102,14 @@ class Turns:
     def _around(self) -> Iterator[tuple[Job, float]]:
         """What waits, in the order in which it may take its share of what goes around: a request of every caller, then
         a second one of each; first those that were served longest ago."""
-        own: dict[str, list[Job]] = {}
+        by_caller: dict[str, list[Job]] = {}
         for job in sorted(self._waiting, key=lambda job: job.served):
-            own.setdefault(job.caller, []).append(job)
-        callers = sorted(own.values(), key=lambda jobs: jobs[-1].served)  # by when each was served last
+            by_caller.setdefault(job.caller, []).append(job)
+        callers = sorted(by_caller.values(), key=lambda jobs: jobs[-1].served)  # by when each was served last
         for turn in zip_longest(*callers):
             for job in turn:
                 if job is not None:
-                    yield job, 1 / len(own) / len(own[job.caller])
+                    yield job, 1 / len(by_caller) / len(by_caller[job.caller])
 
     def _move(self, job: Job, batch: Batch, room: int, share: int) -> int:
         """Moves items to a batch, as far as there is room, at most the job's share but one at least; returns their

@@ -67,8 +67,8 @@ class VllmEngine:
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores per item."""
-        told = asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
-        return BatchScores([scores for scores, _ in told], [computed for _, computed in told])
+        results = asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
+        return BatchScores([scores for scores, _ in results], [computed for _, computed in results])
 
     def close(self) -> None:
         """Ends vLLM's processes, and the loop that spoke with them."""

@@ -48,8 +48,8 @@ class VllmModel:
     @property
     def options(self) -> list[str]:
         """What `vllm serve DIRECTORY` takes to serve it."""
-        told = ["--runner=pooling", f"--convert={self.convert}", f"--pooler-config={json.dumps(self.pooling)}"]
-        return [*told, f"--hf-overrides={json.dumps(self.overrides)}"] if self.overrides else told
+        options = ["--runner=pooling", f"--convert={self.convert}", f"--pooler-config={json.dumps(self.pooling)}"]
+        return [*options, f"--hf-overrides={json.dumps(self.overrides)}"] if self.overrides else options
 
 
 def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torch.dtype) -> VllmModel:
@@ -100,13 +100,13 @@ def _with_value_head(base: Path, readout: Head) -> VllmModel:
     def write(place: Path) -> None:
         for source in base.glob("*.safetensors"):
             tensors = load_file(source)
-            kept = {key: own for key, own in tensors.items() if not key.startswith((name, "lm_head."))}
+            kept = {key: tensor for key, tensor in tensors.items() if not key.startswith((name, "lm_head."))}
             row = {"score.weight": tensors[f"{name}.weight"]} if f"{name}.weight" in tensors else {}
             save_file(kept | row, place / source.name, {"format": "pt"})
         left_out = {"auto_map", "architectures", "id2label", "label2id"}
-        told = {key: value for key, value in config.items() if key not in left_out}
-        told |= {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 1}
-        (place / "config.json").write_text(json.dumps(told), "utf-8")
+        new_config = {key: value for key, value in config.items() if key not in left_out}
+        new_config |= {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 1}
+        (place / "config.json").write_text(json.dumps(new_config), "utf-8")
         read_tokenizer(base).save_pretrained(place)
 
     return VllmModel(_kept([base], name, write), logit_mean=-head.bias)
@@ -121,8 +121,8 @@ def _kept(sources: Sequence[Path], variant: str, write: Callable[[Path], None]) 
     """The directory that `write` filled for these sources, now or earlier."""
     digest = hashlib.sha256(variant.encode())
     for path in sorted(path for source in sources for path in source.resolve().iterdir() if path.is_file()):
-        told = path.stat()
-        digest.update(f"{path}\0{told.st_size}\0{told.st_mtime_ns}\0".encode())
+        stat = path.stat()
+        digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
     place = Path(cached_assets_path("unprm", namespace="vllm", subfolder=digest.hexdigest()[:16]))
     if not (place / "config.json").exists():
         partial = place.with_name(f"{place.name}.partial")

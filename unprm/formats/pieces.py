@@ -37,7 +37,8 @@ class Pieces:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of every text on its own, none added."""
-        return [list(own.ids) for own in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [list(encoding.ids) for encoding in encodings]
 
     def locate(self, text: str, places: Sequence[int]) -> tuple[list[int], list[int]]:
         """Ids of a text, and for each place in it, ascending from 1, the index of the token that the character

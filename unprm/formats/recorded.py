@@ -2,7 +2,7 @@
 
 The numbers, what they were fitted and tested on, and where the scores come from stand in `recorded_calibrations.json`,
 which `python -m training calibrate --scores` writes. The prompts behind those scores differ a little from the ones
-here, and a calibration of one kind of problems need not hold for another: nothing here is used unless it is asked for.
+here, and a calibration of one kind of problems need not hold for another: it is used only where the settings say so.
 """
 
 import json
@@ -32,22 +32,22 @@ def find(model: str, name: str = "", adapter: str | None = None) -> RecordedCali
     Raises `ModelInvalid` with the recorded models if there is none, or an adapter makes it another model.
     """
     models = read()["models"]
-    known = next((own for own in (model, name) if own in models), None)
+    known = next((key for key in (model, name) if key in models), None)
     if known is None or adapter:
         what = f"{model!r} with an adapter" if adapter else f"{model!r}"
         raise ModelInvalid(
             f"--calibration recorded: none is recorded of {what}; there are {', '.join(models)}. A copy of one of them "
             "is served by --model HUB_NAME=DIRECTORY"
         )
-    own = models[known]
-    return RecordedCalibration(known, Calibration(own["scale"], own["shift"]), own["calibrated_threshold"])
+    entry = models[known]
+    return RecordedCalibration(known, Calibration(entry["scale"], entry["shift"]), entry["calibrated_threshold"])
 
 
 def drawbacks(model: str) -> list[Drawback]:
     """What the calibration or the threshold of a recorded model makes worse where it was tested."""
-    told = read()
-    subset = told["tested_on"]["subset"]
-    figures = told["models"][model]["subsets"][subset]
+    record = read()
+    subset = record["tested_on"]["subset"]
+    figures = record["models"][model]["subsets"][subset]
     error, f1 = figures["calibration_error"], figures["f1"]
     found = []
     if error["after"] > error["before"]:
@@ -59,5 +59,5 @@ def drawbacks(model: str) -> list[Drawback]:
 
 def read() -> dict[str, Any]:
     """What the file says."""
-    told: dict[str, Any] = json.loads((files("unprm.formats") / NAME).read_text("utf-8"))
-    return told
+    record: dict[str, Any] = json.loads((files("unprm.formats") / NAME).read_text("utf-8"))
+    return record

@@ -30,7 +30,7 @@ def known_models() -> Iterator[tuple[Family, KnownModel]]:
 
 def of_architecture(architectures: list[str]) -> Family | None:
     """The family that the architectures in a `config.json` belong to, None if they may be any's."""
-    return next((own for own in families().values() if set(own.architectures) & set(architectures)), None)
+    return next((family for family in families().values() if set(family.architectures) & set(architectures)), None)
 
 
 def recognise(model: str, architectures: list[str]) -> Family:

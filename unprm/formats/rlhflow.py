@@ -37,8 +37,10 @@ class RlhflowFormat(PieceFormat):
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat, turns stripped as its template does; scored where each `+` is predicted."""
         start, stop, end = ([self.pieces.mark(name)] for name in (START, STOP, END))
-        told = [f"{problem} {steps[0]}", *steps[1:]]
-        user, assistant, *turns = self.pieces.encode(["user", "assistant", *(f"\n\n{text.strip()}" for text in told)])
+        messages = [f"{problem} {steps[0]}", *steps[1:]]
+        user, assistant, *turns = self.pieces.encode(
+            ["user", "assistant", *(f"\n\n{text.strip()}" for text in messages)]
+        )
         draft = Draft().add([self.pieces.mark(BEGIN)])
         for turn in turns:
             draft.add(start).add(user).add(stop).add(turn).add(end)

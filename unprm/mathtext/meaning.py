@@ -227,8 +227,8 @@ def alternatives(node: Node) -> list[Node]:
 
 
 def _signs(node: Node) -> list[str]:
-    own = [node.head] if isinstance(node, Call) and node.head in ("pm", "mp") else []
-    return own + [sign for child in children(node) for sign in _signs(child)]
+    signs = [node.head] if isinstance(node, Call) and node.head in ("pm", "mp") else []
+    return signs + [sign for child in children(node) for sign in _signs(child)]
 
 
 def _with_sign(node: Node, plus: str) -> Node:

@@ -89,43 +89,43 @@ class Ledger:
         """Changes what a holder has."""
         self.holdings[holder] = self.operate(symbol, self.holdings[holder], right)
 
-    def tell(self, told: Sentence) -> Quantity | None:
+    def tell(self, sentence: Sentence) -> Quantity | None:
         """Takes one sentence in; the quantity asked for if it is a question.
 
         Raises `KeyError` for a holder of whom nothing is known, `ValueError` for an inexact division.
         """
-        n, have = Quantity(told.n), self.holdings
-        match told.kind:
+        n, have = Quantity(sentence.n), self.holdings
+        match sentence.kind:
             case "start":
-                have[told.a] = n
+                have[sentence.a] = n
             case "gain" | "loss" | "multiply" | "divide":
                 symbols = {"gain": "+", "loss": "-", "multiply": "*", "divide": "/"}
-                self.update(told.a, symbols[told.kind], n)
+                self.update(sentence.a, symbols[sentence.kind], n)
             case "gain_groups" | "loss_groups":
-                product = self.operate("*", n, Quantity(told.m))
-                self.update(told.a, "+" if told.kind == "gain_groups" else "-", product)
+                product = self.operate("*", n, Quantity(sentence.m))
+                self.update(sentence.a, "+" if sentence.kind == "gain_groups" else "-", product)
             case "give":
-                self.update(told.a, "-", n)
-                self.update(told.b, "+", n)
+                self.update(sentence.a, "-", n)
+                self.update(sentence.b, "+", n)
             case "give_all":
-                self.update(told.b, "+", have.pop(told.a))
+                self.update(sentence.b, "+", have.pop(sentence.a))
             case "more" | "fewer" | "times_as_many":
-                self._compare(told, n)
+                self._compare(sentence, n)
             case "ask":
-                return have[told.a]
+                return have[sentence.a]
             case "ask_total":
-                return self.operate("+", have[told.a], have[told.b])
+                return self.operate("+", have[sentence.a], have[sentence.b])
             case "ask_difference":
-                return self.operate("-", have[told.a], have[told.b])
+                return self.operate("-", have[sentence.a], have[sentence.b])
         return None
 
-    def _compare(self, told: Sentence, n: Quantity) -> None:
+    def _compare(self, sentence: Sentence, n: Quantity) -> None:
         """ "b has n more than a": whichever of the two is known gives the other."""
-        direct, inverse = {"more": ("+", "-"), "fewer": ("-", "+"), "times_as_many": ("*", "/")}[told.kind]
-        if told.a in self.holdings:
-            self.holdings[told.b] = self.operate(direct, self.holdings[told.a], n)
+        direct, inverse = {"more": ("+", "-"), "fewer": ("-", "+"), "times_as_many": ("*", "/")}[sentence.kind]
+        if sentence.a in self.holdings:
+            self.holdings[sentence.b] = self.operate(direct, self.holdings[sentence.a], n)
         else:
-            self.holdings[told.a] = self.operate(inverse, self.holdings[told.b], n)
+            self.holdings[sentence.a] = self.operate(inverse, self.holdings[sentence.b], n)
 
 
 def parse(text: str) -> Problem:
@@ -138,18 +138,18 @@ def parse(text: str) -> Problem:
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:
     """The problem that a story tells; `text` is its wording. Raises as `parse` does."""
-    ledger, asked, told = Ledger(), None, []
+    ledger, answer, story = Ledger(), None, []
     for sentence in sentences:
-        told.append(sentence)
+        story.append(sentence)
         try:
-            asked = ledger.tell(sentence)
+            answer = ledger.tell(sentence)
         except KeyError as unknown:
             raise ValueError(f"the story does not say how many {sentence.item} {unknown} has") from None
-    if asked is None or asked.source is None:
+    if answer is None or answer.source is None:
         raise ValueError("the text does not end with a question that takes an operation")
-    operations = _needed(ledger.operations, asked.source)
+    operations = _needed(ledger.operations, answer.source)
     used = {q.value for op in operations for q in (op.left, op.right) if q.source is None}
-    asides = tuple(n for s in told for n in (s.n, s.m) if n and n not in used)
+    asides = tuple(n for s in story for n in (s.n, s.m) if n and n not in used)
     return Problem(text, operations, asides)
 
 

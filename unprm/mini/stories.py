@@ -139,7 +139,7 @@ def read(text: str) -> Iterator[Sentence]:
 def _read_sentence(words: str) -> Sentence:
     for kind, pattern in _patterns():
         if found := pattern.fullmatch(words):
-            told = found.groupdict()
-            n, m = int(told.get("n", 0)), int(told.get("m", 0))
-            return Sentence(kind, told.get("a", ""), told.get("b", ""), told.get("item", ""), n, m)
+            groups = found.groupdict()
+            n, m = int(groups.get("n", 0)), int(groups.get("m", 0))
+            return Sentence(kind, groups.get("a", ""), groups.get("b", ""), groups.get("item", ""), n, m)
     raise ValueError(f"not a sentence of the unprm-mini domain: {words[:80]!r}")

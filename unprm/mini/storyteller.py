@@ -27,7 +27,7 @@ def _mostly_short(rng: random.Random) -> int:
 @dataclass(frozen=True, slots=True)
 class Style:
     """What problems are like. `length` draws about how many operations one takes; `pair` is how often somebody else
-    has some too, `outright` how often that is told outright, once being as often as each kind of comparison."""
+    has some too, `outright` how often the number is stated outright, once being as often as each kind of comparison."""
 
     length: Callable[[random.Random], int]
     pair: float
@@ -90,7 +90,7 @@ class _Storyteller:
             self.say(kind, a=first, b=second, n=self.number(2, max(2, have - 2)))
 
     def _events(self, holders: Sequence[str], operations: int) -> None:
-        """Lets things happen to the holders until the story has so many operations."""
+        """Lets things happen to the holders until the story has `operations` of them."""
         while len(self.ledger.operations) < operations:
             self._event(self.rng.choice(holders))
 
@@ -131,8 +131,8 @@ class _Storyteller:
         if self.b in have:
             kinds = ["ask", "ask_total"] + ["ask_difference"] * (have[self.a].value > have[self.b].value)
             kind = self.rng.choice(kinds)
-            asked, other = self.rng.sample([self.a, self.b], 2) if kind == "ask" else (self.a, self.b)
-            return Sentence(kind, a=asked, b=other, item=self.item)
+            holder, other = self.rng.sample([self.a, self.b], 2) if kind == "ask" else (self.a, self.b)
+            return Sentence(kind, a=holder, b=other, item=self.item)
         return Sentence("ask", a=self.a, item=self.item)
 
     def _digress(self) -> None:

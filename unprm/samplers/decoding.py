@@ -13,7 +13,7 @@ from unprm.samplers.shared_prompts import GROWTH, Prompts, States
 from unprm.types import SamplingSettings
 
 KEPT = 16384
-"""Tokens of recent prompts whose keys and values are kept: rollouts are asked for in blocks from the same prompt."""
+"""Tokens of recent prompts whose keys and values are kept: rollouts come in blocks from the same prompt."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,8 +124,8 @@ class DecodingBatch:
         computed = DynamicCache(config=self._network.config)
         self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
         for number, prompt in enumerate(prompts):
-            own = number, slice(None), slice(len(prompt) - 1)
-            self._recent[prompt] = [(made.keys[own].clone(), made.values[own].clone()) for made in computed.layers]
+            index = number, slice(None), slice(len(prompt) - 1)
+            self._recent[prompt] = [(made.keys[index].clone(), made.values[index].clone()) for made in computed.layers]
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
@@ -147,8 +147,8 @@ class DecodingBatch:
         ).logits[:, -1]
         logprobs = torch.log_softmax(logits.float(), dim=-1)  # (rows, vocabulary), before temperature
         chosen = self._draw(logprobs)
-        told = logprobs.gather(1, chosen[:, None])[:, 0]
-        for row, token, logprob in zip(self.rows, chosen.tolist(), told.tolist(), strict=True):
+        chosen_logprobs = logprobs.gather(1, chosen[:, None])[:, 0]
+        for row, token, logprob in zip(self.rows, chosen.tolist(), chosen_logprobs.tolist(), strict=True):
             row.ids.append(token)
             row.logprobs.append(logprob)
         complete = [row for row in self.rows if self._is_complete(row)]

@@ -154,7 +154,7 @@ class OpenAISampler(TokenSampler):
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt. Raises `SamplerFailed` as `Endpoints.post` does, and if the server
-        does not tell token ids or log-probabilities."""
+        returns no token ids or log-probabilities."""
         body = {
             "model": self._name,
             "prompt": list(prompt),
@@ -170,7 +170,7 @@ class OpenAISampler(TokenSampler):
         try:
             choices = sorted(_Completions.model_validate(answer).choices, key=lambda choice: choice.index)
         except ValidationError as error:
-            raise SamplerFailed(f"/v1/completions: an answer in another form: {_told(error)}") from error
+            raise SamplerFailed(f"/v1/completions: an answer in another form: {_first_fault(error)}") from error
         return [self._completion(choice) for choice in _all_of(choices, count)]
 
     async def close(self) -> None:
@@ -206,7 +206,7 @@ class ChatSampler:
         return ()
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Never called with ids, since none are told."""
+        """Never called with ids, since the API returns none."""
         raise SamplerFailed(f"the chat API of {self._model} has no token ids")
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
@@ -225,7 +225,7 @@ class ChatSampler:
         try:
             choices = sorted(_ChatCompletions.model_validate(answer).choices, key=lambda choice: choice.index)
         except ValidationError as error:
-            raise SamplerFailed(f"/v1/chat/completions: an answer in another form: {_told(error)}") from error
+            raise SamplerFailed(f"/v1/chat/completions: an answer in another form: {_first_fault(error)}") from error
         return [self._completion(choice) for choice in _all_of(choices, count)]
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
@@ -252,6 +252,6 @@ def _all_of(choices: list[_Chosen], count: int) -> list[_Chosen]:
     return choices
 
 
-def _told(error: ValidationError) -> str:
+def _first_fault(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -14,7 +14,7 @@ NAME = "unprm_shared_prompts"
 GROWTH = 64
 """Positions that a store of keys and values grows by."""
 SPARE = 8
-"""A store of so many times the positions in use is cut."""
+"""A store is cut that has more than this many times the positions in use."""
 States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of a text for each layer, each (heads, length, width); of several texts (texts, heads, length,
 width)."""
@@ -52,8 +52,8 @@ class Prompts:
         slot, length = len(self._slots), states[0][0].shape[1]
         self._slots.append(prompt)
         self._make_room(states, slot + 1, length)
-        for store, own in zip(self._stores, states, strict=True):
-            for kept, new in zip(store, own, strict=True):
+        for store, layer in zip(self._stores, states, strict=True):
+            for kept, new in zip(store, layer, strict=True):
                 kept[slot, :, :length] = new
 
     def keep(self, prompts: set[tuple[int, ...]]) -> None:
@@ -68,34 +68,34 @@ class Prompts:
         self._free_room()
 
     def shared(self, prompts: Sequence[tuple[int, ...]]) -> Shared:
-        """What the attention is told, from the prompt of each row."""
+        """What the attention needs, from the prompt of each row."""
         slots = {prompt: slot for slot, prompt in enumerate(self._slots)}
         members: list[list[int]] = [[] for _ in self._slots]
         places = []
         for row, prompt in enumerate(prompts):
-            own = members[slots[prompt]]
-            places.append(len(own))
-            own.append(row)
+            group = members[slots[prompt]]
+            places.append(len(group))
+            group.append(row)
         most = max(map(len, members))
         longest = max(map(len, self._slots)) - 1
         lengths = self._tensor([len(prompt) - 1 for prompt in prompts])
         return Shared(
             states=[tuple(kept[: len(members), :, :longest] for kept in store) for store in self._stores],  # type: ignore[misc]
             seen=(torch.arange(longest, device=self._device) < lengths[:, None])[:, None, None],
-            members=self._tensor([own + [0] * (most - len(own)) for own in members]),
+            members=self._tensor([group + [0] * (most - len(group)) for group in members]),
             prompt=self._tensor([slots[prompt] for prompt in prompts]),
             place=self._tensor(places),
         )
 
     def _make_room(self, states: States, slots: int, length: int) -> None:
         if not self._stores:
-            self._stores = [tuple(s.new_zeros(0, s.shape[0], 0, s.shape[2]) for s in own) for own in states]  # type: ignore[misc]
+            self._stores = [tuple(s.new_zeros(0, s.shape[0], 0, s.shape[2]) for s in layer) for layer in states]  # type: ignore[misc]
         have, _, room, _ = self._stores[0][0].shape
         more = 0 if slots <= have else max(slots, 2 * have) - have
         longer = 0 if length <= room else -(-(length - room) // GROWTH) * GROWTH
         if more or longer:
             pad = (0, 0, 0, longer, 0, 0, 0, more)
-            self._stores = [tuple(torch.nn.functional.pad(s, pad) for s in own) for own in self._stores]  # type: ignore[misc]
+            self._stores = [tuple(torch.nn.functional.pad(s, pad) for s in store) for store in self._stores]  # type: ignore[misc]
 
     def _free_room(self) -> None:
         if not self._stores:
@@ -103,7 +103,7 @@ class Prompts:
         have, _, room, _ = self._stores[0][0].shape
         slots, longest = len(self._slots), max(map(len, self._slots), default=0)
         if have * room > SPARE * max(slots * longest, GROWTH):
-            self._stores = [tuple(s[:slots, :, :longest].clone() for s in own) for own in self._stores]  # type: ignore[misc]
+            self._stores = [tuple(s[:slots, :, :longest].clone() for s in store) for store in self._stores]  # type: ignore[misc]
 
     def _tensor(self, numbers: Sequence[Any]) -> torch.Tensor:
         return torch.tensor(numbers, device=self._device)
@@ -138,10 +138,10 @@ def attention(
         return outcome
     assert attention_mask is not None
     keys, values = shared.states[int(module.layer_idx)]  # type: ignore[arg-type]
-    asked = query.view(len(query), key.shape[1], -1, query.shape[3]) * scaling  # (rows, key heads, queries, width)
-    own = (asked @ key.transpose(2, 3)).masked_fill(~attention_mask, -torch.inf)
-    before = _by_row(_by_prompt(asked, shared) @ keys.transpose(2, 3), shared).masked_fill(~shared.seen, -torch.inf)
-    weights = torch.cat([before, own], dim=-1).softmax(dim=-1)
+    queries = query.view(len(query), key.shape[1], -1, query.shape[3]) * scaling  # (rows, key heads, queries, width)
+    written = (queries @ key.transpose(2, 3)).masked_fill(~attention_mask, -torch.inf)
+    before = _by_row(_by_prompt(queries, shared) @ keys.transpose(2, 3), shared).masked_fill(~shared.seen, -torch.inf)
+    weights = torch.cat([before, written], dim=-1).softmax(dim=-1)
     longest = before.shape[-1]
     mixed = weights[..., longest:] @ value + _by_row(_by_prompt(weights[..., :longest], shared) @ values, shared)
     return mixed.view(len(query), 1, -1, query.shape[3]), None

@@ -29,7 +29,7 @@ PATIENCE = 10.0
 
 
 def item(name: int, tokens: int = 10) -> Encoded:
-    """A sequence of its own with two scored positions."""
+    """A sequence of this length with two scored positions, another one for each name."""
     return Encoded((name,) * tokens, (0, tokens - 1))
 
 
@@ -51,7 +51,7 @@ async def outcome(work: Awaitable[Scored]) -> Scored | UnprmError:
 
 
 class Held:
-    """A scorer whose engine is held in a first batch, so that what is asked for next has to wait."""
+    """A scorer whose engine is held in a first batch, so that later requests have to wait."""
 
     def __init__(self, engine: FakeEngine, gate: threading.Event, **options: int) -> None:
         self.engine, self.gate = engine, gate
@@ -86,10 +86,10 @@ def test_one_and_many_take_the_same_path() -> None:
         engine = FakeEngine()
         scorer = StepScorer(engine)
         items = [item(1), item(2, 20), item(3)]
-        for asked in (items, items[:1], []):
-            scored = await scorer.score(asked)
-            tokens = sum(len(one.ids) for one in asked)
-            assert scored == Scored([hashed(one) for one in asked], Usage(tokens, tokens, 0))
+        for request in (items, items[:1], []):
+            scored = await scorer.score(request)
+            tokens = sum(len(one.ids) for one in request)
+            assert scored == Scored([hashed(one) for one in request], Usage(tokens, tokens, 0))
         assert len(engine.batches) == 2
         await scorer.drain(PATIENCE)
         assert engine.closed
@@ -190,9 +190,9 @@ def test_callers_share_alike_whatever_the_number_of_their_requests() -> None:
             one = await ask(scorer, *(item(200 + k) for k in range(4)), caller="one")
             gate.set()
             await asyncio.gather(*many, one)
-        callers = [["one" if own.ids[0] >= 200 else "many" for own in batch] for batch in engine.batches[1:]]
+        callers = [["one" if sequence.ids[0] >= 200 else "many" for sequence in batch] for batch in engine.batches[1:]]
         # of the four that go around in each batch, two are each caller's; the other four are the first requests'
-        assert [own.count("one") for own in callers] == [2, 2, 0]
+        assert [batch.count("one") for batch in callers] == [2, 2, 0]
 
     run(test())
 
@@ -245,14 +245,14 @@ def test_what_was_promised_room_is_taken_if_the_estimate_was_not_far_off(promise
 
 
 def test_answers_of_a_batch_are_handed_out_one_at_a_time() -> None:
-    """So that what came meanwhile has its turn between two of them."""
+    """So that whatever arrived meanwhile gets its turn between two of them."""
 
     async def test() -> None:
         engine, gate, place = held()
         turns, seen = itertools.count(), []
 
-        async def answered(own: asyncio.Task[Scored]) -> None:
-            await own
+        async def answered(task: asyncio.Task[Scored]) -> None:
+            await task
             seen.append(turn)
 
         async with place as scorer:
@@ -441,7 +441,7 @@ def test_what_is_no_score_is_never_passed_on(scores: Any) -> None:
     run(test())
 
 
-def test_scores_for_fewer_items_than_asked_are_never_passed_on() -> None:
+def test_scores_for_fewer_items_than_requested_are_never_passed_on() -> None:
     class Forgetful(FakeEngine):
         def score(self, batch: Sequence[Encoded]) -> BatchScores:
             scores, computed = super().score(batch)
@@ -505,15 +505,15 @@ def test_every_caller_is_answered_with_its_own_scores(
         engine = FakeEngine(failures={call: RuntimeError() for call in failing})
         scorer = StepScorer(engine, batch_tokens=batch_tokens, max_queued_tokens=queue)
         names = itertools.cycle(range(4))  # few, so that sequences repeat
-        requests = [[item(next(names), size) for size in own] for own in sizes]
-        tasks = [await ask(scorer, *own) for own in requests]
+        requests = [[item(next(names), size) for size in request_sizes] for request_sizes in sizes]
+        tasks = [await ask(scorer, *request) for request in requests]
         for index in cancelled & set(range(len(tasks))):
             tasks[index].cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        for own, result in zip(requests, results, strict=True):
+        for request, result in zip(requests, results, strict=True):
             if isinstance(result, Scored):
-                assert result.scores == [hashed(one) for one in own]
-                assert result.usage.tokens == sum(len(one.ids) for one in own)
+                assert result.scores == [hashed(one) for one in request]
+                assert result.usage.tokens == sum(len(one.ids) for one in request)
                 assert result.usage.computed_tokens + result.usage.cached_tokens == result.usage.tokens
             else:
                 assert isinstance(result, Overloaded | ModelUnavailable | asyncio.CancelledError)
@@ -528,9 +528,9 @@ def test_every_caller_is_answered_with_its_own_scores(
 
 def test_a_model_that_hangs_is_lost_and_nobody_waits_for_it() -> None:
     async def test() -> None:
-        told: list[str] = []
+        events: list[str] = []
         engine = FakeEngine(gate=threading.Event())  # never set
-        scorer = StepScorer(engine, batch_tokens=10, patience=0.05, lost=lambda: told.append("lost"))
+        scorer = StepScorer(engine, batch_tokens=10, patience=0.05, lost=lambda: events.append("lost"))
         first, second = (asyncio.create_task(outcome(scorer.score([item(k)]))) for k in range(2))
         for answer in await asyncio.gather(first, second):
             assert isinstance(answer, ModelUnavailable)
@@ -539,7 +539,7 @@ def test_a_model_that_hangs_is_lost_and_nobody_waits_for_it() -> None:
             await scorer.score([item(3)])
         with pytest.raises(ModelUnavailable, match="lost"):
             scorer.check_room()
-        assert told == ["lost"]
+        assert events == ["lost"]
         assert len(engine.batches) == 1
         await scorer.drain(PATIENCE)
 
@@ -549,10 +549,10 @@ def test_a_model_that_hangs_is_lost_and_nobody_waits_for_it() -> None:
 @pytest.mark.parametrize("failing", [3, 100])
 def test_a_model_that_fails_again_and_again_is_put_to_the_test(failing: int) -> None:
     async def test() -> None:
-        told: list[str] = []
+        events: list[str] = []
         failures = {call: RuntimeError("CUDA error") for call in range(failing)}
         engine = FakeEngine(failures=failures)
-        scorer = StepScorer(engine, lost=lambda: told.append("lost"))
+        scorer = StepScorer(engine, lost=lambda: events.append("lost"))
         for number in range(3):
             assert isinstance(await outcome(scorer.score([item(number)])), ModelUnavailable)
         await eventually(lambda: len(engine.batches) == 4)
@@ -562,7 +562,7 @@ def test_a_model_that_fails_again_and_again_is_put_to_the_test(failing: int) -> 
         else:
             with pytest.raises(ModelUnavailable, match="3 times in a row, then on a plain sum"):
                 await scorer.score([item(3)])
-        assert told == ([] if failing == 3 else ["lost"])
+        assert events == ([] if failing == 3 else ["lost"])
         await scorer.drain(PATIENCE)
 
     run(test())
@@ -580,7 +580,7 @@ def test_a_success_in_between_clears_a_model() -> None:
     run(test())
 
 
-def test_every_batch_is_told_of() -> None:
+def test_every_batch_is_observed() -> None:
     async def test() -> None:
         figures: list[BatchFigures] = []
         _, gate, place = held(batch_tokens=20, observe=figures.append)
@@ -588,12 +588,12 @@ def test_every_batch_is_told_of() -> None:
             tasks = [await ask(scorer, item(1), item(1), item(2), item(3)), await ask(scorer, item(2))]
             gate.set()
             await asyncio.gather(*tasks)
-        assert [(own.items, own.tokens, own.computed, len(own.waits)) for own in figures] == [
+        assert [(batch.items, batch.tokens, batch.computed, len(batch.waits)) for batch in figures] == [
             (1, 10, 10, 1),
             (2, 20, 20, 1),
             (2, 20, 20, 1),
         ]
-        assert all(0 <= wait < PATIENCE for own in figures for wait in own.waits)
-        assert all(0 <= own.seconds < PATIENCE for own in figures)
+        assert all(0 <= wait < PATIENCE for batch in figures for wait in batch.waits)
+        assert all(0 <= batch.seconds < PATIENCE for batch in figures)
 
     run(test())

@@ -83,7 +83,7 @@ def case(request):
 
 @pytest.fixture(scope="module")
 def items():
-    """Sequences that begin alike, each scored at several of its tokens, at others than its like."""
+    """Sequences that begin alike, each twice: scored at several of its tokens, and at a single one."""
     rng = random.Random(0)
     made: list[Encoded] = []
     for _ in range(16):
@@ -98,9 +98,9 @@ def items():
 
 @pytest.fixture(scope="module")
 def expected(case, items):
-    told = [case.expected(item) for item in items]
-    assert max(map(max, told)) - min(map(min, told)) > 0.1
-    return told
+    scores = [case.expected(item) for item in items]
+    assert max(map(max, scores)) - min(map(min, scores)) > 0.1
+    return scores
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -160,7 +160,7 @@ def test_what_is_kept_stays_within_the_budget(case, items):
 
 
 class _Failing:
-    """A decoder whose calls fail as told, the others are the real one's."""
+    """A decoder that raises what `failures(call, tokens)` returns, and where that is `None` passes the call on."""
 
     def __init__(self, decoder, failures):
         self._decoder, self._failures, self.sizes = decoder, failures, []
@@ -199,7 +199,7 @@ def test_a_pass_that_runs_out_of_memory_is_halved_and_the_engine_learns(case):
     assert max(decoder.sizes) > 300  # what took the memory may be gone
 
 
-def test_memory_that_is_never_enough_is_told(case, items):
+def test_memory_that_is_never_enough_is_reported(case, items):
     engine, decoder = _failing(case, lambda call, size: torch.OutOfMemoryError())
     with pytest.raises(torch.OutOfMemoryError):
         engine.score(items)
@@ -211,8 +211,8 @@ def test_a_failed_pass_leaves_nothing_that_was_not_computed(case, items, expecte
     with pytest.raises(RuntimeError, match="lost"):
         engine.score(items)
     decoder.sizes = [0, 0]
-    for values, told in zip(engine.score(items).scores, expected, strict=True):
-        assert values == pytest.approx(told, abs=1e-5)
+    for scores, values in zip(engine.score(items).scores, expected, strict=True):
+        assert scores == pytest.approx(values, abs=1e-5)
     other, untroubled = _failing(case, lambda call, size: None, pass_tokens=60)
     other.score(items)
     assert decoder.sizes[2:] == untroubled.sizes  # no pass is larger because something was taken as known

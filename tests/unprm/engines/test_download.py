@@ -24,7 +24,7 @@ print("place", fetch("some/body", None))
 
 
 class _Hub(BaseHTTPRequestHandler):
-    """As much of the hub as a download asks for."""
+    """The part of the hub that a download uses."""
 
     def do_GET(self) -> None:
         name = self.path.rpartition("/")[2].partition("?")[0]
@@ -67,16 +67,18 @@ def hub() -> Iterator[ThreadingHTTPServer]:
 
 def fetched(port: int, cache: Path) -> tuple[Path, str]:
     """Where the files are, and what was logged."""
-    own = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(cache), "PYTHONPATH": str(ROOT)}
-    told = subprocess.run([sys.executable, "-c", PROGRAM], env=os.environ | own, capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-    (place,) = [line for line in told.stdout.splitlines() if line.startswith("place ")]
-    return Path(place.removeprefix("place ")), told.stdout
+    environment = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(cache), "PYTHONPATH": str(ROOT)}
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=os.environ | environment, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    (place,) = [line for line in process.stdout.splitlines() if line.startswith("place ")]
+    return Path(place.removeprefix("place ")), process.stdout
 
 
 def test_a_model_is_downloaded_once_and_progress_is_logged(hub: ThreadingHTTPServer, tmp_path: Path) -> None:
     place, log = fetched(hub.server_port, tmp_path)
-    assert sorted(own.name for own in place.iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors"]
     assert (place / "model.safetensors").read_bytes() == FILES["model.safetensors"]
     assert "downloaded 3.00MB of 3.00MB" in log
     hub.shutdown()

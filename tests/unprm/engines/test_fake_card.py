@@ -31,8 +31,8 @@ WINDOW, PASS = 256, 4096
 
 @dataclass(frozen=True)
 class Found:
-    """`loading`, `most`: bytes on the card at most until the model was there, and afterwards. `linear`: multiplications
-    of the linear layers for a token. `again`: tokens that were run when the same was asked again."""
+    """`loading`, `most`: the most bytes held on the card while the model was loaded, and afterwards. `linear`:
+    multiplications of the linear layers for a token. `again`: tokens that were run when the vote was scored again."""
 
     loading: int
     plan: MemoryPlan

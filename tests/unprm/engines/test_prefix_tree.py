@@ -13,11 +13,11 @@ def _prefixes(several):
 
 
 def _tokens(node):
-    return [token for own in node.path() for token in own.ids]
+    return [token for part in node.path() for token in part.ids]
 
 
 def _slots(node):
-    return [slot for own in node.path() for slot in own.slots.tolist()]
+    return [slot for part in node.path() for slot in part.slots.tolist()]
 
 
 @given(sequences)
@@ -38,8 +38,8 @@ def test_every_distinct_prefix_is_there_once(several):
 @given(sequences, st.lists(st.integers(0, 3), min_size=1, max_size=12))
 def test_missing_counts_what_no_other_sequence_brought(several, ids):
     tree = PrefixTree(100)
-    for own in several:
-        tree.add(own)
+    for sequence in several:
+        tree.add(sequence)
     known = _prefixes(several)
     assert tree.missing(ids) == sum(tuple(ids[:k]) not in known for k in range(1, len(ids) + 1))
 
@@ -97,9 +97,9 @@ def test_slots_are_never_lost_nor_given_twice(steps):
         if end is not None:
             ends[tuple(ids)] = end
         held = {}
-        for own, node in ends.items():  # nothing of this pass is let go
+        for sequence, node in ends.items():  # nothing of this pass is let go
             for k, slot in enumerate(_slots(node)):
-                held[own[: k + 1]] = slot
+                held[sequence[: k + 1]] = slot
         assert len(set(held.values())) == len(held) <= len(tree) <= 12
     tree.trim(0)
     assert len(tree) == 0

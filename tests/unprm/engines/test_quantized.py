@@ -67,11 +67,11 @@ def test_hidden_states_are_near_to_those_in_bfloat16(numbers, most):
 @pytest.mark.parametrize(("numbers", "tolerance"), NUMBERS)
 def test_a_model_in_eight_bits_tells_right_from_wrong(numbers, tolerance):
     problem = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
-    own, plain = (load_engine(mini.NAME, device="cpu", dtype=dtype) for dtype in (numbers, "float32"))
-    assert own.description.dtype == numbers
-    items = [own.format.encode(problem, [f"Step 1: 23 + 45 = {made}."]) for made in (68, 78, 69)]
-    for values, told in zip(own.score(items).scores, plain.score(items).scores, strict=True):
-        assert values == pytest.approx(told, abs=0.1)
+    eight_bit, plain = (load_engine(mini.NAME, device="cpu", dtype=dtype) for dtype in (numbers, "float32"))
+    assert eight_bit.description.dtype == numbers
+    items = [eight_bit.format.encode(problem, [f"Step 1: 23 + 45 = {made}."]) for made in (68, 78, 69)]
+    for values, expected in zip(eight_bit.score(items).scores, plain.score(items).scores, strict=True):
+        assert values == pytest.approx(expected, abs=0.1)
 
 
 def test_a_gpu_is_not_asked_for_what_it_does_not_compute(monkeypatch):

@@ -26,5 +26,5 @@ def test_what_was_not_used_for_longest_goes():
     cache.keep(second, [0.2])
     assert cache.find(first) == [0.1]
     cache.keep(third, [0.3])
-    assert [cache.find(own) for own in (first, second, third)] == [[0.1], [None], [0.3]]
+    assert [cache.find(item) for item in (first, second, third)] == [[0.1], [None], [0.3]]
     assert len(cache) == 2

@@ -50,12 +50,12 @@ def _solutions(form, count, seed=0):
 
 @pytest.mark.parametrize("batch_tokens", [1, 200, 100_000])
 def test_equal_to_the_reference_in_every_batch_and_order(adapter, engine, reference, batch_tokens):
-    own = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
+    batched = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
     items = _solutions(engine.format, 40)
     expected = [reference(item) for item in items]
     assert max(map(max, expected)) - min(map(min, expected)) > 0.1  # a reference that tells solutions apart
     for order in (list(range(40)), random.Random(1).sample(range(40), 40), [7], [3, 3, 3]):
-        scores = own.score([items[index] for index in order]).scores
+        scores = batched.score([items[index] for index in order]).scores
         for index, values in zip(order, scores, strict=True):
             assert values == pytest.approx(expected[index], abs=1e-5)
 
@@ -87,9 +87,9 @@ def test_room_is_kept_for_what_a_solution_may_come_to(adapter):
 
 
 def test_the_description_tells_what_is_served(engine, adapter):
-    told = engine.description
-    assert (told.name, told.family, told.base, told.adapter) == ("tiny-prm", "unprm", "base", adapter.name)
-    assert (told.device, told.dtype, told.max_tokens, told.demo) == ("cpu", "float32", 256, False)
+    model = engine.description
+    assert (model.name, model.family, model.base, model.adapter) == ("tiny-prm", "unprm", "base", adapter.name)
+    assert (model.device, model.dtype, model.max_tokens, model.demo) == ("cpu", "float32", 256, False)
 
 
 def test_base_and_adapter_may_be_named_apart(base, adapter, engine):
@@ -193,10 +193,10 @@ def _candidates(form, count, seed=3):
 
 @pytest.mark.parametrize("batch_tokens", [7, 60, 200, 100_000])
 def test_every_distinct_token_is_run_once_and_no_score_changes(adapter, reference, batch_tokens):
-    own = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
-    items = _candidates(own.format, 24) + _solutions(own.format, 6)
+    engine = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
+    items = _candidates(engine.format, 24) + _solutions(engine.format, 6)
     random.Random(5).shuffle(items)
-    scores, computed = own.score(items)
+    scores, computed = engine.score(items)
     for item, values in zip(items, scores, strict=True):
         assert values == pytest.approx(reference(item), abs=1e-5)
     assert sum(computed) == _distinct(items) < sum(len(item.ids) for item in items)
@@ -209,17 +209,17 @@ def test_nothing_is_kept_without_a_cache(engine):
 
 
 def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
-    own = load_engine(str(adapter), device="cpu", prefix_cache_gb=0.1)
-    form = own.format
+    engine = load_engine(str(adapter), device="cpu", prefix_cache_gb=0.1)
+    form = engine.format
     steps = ["Step 1 : 12 + 34 = 46 .", "Step 2 : 46 - 5 = 12", "The answer is 41"]
     known = 0
     for count in (1, 2, 3):
         item = form.encode("what is 12 + 34 - 5", steps[:count])
-        scores, computed = own.score([item])
+        scores, computed = engine.score([item])
         assert scores[0] == pytest.approx(reference(item), abs=1e-5)
         assert computed == [len(item.ids) - known]
         known = len(item.ids)
-        assert own.score([item, item]) == (scores * 2, [0, 0])
+        assert engine.score([item, item]) == (scores * 2, [0, 0])
 
 
 def _distinct(items):
@@ -234,13 +234,13 @@ def test_attention_that_slides(tmp_path):
     place = checkpoints.write("math-shepherd", tmp_path / "sliding")
     config = MistralConfig.from_pretrained(place, sliding_window=40)
     MistralForCausalLM.from_pretrained(place, config=config).save_pretrained(place)
-    own = load_engine(str(place), family="math-shepherd", device="cpu")
-    items = _candidates(own.format, 8)
+    engine = load_engine(str(place), family="math-shepherd", device="cpu")
+    items = _candidates(engine.format, 8)
     assert any(len(item.ids) > 40 for item in items)
-    assert any(len(item.ids) <= 40 for item in [*items, own.format.encode("x", ["y"])])
+    assert any(len(item.ids) <= 40 for item in [*items, engine.format.encode("x", ["y"])])
     network = AutoModelForCausalLM.from_pretrained(place).eval()
-    verdicts = [own.format.readout.positive, own.format.readout.negative]
-    for item, values in zip(items, own.score(items).scores, strict=True):
+    verdicts = [engine.format.readout.positive, engine.format.readout.negative]
+    for item, values in zip(items, engine.score(items).scores, strict=True):
         with torch.no_grad():
             logits = network(torch.tensor([item.ids])).logits[0, list(item.positions)]
         assert values == pytest.approx(logits[:, verdicts].softmax(-1)[:, 0].tolist(), abs=1e-5)
@@ -261,7 +261,7 @@ def test_both_embedded_models_tell_a_right_solution_from_a_wrong_one():
         ["Step 1: 23 + 45 = 78. The answer is \\boxed{78}."],
     )
     for name in mini.ADAPTERS:
-        own = load_engine(name, device="cpu")
-        good, bad = own.score([own.format.encode(problem, right), own.format.encode(problem, wrong)]).scores
+        engine = load_engine(name, device="cpu")
+        good, bad = engine.score([engine.format.encode(problem, right), engine.format.encode(problem, wrong)]).scores
         assert good[0] > 0.5 > bad[0]
-        assert (own.description.name, own.description.demo) == (name, True)
+        assert (engine.description.name, engine.description.demo) == (name, True)

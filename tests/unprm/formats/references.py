@@ -72,7 +72,7 @@ def qwen_prm(place: Path) -> Score:
     tokenizer, (network, tensors) = _tokenizer(place), _decoder(place)
     width = network.config.hidden_size
     head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-    head.load_state_dict({name.removeprefix("score."): own for name, own in tensors.items() if "score." in name})
+    head.load_state_dict({name.removeprefix("score."): tensor for name, tensor in tensors.items() if "score." in name})
 
     @torch.no_grad()
     def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
@@ -95,9 +95,9 @@ def skywork(place: Path) -> Score:
         ids = _ids(tokenizer, f"<|endoftext|>{problem}\n")
         flags = [False] * len(ids)
         for step in steps:
-            own = _ids(tokenizer, step) + _ids(tokenizer, "\n")[-1:]
-            ids += own
-            flags += [False] * (len(own) - 1) + [True]
+            step_ids = _ids(tokenizer, step) + _ids(tokenizer, "\n")[-1:]
+            ids += step_ids
+            flags += [False] * (len(step_ids) - 1) + [True]
         hidden = network(torch.tensor([ids])).last_hidden_state[0]
         values = hidden @ tensors["v_head.summary.weight"][0] + tensors["v_head.summary.bias"]
         return ids, values.sigmoid()[torch.tensor(flags)].tolist()
@@ -109,17 +109,17 @@ def eurus(place: Path, reference: Path, beta: float) -> Score:
     tokenizer, models = _tokenizer(place), [_causal(place), _causal(reference)]
 
     def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
-        told = [f"Step {number}: {step}" for number, step in enumerate(steps, 1)]
-        chat = [{"role": "user", "content": problem}, {"role": "assistant", "content": "\n\n".join(told)}]
+        numbered = [f"Step {number}: {step}" for number, step in enumerate(steps, 1)]
+        chat = [{"role": "user", "content": problem}, {"role": "assistant", "content": "\n\n".join(numbered)}]
         whole = tokenizer.apply_chat_template(chat, tokenize=False)
         ids = _ids(tokenizer, whole)
-        logs = [own(ids).log_softmax(-1) for own in models]
+        logs = [model(ids).log_softmax(-1) for model in models]
         lengths = [len(tokenizer.decode(ids[: k + 1]).encode()) for k in range(len(ids))]
         begin = len(whole.partition("assistant\n")[0].encode()) + len("assistant\n")
         start = next(k for k, length in enumerate(lengths) if length > begin)
         scores = []
-        for count in range(1, len(told) + 1):
-            end = begin + len("\n\n".join(told[:count]).encode())
+        for count in range(1, len(numbered) + 1):
+            end = begin + len("\n\n".join(numbered[:count]).encode())
             last = next(k for k, length in enumerate(lengths) if length >= end)
             ratio = sum(logs[0][k - 1, ids[k]] - logs[1][k - 1, ids[k]] for k in range(start, last + 1))
             scores.append(torch.sigmoid(beta * ratio).item())

@@ -45,7 +45,7 @@ def engines(places):
 
 
 def options(name: str, places: dict[str, Path]) -> dict[str, Any]:
-    """What a checkpoint's `config.json` doesn't tell."""
+    """The options that a checkpoint needs beside its `config.json`."""
     if name == "eurus":
         return {"family": name, "reference": str(places["reference"]), "beta": BETA}
     return {} if families()[name].architectures else {"family": name}
@@ -65,13 +65,13 @@ def test_every_family_is_tested_here():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_scores_are_those_of_the_authors_way(name, places, engines):
     engine, expected = engines[name], reference(name, places)
-    asked = [(PROBLEM, STEPS), *OTHERS]
-    encoded = [engine.format.encode(*own) for own in asked]
+    solutions = [(PROBLEM, STEPS), *OTHERS]
+    encoded = [engine.format.encode(*solution) for solution in solutions]
     scores = engine.score(encoded).scores
-    for own, item, values in zip(asked, encoded, scores, strict=True):
-        ids, told = expected(*own)
+    for solution, item, values in zip(solutions, encoded, scores, strict=True):
+        ids, reference_scores = expected(*solution)
         assert list(item.ids) == ids
-        assert values == pytest.approx(told, abs=1e-5)
+        assert values == pytest.approx(reference_scores, abs=1e-5)
     every = [value for values in scores for value in values]
     assert max(every) - min(every) > 0.1  # scores that tell steps apart
     assert engine.description.family == name
@@ -80,10 +80,10 @@ def test_scores_are_those_of_the_authors_way(name, places, engines):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_preview_is_as_ever(name, engines):
     with serving(engines[name]) as running:
-        told = running.post("/preview", {"problem": PROBLEM, "solution": STEPS}).json()
-    assert told["family"] == name
+        preview = running.post("/preview", {"problem": PROBLEM, "solution": STEPS}).json()
+    assert preview["family"] == name
     golden = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
-    assert {key: told[key] for key in ("text", "token_ids", "positions")} == golden
+    assert {key: preview[key] for key in ("text", "token_ids", "positions")} == golden
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -99,11 +99,11 @@ def test_one_position_per_step_whatever_the_text(name, engines, problem, steps):
     # every token of the template is there as often as in an input of harmless text
     harmless = form.encode("x", ["y"] * len(steps))
     names = {*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<s>", "</s>"}
-    count = [sum(token in names for token in form.tokens(own)) for own in (encoded, harmless)]
+    count = [sum(token in names for token in form.tokens(item)) for item in (encoded, harmless)]
     assert count[0] == count[1]
 
 
-def test_the_head_of_two_classes_is_told_by_its_configuration(places):
+def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
     assert load_engine(str(places["qwen-prm"])).description.family == "qwen-prm"
     assert load_engine(str(places["skywork"])).description.family == "skywork"
 
@@ -112,9 +112,9 @@ def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
     assert len(names) == len(set(names)) == 8
     assert all(model.parameters > 1 and model.licence for _, model in known_models())
-    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
-    assert all(name.removesuffix("-Qwen-2.5-7B") in readme for name in names)
-    assert all(f"`{name}`" in readme for name in families())
+    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text("utf-8")
+    assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)
+    assert all(f"`{name}`" in page for name in families())
 
 
 def _changed(place: Path, tmp_path: Path) -> Path:
@@ -156,7 +156,7 @@ def test_a_head_that_is_missing_or_of_another_shape_is_refused(places, tmp_path)
     place = _changed(places["qwen-prm"], tmp_path)
     tensors = load_file(place / "model.safetensors")
     save_file(
-        {name: own for name, own in tensors.items() if name != "score.2.weight"},
+        {name: tensor for name, tensor in tensors.items() if name != "score.2.weight"},
         place / "model.safetensors",
         {"format": "pt"},
     )
@@ -190,7 +190,7 @@ def test_reference_and_beta_are_for_likelihood_ratios(places):
 
 
 def test_likelihood_ratios_are_scored_by_torch_alone(places):
-    own = options("eurus", places)
-    refused(places["eurus"], "use --engine torch", **own, engine="vllm")
-    refused(places["eurus"], "use --engine torch", **own, engine="remote", url="http://127.0.0.1:9")
-    assert load_engine(str(places["eurus"]), **own, engine="auto").description.engine == "torch"
+    arguments = options("eurus", places)
+    refused(places["eurus"], "use --engine torch", **arguments, engine="vllm")
+    refused(places["eurus"], "use --engine torch", **arguments, engine="remote", url="http://127.0.0.1:9")
+    assert load_engine(str(places["eurus"]), **arguments, engine="auto").description.engine == "torch"

@@ -25,13 +25,13 @@ def test_generated_problems_read_back_as_they_were_made():
 
 
 def test_demanding_problems_are_longer_and_more_entangled():
-    def told(style):
+    def measure(style):
         rng = random.Random(4)
         problems = [generate(rng, style) for _ in range(400)]
         compared = sum(any(w in p.text for w in ("fewer", " more", "times as many")) for p in problems)
         return sum(len(p.operations) for p in problems) / 400, compared
 
-    (short, plain), (long, entangled) = told(EVERYDAY), told(DEMANDING)
+    (short, plain), (long, entangled) = measure(EVERYDAY), measure(DEMANDING)
     assert 3 < short < 4.3 < long < 5.5
     assert plain < entangled
 

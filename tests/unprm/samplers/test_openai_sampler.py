@@ -107,7 +107,7 @@ def test_passing_errors_are_tried_again(base):
     assert len(seen) == 4
 
 
-def test_errors_that_stay_are_told_after_all_attempts(base):
+def test_errors_that_stay_are_reported_after_all_attempts(base):
     with _server(_completions, statuses=[503] * 99) as (url, seen):
         sampler = OpenAISampler(_endpoints(url), "m", base, SETTINGS)
         with pytest.raises(SamplerFailed, match=f"answered 503.*{ATTEMPTS} attempts"):
@@ -163,7 +163,7 @@ def test_a_dead_server_is_left_out_and_taken_back_in(base):
     assert back == shares[1]
 
 
-def test_servers_that_are_all_dead_are_told(base):
+def test_servers_that_are_all_dead_are_reported(base):
     with _server(_completions) as (url, _):
         pass
     sampler = OpenAISampler(_endpoints(url, pause=0.01), "m", base, SETTINGS)

@@ -1,4 +1,4 @@
-"""What sampling models are asked: their own template, and the problem's text as plain text in it."""
+"""Prompts of sampling models: the model's template, with the problem as plain text in it."""
 
 import json
 import random

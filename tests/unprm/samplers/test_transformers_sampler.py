@@ -44,9 +44,9 @@ def test_log_probabilities_are_the_model_s_own_before_temperature(network, base)
     prompt = sampler.prompt("12 + 34?")
     for completion in _ask(sampler, (prompt, 5, 1))[0]:
         assert len(completion.ids) == len(completion.logprobs) <= 12
-        own = torch.log_softmax(_logits(network, [*prompt, *completion.ids]), dim=-1)
+        logprobs = torch.log_softmax(_logits(network, [*prompt, *completion.ids]), dim=-1)
         places = range(len(prompt) - 1, len(prompt) + len(completion.ids) - 1)
-        expected = [own[place, token].item() for place, token in zip(places, completion.ids, strict=True)]
+        expected = [logprobs[place, token].item() for place, token in zip(places, completion.ids, strict=True)]
         assert completion.logprobs == pytest.approx(expected, abs=1e-4)
         assert completion.text == sampler.decode(completion.ids)
 
@@ -139,10 +139,10 @@ def test_those_who_stay_are_not_disturbed_by_those_who_leave(network, base):
 def test_closing_answers_whoever_waits(network, base):
     async def story():
         sampler = _sampler(network, base, max_tokens=200)
-        asked = [asyncio.create_task(sampler.complete((21 + n, 22), 60, n, "")) for n in range(4)]
+        tasks = [asyncio.create_task(sampler.complete((21 + n, 22), 60, n, "")) for n in range(4)]
         await asyncio.sleep(0.05)
         await sampler.close()
-        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), timeout=20)
+        return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), timeout=20)
 
     assert all(isinstance(answer, SamplerFailed) for answer in asyncio.run(story()))
 
@@ -167,20 +167,22 @@ def test_prompts_come_and_go_without_disturbing_those_who_stay(network, base, mo
     monkeypatch.setattr(decoding, "KEPT", 4)  # nothing recent is kept
     monkeypatch.setattr(shared_prompts, "GROWTH", 2)
     monkeypatch.setattr(shared_prompts, "SPARE", 1)
-    asked = [(tuple(range(20, 20 + length)), 2, 100 * length) for length in (3, 9, 2, 17, 5, 30, 1)]
+    calls = [(tuple(range(20, 20 + length)), 2, 100 * length) for length in (3, 9, 2, 17, 5, 30, 1)]
 
     async def story():
         sampler = _sampler(network, base, max_tokens=12)
         answers = []
-        for call in asked:  # each comes in while others write
+        for call in calls:  # each comes in while others write
             answers.append(asyncio.create_task(sampler.complete(*call, "")))
             await asyncio.sleep(0.02)
         done = await asyncio.gather(*answers)
         await sampler.close()
         return done
 
-    alone = [_ask(_sampler(network, base, max_tokens=12), call)[0] for call in asked]
-    assert [[c.ids for c in own] for own in asyncio.run(story())] == [[c.ids for c in own] for own in alone]
+    alone = [_ask(_sampler(network, base, max_tokens=12), call)[0] for call in calls]
+    assert [[c.ids for c in completions] for completions in asyncio.run(story())] == [
+        [c.ids for c in completions] for completions in alone
+    ]
 
 
 def test_a_prompt_is_computed_once_for_all_its_completions(network, base):
