@@ -13,10 +13,10 @@ from benchmarks import models
 from benchmarks.baselines import Plain, padded
 from benchmarks.size import SEVEN_BILLION
 from benchmarks.timing import Comparison, timed
-from unprm.engines.load import BATCH_TOKENS
 from unprm.engines.readers import AtPositions
 from unprm.engines.torch_engine import TorchEngine
 from unprm.formats.family import Verdicts
+from unprm.model_options import EngineOptions
 from unprm.types import Encoded, ModelDescription
 
 CANDIDATES, LENGTH, ROUNDS, MATRIX = 64, 500, 5, 8192
@@ -43,7 +43,7 @@ def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Co
         torch.cuda.reset_peak_memory_stats()
     # from here on the network takes our attention
     about = ModelDescription("7b", "", "", None, None, "torch", str(device), "bfloat16", 4096, "", None, False)  # type: ignore[arg-type]
-    engine = TorchEngine(AtPositions(plain.decoder, plain.head, device), None, about, BATCH_TOKENS, 0)  # type: ignore[arg-type]
+    engine = TorchEngine(AtPositions(plain.decoder, plain.head, device), None, about, EngineOptions().batch_tokens, 0)  # type: ignore[arg-type]
     with closing(engine):
         result = engine.score(batches[0])
         seconds = statistics.median(timed(engine.score, items) for items in batches[1:])

@@ -18,7 +18,7 @@ from benchmarks import models
 from benchmarks.fake_card import Count, FakeCard, FakeEngine, fake_card
 from benchmarks.size import SEVEN_BILLION
 from benchmarks.timing import Comparison
-from unprm.engines.load import BATCH_TOKENS
+from unprm.model_options import EngineOptions
 from unprm.types import Encoded
 
 CACHE = 2**30
@@ -63,7 +63,7 @@ def counts() -> dict[str, tuple[Count, Count]]:
     rng = random.Random(0)
     with fake_card() as card:
         network = Qwen2Model._from_config(Qwen2Config(**SEVEN_BILLION), dtype=torch.bfloat16).eval()
-        engine = FakeEngine(card, network, BATCH_TOKENS, CACHE)
+        engine = FakeEngine(card, network, EngineOptions().batch_tokens, CACHE)
         work = {"64 candidates": [models.vote(rng)], "beam search, 8 × 8 × 10": models.beam_search(rng)}
         return {
             name: (_counted(card, engine, batches), _counted(card, engine, _apart(batches)))

@@ -28,35 +28,14 @@ def load(settings: Settings, request: LoadModelRequest) -> Engine:
     import torch
     from transformers.utils import logging as transformers_logging
 
-    from unprm.engines.load import load_engine
+    from unprm.engines.load import load_model
 
     # what it warns of, tensors that are missing or too many, is checked here; its bars are no log lines
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     # by its own count PyTorch would take all cores of a machine of which a container has a few
     torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
-    return load_engine(
-        request.model,
-        adapter=request.adapter,
-        revision=request.revision,
-        adapter_revision=request.adapter_revision,
-        family=request.family,
-        step_tag=request.step_tag,
-        positive=request.positive,
-        negative=request.negative,
-        reference=request.reference,
-        beta=request.beta,
-        engine=settings.engine,
-        url=settings.url,
-        key=settings.url_key.get_secret_value() if settings.url_key else None,
-        memory=settings.memory,
-        device=settings.device,
-        dtype=settings.dtype,
-        batch_tokens=settings.batch_tokens,
-        prefix_cache_gb=settings.prefix_cache_gb,
-        max_solution_tokens=settings.max_solution_tokens,
-        recorded=calibration,
-    )
+    return load_model(request, settings, calibration)
 
 
 def _import_engines() -> None:

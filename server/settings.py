@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    AfterValidator,
-    AnyHttpUrl,
+    BaseModel,
     DirectoryPath,
     Field,
     SecretStr,
-    TypeAdapter,
     ValidationError,
     field_validator,
     model_validator,
@@ -31,6 +29,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from unprm.model_options import Address, EngineOptions, ModelOptions
 from unprm.types import Strategy
 from unprm.wire import MAX_SOLUTIONS, LoadModelRequest
 
@@ -39,40 +38,28 @@ _OF_THE_CLIENT = "UNPRM_CLIENT_"
 """Begins the variables of `python -m unprm_client`, which may run in the same environment."""
 
 
-def _checked_address(value: str) -> str:
-    """The address as it is. Raises `ValueError` if it is not one of HTTP."""
-    try:
-        TypeAdapter(AnyHttpUrl).validate_python(value)
-    except ValidationError:
-        raise ValueError("expected the address of a server, such as http://127.0.0.1:8001") from None
-    return value
-
-
 _OF_KUBERNETES = re.compile(
     r"UNPRM_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?=.*)",
     re.IGNORECASE,
 )
 """NAME=VALUE of the variables that tell a container of a Service: UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80,
 UNPRM_PORT_80_TCP_ADDR and the like."""
-Address = Annotated[str, AfterValidator(_checked_address)]
-_OF_ONE_MODEL = (
-    "adapter",
-    "revision",
-    "adapter_revision",
-    "family",
-    "step_tag",
-    "positive",
-    "negative",
-    "reference",
-    "beta",
-)
 
 
 class SettingsInvalid(Exception):
     """Options or variables that can't be used; the message has a line for each and repeats no value."""
 
 
-class Settings(BaseSettings):
+class _Served(BaseModel):
+    """What `--help` begins with."""
+
+    model: Annotated[list[str], NoDecode] = Field(
+        default=["unprm-mini"],
+        description="Embedded model, hub name or path, the base with --adapter; NAME=MODEL several times for several.",
+    )
+
+
+class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
     """Serves a process reward model over HTTP: step scores, and votes for the best answer.
 
     `python -m server models` lists the published ones that it reads.
@@ -90,37 +77,9 @@ class Settings(BaseSettings):
         cli_show_env_vars=True,
     )
 
-    model: Annotated[list[str], NoDecode] = Field(
-        default=["unprm-mini"],
-        description="Embedded model, hub name or path, the base with --adapter; NAME=MODEL several times for several.",
-    )
-    adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
-    revision: str | None = Field(default=None, description="Revision of the model on the hub.")
-    adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
-    family: str | None = Field(default=None, description="How the model is read, if it does not tell; see `models`.")
-    step_tag: str | None = Field(
-        default=None, min_length=1, description="What each step ends with, a token; for a PRM without prm_config.json."
-    )
-    positive: str | None = Field(default=None, min_length=1, description="Its verdict on a right step, a token.")
-    negative: str | None = Field(default=None, min_length=1, description="Its verdict on a wrong step, a token.")
-    reference: str | None = Field(default=None, description="Model that implicit rewards are taken against (eurus).")
-    beta: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Scale of implicit rewards (eurus)."
-    )
     calibration: Literal["recorded"] | None = Field(
         default=None,
         description="recorded: scores calibrated, and an error's threshold, by others' figures; see docs/engines.md.",
-    )
-    engine: Literal["auto", "torch", "vllm", "remote"] = Field(
-        default="auto",
-        description="auto: vllm on CUDA where installed, else torch; remote: vLLM's server at --url.",
-    )
-    url: Address | None = Field(default=None, description="Address of vLLM's server, for --engine remote.")
-    url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of vLLM's server.")
-    memory: float = Field(default=0.9, gt=0, le=1, description="Share of the GPU's memory that vLLM takes.")
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: CUDA if there is one.")
-    dtype: Literal["auto", "float32", "bfloat16", "int8", "float8"] = Field(
-        default="auto", description="auto: bfloat16 on CUDA, else float32. int8 is fast on a CPU, float8 on Hopper."
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -138,17 +97,7 @@ class Settings(BaseSettings):
     open_metrics: bool = Field(default=False, description="/metrics is read without a key.")
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps in a solution.")
-    max_solution_tokens: int = Field(
-        default=8192, ge=1, description="Tokens of a problem and a solution together; the window's if that is less."
-    )
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
-    batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
-    prefix_cache_gb: float = Field(
-        default=1.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="GiB per model for what was computed before; 0: nothing is kept. vLLM takes it from --memory.",
-    )
     max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Tokens that may wait; more get 429.")
     max_request_seconds: float = Field(
         default=60.0,
@@ -228,14 +177,14 @@ class Settings(BaseSettings):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
             if self.engine == "remote":
                 raise ValueError("--engine remote goes with a single --model: the server at --url serves one")
-            if any(getattr(self, name) is not None for name in _OF_ONE_MODEL):
-                options = ", ".join(f"--{name.replace('_', '-')}" for name in _OF_ONE_MODEL)
+            if any(getattr(self, name) is not None for name in ModelOptions.model_fields):
+                options = ", ".join(f"--{name.replace('_', '-')}" for name in ModelOptions.model_fields)
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
         return self
 
     def models(self) -> dict[str, LoadModelRequest]:
         """The models to serve, by name; a single one may have none."""
-        options = {name: getattr(self, name) for name in _OF_ONE_MODEL}
+        options = self.model_dump(include=set(ModelOptions.model_fields))
         split = [spec.rpartition("=") for spec in self.model]
         return {name: LoadModelRequest(name=name or "model", model=model, **options) for name, _, model in split}
 

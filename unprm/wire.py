@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from unprm import steps as step_text
 from unprm.calibration import RecordedCalibration
 from unprm.errors import InvalidRequest, Unscorable
+from unprm.model_options import ModelSpec
 from unprm.types import Aggregate, DecidedBy, Extraction, MemoryPlan, Normalization, SelfTest, Solution, Split, Strategy
 
 MAX_SOLUTIONS = 256
@@ -310,20 +311,10 @@ class LimitsOut(_Model):
     max_request_seconds: float
 
 
-class LoadModelRequest(_Model):
+class LoadModelRequest(ModelSpec):
     """A model to load, and the name to serve it by. A model of that name is served until the new one is ready."""
 
     name: ModelName
-    model: str = Field(min_length=1, description="Embedded model, directory or hub name; the base with an adapter.")
-    adapter: str | None = None
-    revision: str | None = None
-    adapter_revision: str | None = None
-    family: str | None = None
-    step_tag: str | None = None
-    positive: str | None = None
-    negative: str | None = None
-    reference: str | None = None
-    beta: float | None = Field(None, gt=0, allow_inf_nan=False)
 
 
 class ModelState(_Model):
