@@ -7,8 +7,9 @@ from fastapi import APIRouter, Path
 
 from server.body import WorkRoute
 from server.service import Service, TheService
+from unprm.model_options import LoadModelRequest
 from unprm.types import Engine
-from unprm.wire import LoadModelRequest, ModelName, ModelsResponse
+from unprm.wire import ModelName, ModelsResponse
 
 Open = Callable[[LoadModelRequest], Engine]
 """Loads a model; blocking."""

@@ -8,8 +8,8 @@ from server.imports import uncollected
 from server.settings import Settings
 from unprm.calibration import RecordedCalibration
 from unprm.formats import recorded
+from unprm.model_options import LoadModelRequest
 from unprm.types import Engine
-from unprm.wire import LoadModelRequest
 
 logger = logging.getLogger(__name__)
 

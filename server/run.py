@@ -14,8 +14,8 @@ from server.serving import AddressUnusable, CertificateInvalid, DrainingServer
 from server.settings import Settings
 from server.tracing import TracingUnavailable
 from unprm.errors import ModelInvalid
+from unprm.model_options import LoadModelRequest
 from unprm.types import Engine
-from unprm.wire import LoadModelRequest
 
 logger = logging.getLogger("server")
 

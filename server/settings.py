@@ -29,9 +29,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from unprm.model_options import Address, EngineOptions, ModelOptions
+from unprm.model_options import Address, EngineOptions, LoadModelRequest, ModelOptions
 from unprm.types import Strategy
-from unprm.wire import MAX_SOLUTIONS, LoadModelRequest
+from unprm.wire import MAX_SOLUTIONS
 
 PREFIX = "UNPRM_"
 _OF_THE_CLIENT = "UNPRM_CLIENT_"

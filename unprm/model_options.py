@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AnyHttpUrl, BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
+from unprm.wire import ModelName
+
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16", "int8", "float8"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
@@ -58,6 +60,12 @@ class ModelSpec(ModelOptions):
     def marks(self) -> dict[str, str]:
         """What is said of the layout of a PRM without `prm_config.json`."""
         return self.model_dump(include={"step_tag", "positive", "negative"}, exclude_none=True)
+
+
+class LoadModelRequest(ModelSpec):
+    """A model to load, and the name to serve it by. A model of that name is served until the new one is ready."""
+
+    name: ModelName
 
 
 class EngineOptions(BaseModel):

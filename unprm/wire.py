@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from unprm import steps as step_text
 from unprm.calibration import RecordedCalibration
 from unprm.errors import InvalidRequest, Unscorable
-from unprm.model_options import ModelSpec
 from unprm.types import Aggregate, DecidedBy, Extraction, MemoryPlan, Normalization, SelfTest, Solution, Split, Strategy
 
 MAX_SOLUTIONS = 256
@@ -309,12 +308,6 @@ class LimitsOut(_Model):
     max_body_bytes: int
     max_queued_tokens: int
     max_request_seconds: float
-
-
-class LoadModelRequest(ModelSpec):
-    """A model to load, and the name to serve it by. A model of that name is served until the new one is ready."""
-
-    name: ModelName
 
 
 class ModelState(_Model):

@@ -12,8 +12,8 @@ from tests.server.harness import PROBLEM, Running, ask, boxed, raw, serving, unt
 from unprm.calibration import Calibration
 from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelInvalid
+from unprm.model_options import LoadModelRequest
 from unprm.types import Encoded, Engine
-from unprm.wire import LoadModelRequest
 
 ADMIN = {"Authorization": "Bearer admin"}
 

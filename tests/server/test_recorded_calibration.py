@@ -13,8 +13,8 @@ from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelInvalid
 from unprm.formats import recorded
+from unprm.model_options import LoadModelRequest
 from unprm.types import Encoded
-from unprm.wire import LoadModelRequest
 
 # log-odds of 0.8 are log 4; half of them log 2: calibrated 2/3. Of 0.2: 1/3, of 0.5: 1/2
 HALVED = RecordedCalibration("org/prm", Calibration(scale=0.5), threshold=0.6)
