@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from training import construct, evaluation, stage
-from training.settings import LossName
+from training.options import Given, with_options
+from training.settings import TRAIN_PRESETS, TrainSettings
 from unprm.errors import UnprmError
 
 app = typer.Typer(
@@ -23,12 +24,14 @@ console = Console(stderr=True)
 
 
 @app.command()
+@with_options
 def train(
     base: Annotated[str, typer.Option(help="Base model: hub name or directory.")],
     data: Annotated[list[Path], typer.Option(help="Step-labelled JSON lines; repeat for more.", exists=True)],
     output: Annotated[
         Path, typer.Option(help="Directory for the adapter, its configuration and its card.", callback=stage.directory)
     ],
+    given: Annotated[Given, TrainSettings],
     preset: Annotated[
         Literal["paper", "authors", "default"],
         typer.Option(help="The paper's loss, the authors' program's, or all linear layers and a lower rate."),
@@ -36,75 +39,15 @@ def train(
     validation: Annotated[
         list[Path] | None, typer.Option(help="Held-out JSON lines, looked at after each epoch.", exists=True)
     ] = None,
-    patience: Annotated[
-        int | None, typer.Option(min=1, help="End after so many epochs without a better validation; keep the best.")
-    ] = None,
-    base_revision: Annotated[str | None, typer.Option(help="Revision of the base on the hub.")] = None,
-    problem_template: Annotated[
-        str | None, typer.Option(help="How the model reads a problem; {problem} stands for it.")
-    ] = None,
-    step_tag: Annotated[str | None, typer.Option(help="What each step ends with: one token of the base.")] = None,
-    positive: Annotated[str | None, typer.Option(help="The verdict on a right step: one token of the base.")] = None,
-    negative: Annotated[str | None, typer.Option(help="The verdict on a wrong step: one token of the base.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the model; the output directory's by default.")] = None,
-    loss: Annotated[
-        LossName | None, typer.Option(help="Per step (bce, mse), on the last step alone (orm), or by ranking.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1)] = None,
-    learning_rate: Annotated[float | None, typer.Option(min=0.0)] = None,
-    warmup: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Fraction of the steps that warm up.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Solutions per optimiser step.")] = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tokens per forward pass, padding included; as many as fit in memory, up to 16,384."),
-    ] = None,
-    lora_rank: Annotated[int | None, typer.Option(min=1)] = None,
-    lora_alpha: Annotated[int | None, typer.Option(min=1)] = None,
-    lora_dropout: Annotated[float | None, typer.Option(min=0.0, max=0.99)] = None,
-    lora_targets: Annotated[str | None, typer.Option(help="Layers that get an adapter, by commas.")] = None,
-    bf16: Annotated[
-        bool, typer.Option("--bf16", help="Base in bfloat16, computed in it where that is safe; on a GPU it always is.")
-    ] = False,
-    gradient_checkpointing: Annotated[
-        bool | None, typer.Option(help="Compute activations twice, to save memory; if it takes that to fit.")
-    ] = None,
-    compile: Annotated[bool, typer.Option("--compile", help="Compile the model first; pays for long runs.")] = False,
-    checkpoint_every: Annotated[int | None, typer.Option(min=1, help="Optimiser steps between checkpoints.")] = None,
-    seed: Annotated[int | None, typer.Option()] = None,
 ) -> None:
     """Train a PRM from step-labelled solutions: a LoRA adapter that `python -m server --model OUTPUT` serves.
 
     Killed runs go on from their last checkpoint when the same command is given again. On several GPUs:
     `torchrun --nproc-per-node 8 -m training train …`.
     """
-    from training.settings import TRAIN_PRESETS, TrainSettings
     from training.train import Trainer
 
-    given = {
-        "base_revision": base_revision,
-        "problem_template": problem_template,
-        "step_tag": step_tag,
-        "positive": positive,
-        "negative": negative,
-        "name": name,
-        "patience": patience,
-        "loss": loss,
-        "epochs": epochs,
-        "learning_rate": learning_rate,
-        "warmup": warmup,
-        "batch_size": batch_size,
-        "batch_tokens": batch_tokens,
-        "lora_rank": lora_rank,
-        "lora_alpha": lora_alpha,
-        "lora_dropout": lora_dropout,
-        "lora_targets": lora_targets and tuple(lora_targets.split(",")),
-        "bf16": bf16 or None,
-        "gradient_checkpointing": gradient_checkpointing,
-        "compile": compile or None,
-        "checkpoint_every": checkpoint_every,
-        "seed": seed,
-    }
-    chosen = TRAIN_PRESETS[preset] | {key: value for key, value in given.items() if value is not None}
+    chosen = TRAIN_PRESETS[preset] | given
     settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
     trainer = Trainer(settings)
     if trainer.processes.is_first:
@@ -208,8 +151,10 @@ def mini(
 
 
 @app.command()
+@with_options
 def calibrate(
     context: typer.Context,
+    prm: evaluation.PrmOptions,
     data: Annotated[
         Path | None, typer.Option(help="Step-labelled JSON lines that the model has not learned.", exists=True)
     ] = None,
@@ -227,11 +172,6 @@ def calibrate(
     source: Annotated[
         str, typer.Option(help="With --scores and --output: where they come from, and their licence; for the file.")
     ] = "",
-    model: evaluation.Model = "unprm-mini",
-    adapter: evaluation.Adapter = None,
-    family: evaluation.Family = None,
-    engine: evaluation.Engine = "auto",
-    server: evaluation.Server = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Directory to write to, the model's by default; with --scores a JSON file, none by default."),
@@ -252,10 +192,10 @@ def calibrate(
         raise typer.BadParameter("give solutions with --data, or recorded --scores", param_hint="--data")
     from training.calibrate import calibrate as fit
 
-    place = output or Path(adapter or model)
+    place = output or Path(prm.adapter or prm.model)
     if not place.is_dir():
         raise typer.BadParameter(f"{place} is no directory: say where the model's copy lies", param_hint="--output")
-    with evaluation.scoring(model, adapter, family, engine, server) as scorer, stage.progress(console) as progress:
+    with prm.scoring() as scorer, stage.progress(console) as progress:
         found = fit(scorer, data, progress)
     found.calibration.write(place)
     console.print(

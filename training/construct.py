@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -10,11 +11,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from training.settings import PRESETS, EstimatorName, SampleSettings, SearchName, SelectionName
+from training.options import Given, with_options
+from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from training.stage import directory, tell
 from unprm.types import Extraction, Split
 
 if TYPE_CHECKING:
+    from training.cluster import Cluster
     from training.questions import Question
     from unprm.samplers.load import SamplerName, SamplerSource
     from unprm.types import Sampler, SamplingSettings
@@ -30,17 +33,12 @@ PresetOption = Annotated[PresetName, typer.Option("--preset", help="Where the de
 Questions = Annotated[
     str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini`: made up.")
 ]
-Model = Annotated[str, typer.Option(help="The sampling model: hub name, directory, or unprm-mini.")]
 SamplerOption = Annotated[
     Kind, typer.Option("--sampler", help="Run the model here (transformers, vllm) or ask servers (openai, chat).")
 ]
 Urls = Annotated[list[str] | None, typer.Option("--url", help="Server of the model; repeat for more.")]
 Concurrency = Annotated[int, typer.Option(min=1, help="Questions in flight at the same time.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of everything that is drawn.")]
-Measure = Annotated[str | None, typer.Option(help="Measure of uncertainty, by name.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Questions drawn from the source.")]
-RayActors = Annotated[int, typer.Option("--ray", min=0, help="Run on a Ray cluster, with so many actors.")]
-RayGpus = Annotated[float, typer.Option(min=0.0, help="GPUs of each actor.")]
 HubSplit = Annotated[str, typer.Option(help="Split of a data set of the hub.")]
 ExtractionOption = Annotated[
     Extraction | None, typer.Option("--extraction", help="Where answers are looked for in solutions.")
@@ -48,64 +46,70 @@ ExtractionOption = Annotated[
 StepSplitOption = Annotated[Split | None, typer.Option("--step-split", help="Where solutions are cut into steps.")]
 
 
+@dataclass(frozen=True, slots=True)
+class SamplerOptions:
+    """What writes solutions and rollouts."""
+
+    model: Annotated[str, typer.Option(help="The sampling model: hub name, directory, or unprm-mini.")] = "unprm-mini"
+    sampler: SamplerOption = "transformers"
+    url: Urls = None
+
+    def source(self) -> "SamplerSource":
+        """What loads it."""
+        return _source(self.sampler, self.model, self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stage runs, and how much of it at a time."""
+
+    concurrency: Concurrency = 32
+    ray: Annotated[int, typer.Option("--ray", min=0, help="Run on a Ray cluster, with so many actors.")] = 0
+    ray_gpus: Annotated[float, typer.Option(min=0.0, help="GPUs of each actor.")] = 0.0
+
+    def cluster(self) -> "Cluster | None":
+        """The Ray cluster, if it is to run on one."""
+        if not self.ray:
+            return None
+        from training.cluster import Cluster
+
+        return Cluster(self.ray, self.concurrency, self.ray_gpus)
+
+
 @app.command()
+@with_options
 def sample(
     output: Annotated[Path, typer.Option(help="File for the samples.")],
+    sampler: SamplerOptions,
+    place: Place,
+    given: Annotated[Given, SampleSettings],
     questions: Questions = "mini",
-    model: Model = "unprm-mini",
-    sampler: SamplerOption = "transformers",
-    url: Urls = None,
-    preset: PresetOption = "paper",
-    k: Annotated[int | None, typer.Option(min=1, help="Solutions per question.")] = None,
-    temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a solution at the most.")] = None,
     limit: Limit = None,
     split: HubSplit = "train",
-    extraction: ExtractionOption = None,
-    concurrency: Concurrency = 32,
-    seed: Seed = None,
-    ray: RayActors = 0,
-    ray_gpus: RayGpus = 0.0,
+    preset: PresetOption = "paper",
 ) -> None:
     """Sample candidate solutions for questions, with the log-probabilities of their tokens."""
     from training import sample as stage
 
-    settings = _override(
-        PRESETS[preset].sample,
-        k=k,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        extraction=extraction,
-        seed=seed,
-    )
+    settings = replace(PRESETS[preset].sample, **given)
     chosen = _questions(questions, split, limit or PRESETS[preset].questions, settings)
-    source = _source(sampler, model, url)
-    if ray:
-        from training import cluster
+    if cluster := place.cluster():
+        from training.cluster import sample as sample_on
 
-        where = cluster.Cluster(ray, concurrency, ray_gpus)
-        _finish(lambda: cluster.sample(chosen, source, output, settings, where, console))
+        _finish(lambda: sample_on(chosen, sampler.source(), output, settings, cluster, console))
         return
-    made = source.load(settings.drawing)
-    _run(lambda: stage.sample(chosen, made, output, settings, concurrency, console), made.close)
+    loaded = sampler.source().load(settings.drawing)
+    _run(lambda: stage.sample(chosen, loaded, output, settings, place.concurrency, console), loaded.close)
 
 
 @app.command()
+@with_options
 def select(
     samples: Annotated[Path, typer.Argument(help="File of `sample`.", exists=True)],
     output: Annotated[Path, typer.Option(help="File for the selected solutions.")],
+    given: Annotated[Given, SelectSettings],
     tokenizer: Annotated[str, typer.Option(help="Whose tokens the samples are: hub name or directory.")] = "unprm-mini",
     preset: PresetOption = "paper",
-    selection: Annotated[SelectionName | None, typer.Option(help="Which solutions are preferred.")] = None,
-    measure: Measure = None,
-    embedding: Annotated[
-        str | None, typer.Option(help="Sentence-embedding model for `similarity`; TF-IDF without.")
-    ] = None,
-    m: Annotated[int | None, typer.Option("--m", min=0, help="Right solutions per question.")] = None,
-    n: Annotated[int | None, typer.Option("--n", min=0, help="Wrong solutions per question.")] = None,
-    extraction: ExtractionOption = None,
-    step_split: StepSplitOption = None,
-    seed: Seed = None,
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
     from training import select as stage
@@ -113,17 +117,7 @@ def select(
     from unprm.equivalence import Equivalence
     from unprm.samplers.prompts import Prompter
 
-    settings = _override(
-        PRESETS[preset].select,
-        selection=selection,
-        measure=measure,
-        embedding=embedding,
-        m=m,
-        n=n,
-        extraction=extraction,
-        split=step_split,
-        seed=seed,
-    )
+    settings = replace(PRESETS[preset].select, **given)
     _check_measure(settings.measure)
     decode = Prompter.load(fetch(tokenizer, None)).decode
     with Equivalence() as equivalence:
@@ -135,55 +129,30 @@ def select(
 
 
 @app.command()
+@with_options
 def annotate(
     selected: Annotated[Path, typer.Argument(help="File of `select`.", exists=True)],
     output: Annotated[Path, typer.Option(help="File for the labelled solutions.")],
-    model: Model = "unprm-mini",
-    sampler: SamplerOption = "transformers",
-    url: Urls = None,
+    sampler: SamplerOptions,
+    place: Place,
+    given: Annotated[Given, AnnotateSettings],
     preset: PresetOption = "paper",
-    search: Annotated[SearchName | None, typer.Option(help="How the wrong step is found.")] = None,
-    measure: Measure = None,
-    estimator: Annotated[EstimatorName | None, typer.Option(help="Value of a prefix from its rollouts.")] = None,
-    early_stop: Annotated[
-        float | None, typer.Option(min=0.5, max=1.0, help="End rollouts once the verdict is this likely to stay.")
-    ] = None,
-    share_prefixes: Annotated[
-        bool, typer.Option("--share-prefixes", help="Solutions with a common prefix share its rollouts.")
-    ] = False,
-    extraction: ExtractionOption = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a rollout at the most.")] = None,
-    concurrency: Concurrency = 32,
-    seed: Seed = None,
-    ray: RayActors = 0,
-    ray_gpus: RayGpus = 0.0,
 ) -> None:
     """Label the steps of selected solutions by rollouts from their prefixes."""
     from training import annotate as stage
     from unprm.equivalence import Equivalence
 
-    settings = _override(
-        PRESETS[preset].annotate,
-        search=search,
-        measure=measure,
-        estimator=estimator,
-        early_stop=early_stop,
-        share_prefixes=share_prefixes or None,
-        extraction=extraction,
-        max_tokens=max_tokens,
-        seed=seed,
-    )
+    settings = replace(PRESETS[preset].annotate, **given)
     _check_measure(settings.measure)
-    source = _source(sampler, model, url)
-    if ray:
-        from training import cluster
+    if cluster := place.cluster():
+        from training.cluster import annotate as annotate_on
 
-        where = cluster.Cluster(ray, concurrency, ray_gpus)
-        _finish(lambda: cluster.annotate(selected, source, output, settings, where, console))
+        _finish(lambda: annotate_on(selected, sampler.source(), output, settings, cluster, console))
         return
-    made = source.load(settings.drawing)
+    loaded = sampler.source().load(settings.drawing)
     with Equivalence() as equivalence:
-        _run(lambda: stage.annotate(selected, made, equivalence, output, settings, concurrency, console), made.close)
+        work = partial(stage.annotate, selected, loaded, equivalence, output, settings, place.concurrency, console)
+        _run(work, loaded.close)
 
 
 @app.command()
@@ -247,12 +216,11 @@ def build(
 
 
 @app.command()
+@with_options
 def study(
     selected: Annotated[Path, typer.Argument(help="File of `select`.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.", callback=directory)],
-    model: Model = "unprm-mini",
-    sampler: SamplerOption = "transformers",
-    url: Urls = None,
+    sampler: SamplerOptions,
     preset: PresetOption = "paper",
     extraction: ExtractionOption = None,
     concurrency: Concurrency = 32,
@@ -264,9 +232,10 @@ def study(
 
     settings = _override(PRESETS[preset].annotate, extraction=extraction)
     searches = stage.variants(settings)
-    made = _source(sampler, model, url).load(settings.drawing)
+    loaded = sampler.source().load(settings.drawing)
     with Equivalence() as equivalence:
-        _run(lambda: stage.study(selected, made, equivalence, output, searches, concurrency, console), made.close)
+        work = partial(stage.study, selected, loaded, equivalence, output, searches, concurrency, console)
+        _run(work, loaded.close)
     table = search_findings.markdown(output)
     (output / "study.md").write_text(table, "utf-8")
     Console().print(table, markup=False)

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
+from training.options import with_options
 from training.settings import Reading, WrfSettings
 from training.stage import directory
 from unprm.types import Extraction, Normalization, Split
@@ -19,12 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
 console = Console(stderr=True)
 
-Model = Annotated[str, typer.Option(help="The PRM: unprm-mini, a directory that `train` made, or a hub name.")]
-Adapter = Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")]
-Family = Annotated[str | None, typer.Option(help="How it is read, if it does not tell: `python -m server models`.")]
-EngineName = Literal["auto", "torch", "vllm"]
-Engine = Annotated[EngineName, typer.Option(help="auto: vLLM on CUDA where it is installed, else torch.")]
-Server = Annotated[str | None, typer.Option(help="Ask the server at this URL in place of a model here.")]
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
 Output = Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)]
 Scores = Annotated[
@@ -35,19 +31,53 @@ Scores = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class PrmOptions:
+    """The PRM that scores: loaded here, or a server's."""
+
+    model: Annotated[str, typer.Option(help="The PRM: unprm-mini, a directory that `train` made, or a hub name.")] = (
+        "unprm-mini"
+    )
+    adapter: Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")] = None
+    family: Annotated[
+        str | None, typer.Option(help="How it is read, if it does not tell: `python -m server models`.")
+    ] = None
+    engine: Annotated[
+        Literal["auto", "torch", "vllm"], typer.Option(help="auto: vLLM on CUDA where it is installed, else torch.")
+    ] = "auto"
+    server: Annotated[str | None, typer.Option(help="Ask the server at this URL in place of a model here.")] = None
+
+    @contextmanager
+    def scoring(self) -> "Iterator[Scorer]":
+        """Its scorer, closed at the end of the block."""
+        from training.scorers import EngineScorer, ServerScorer
+
+        if self.server:
+            scorer = ServerScorer(self.server, os.environ.get("UNPRM_API_KEY"))
+            try:
+                yield scorer
+            finally:
+                scorer.close()
+            return
+        from unprm.engines.load import load_engine
+
+        loaded = load_engine(self.model, adapter=self.adapter, family=self.family, engine=self.engine)
+        try:
+            yield EngineScorer(loaded)
+        finally:
+            loaded.close()
+
+
 @app.command()
+@with_options
 def processbench(
     context: typer.Context,
+    prm: PrmOptions,
     output: Annotated[Path | None, typer.Option(help=f"{_OUTPUT_HELP} Not with --scores.")] = None,
     scores: Scores = None,
     data: Annotated[
         str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
     ] = "Qwen/ProcessBench",
-    model: Model = "unprm-mini",
-    adapter: Adapter = None,
-    family: Family = None,
-    engine: Engine = "auto",
-    server: Server = None,
 ) -> None:
     """Find the first wrong step of solutions: ProcessBench's F1, beside what was published."""
     from training import processbench as bench
@@ -62,23 +92,20 @@ def processbench(
         raise typer.BadParameter("say where results go, or give recorded --scores", param_hint="--output")
     place = directory(output)
     subsets = bench.load(data)
-    with scoring(model, adapter, family, engine, server) as scorer:
+    with prm.scoring() as scorer:
         results = bench.evaluate(subsets, scorer, place, console)
     Console().print(bench.table(results))
 
 
 @app.command()
+@with_options
 def best_of_n(
     candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
     output: Output,
+    prm: PrmOptions,
     reward: Annotated[
         str, typer.Option(help="Field of a candidate with its reward or list of step scores: no model is asked.")
     ] = "",
-    model: Model = "unprm-mini",
-    adapter: Adapter = None,
-    family: Family = None,
-    engine: Engine = "auto",
-    server: Server = None,
     alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
     normalization: Annotated[
         Normalization, typer.Option(help="How WRF compares: min-max over the answers, or reward and share as they are.")
@@ -96,7 +123,7 @@ def best_of_n(
     questions = pool.load(candidates, reward)
     reading, wrf = Reading(extraction, step_split), WrfSettings(alpha, normalization)
     with Equivalence() as equivalence, ExitStack() as stack:
-        scorer = None if reward else stack.enter_context(scoring(model, adapter, family, engine, server))
+        scorer = None if reward else stack.enter_context(prm.scoring())
         results = bench.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
         bench.write_solutions(questions, output, reading)
     Console().print(bench.table(results))
@@ -108,26 +135,3 @@ def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:
         given = context.get_parameter_source(parameter.name or "")
         if given is not None and given.name == "COMMANDLINE" and parameter.name not in (name, *allowed):
             raise typer.BadParameter(f"it does not go with --{name}", param_hint=parameter.opts[0])
-
-
-@contextmanager
-def scoring(
-    model: str, adapter: str | None, family: str | None, engine: EngineName, server: str | None
-) -> "Iterator[Scorer]":
-    """The scorer, closed at the end of the block."""
-    from training.scorers import EngineScorer, ServerScorer
-
-    if server:
-        scorer = ServerScorer(server, os.environ.get("UNPRM_API_KEY"))
-        try:
-            yield scorer
-        finally:
-            scorer.close()
-        return
-    from unprm.engines.load import load_engine
-
-    loaded = load_engine(model, adapter=adapter, family=family, engine=engine)
-    try:
-        yield EngineScorer(loaded)
-    finally:
-        loaded.close()

@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from typer import Option
 
 from training.bayes import BayesSettings
 from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
@@ -12,48 +14,60 @@ from unprm.types import Extraction, Normalization, SamplingSettings, Split
 LossName = Literal["bce", "mse", "orm", "rank"]
 
 
+Seed = Annotated[int, Option(help="Seed of everything that is drawn.")]
+ExtractionOption = Annotated[Extraction, Option("--extraction", help="Where answers are looked for in solutions.")]
+
+
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     """How to train. The defaults are those of the authors' public code.
 
-    `batch_size` is in solutions per optimiser step, `batch_tokens` in tokens per forward pass, padding
-    included. `gradient_checkpointing`: activations are computed twice, to save memory. Where one of these two is
-    None, the trainer chooses it by the memory that is free. `bf16`: the base is in bfloat16 and computes in it
-    where that is safe; on a GPU the base always is. `name`: the model's, the output directory's if empty.
-    `problem_template`: how the model reads a problem, in which `{problem}` stands for it. `step_tag`, `positive`,
-    `negative`: what each step ends with and the verdicts on it, one token each of the base. `warmup` is the
-    fraction of all steps in which the learning rate rises. `validation`: held-out solutions, looked at after each
-    epoch; with a `patience` training ends when they have not got better for that many epochs, and the best epoch
-    counts. `packing`: solutions one behind the other without padding, None where FlashAttention is there.
+    Where `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it by the memory that is free.
+    `validation`: held-out solutions, looked at after each epoch. `packing`: solutions one behind the other without
+    padding, None where FlashAttention is there.
     """
 
     base: str
     data: tuple[Path, ...]
     output: Path
-    name: str = ""
-    base_revision: str | None = None
-    problem_template: str = PROBLEM_TEMPLATE
-    step_tag: str = STEP_TAG
-    positive: str = POSITIVE
-    negative: str = NEGATIVE
+    name: Annotated[str, Option(help="Name of the model; the output directory's by default.")] = ""
+    base_revision: Annotated[str | None, Option(help="Revision of the base on the hub.")] = None
+    problem_template: Annotated[str, Option(help="How the model reads a problem; {problem} stands for it.")] = (
+        PROBLEM_TEMPLATE
+    )
+    step_tag: Annotated[str, Option(help="What each step ends with: one token of the base.")] = STEP_TAG
+    positive: Annotated[str, Option(help="The verdict on a right step: one token of the base.")] = POSITIVE
+    negative: Annotated[str, Option(help="The verdict on a wrong step: one token of the base.")] = NEGATIVE
     validation: tuple[Path, ...] = ()
-    patience: int | None = None
-    loss: LossName = "bce"
-    epochs: int = 3
-    learning_rate: float = 5e-4
-    warmup: float = 0.1
-    batch_size: int = 256
-    batch_tokens: int | None = None
-    lora_rank: int = 8
-    lora_alpha: int = 32
-    lora_dropout: float = 0.1
-    lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
-    bf16: bool = False
+    patience: Annotated[
+        int | None, Option(min=1, help="End after so many epochs without a better validation; keep the best.")
+    ] = None
+    loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step alone (orm), or by ranking.")] = "bce"
+    epochs: Annotated[int, Option(min=1)] = 3
+    learning_rate: Annotated[float, Option(min=0.0)] = 5e-4
+    warmup: Annotated[float, Option(min=0.0, max=1.0, help="Fraction of the steps that warm up.")] = 0.1
+    batch_size: Annotated[int, Option(min=1, help="Solutions per optimiser step.")] = 256
+    batch_tokens: Annotated[
+        int | None,
+        Option(min=1, help="Tokens per forward pass, padding included; as many as fit in memory, up to 16,384."),
+    ] = None
+    lora_rank: Annotated[int, Option(min=1)] = 8
+    lora_alpha: Annotated[int, Option(min=1)] = 32
+    lora_dropout: Annotated[float, Option(min=0.0, max=0.99)] = 0.1
+    lora_targets: Annotated[tuple[str, ...], Option(help="Layers that get an adapter, by commas.")] = (
+        "q_proj",
+        "v_proj",
+    )
+    bf16: Annotated[
+        bool, Option("--bf16", help="Base in bfloat16, computed in it where that is safe; on a GPU it always is.")
+    ] = False
     packing: bool | None = None
-    gradient_checkpointing: bool | None = None
-    compile: bool = False
-    checkpoint_every: int = 50
-    seed: int = 0
+    gradient_checkpointing: Annotated[
+        bool | None, Option(help="Compute activations twice, to save memory; if it takes that to fit.")
+    ] = None
+    compile: Annotated[bool, Option("--compile", help="Compile the model first; pays for long runs.")] = False
+    checkpoint_every: Annotated[int, Option(min=1, help="Optimiser steps between checkpoints.")] = 50
+    seed: Seed = 0
 
     def rate(self, step: int, total: int) -> float:
         """Learning rate of a step: linear warm-up, then a cosine to zero."""
@@ -90,14 +104,14 @@ class TrainReport:
 
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
-    """`k` solutions per question, each of at most `max_tokens` tokens. `extraction`: where the answer is looked for in
-    the solution of a question that has no answer. `worked_examples`: chat prompts begin with two worked examples."""
+    """How candidate solutions are sampled. `extraction`: where the answer is looked for in the solution of a question
+    that has no answer. `worked_examples`: chat prompts begin with two worked examples."""
 
-    k: int = 32
-    temperature: float = 0.8
-    max_tokens: int = 2048
-    extraction: Extraction = "auto"
-    seed: int = 0
+    k: Annotated[int, Option(min=1, help="Solutions per question.")] = 32
+    temperature: Annotated[float, Option(min=0.0)] = 0.8
+    max_tokens: Annotated[int, Option(min=1, help="Tokens of a solution at the most.")] = 2048
+    extraction: ExtractionOption = "auto"
+    seed: Seed = 0
     worked_examples: bool = False
 
     @property
@@ -111,23 +125,22 @@ SelectionName = Literal["uncertainty", "uncertainty-diversity", "similarity", "r
 
 @dataclass(frozen=True, slots=True)
 class SelectSettings:
-    """`m` right and `n` wrong solutions per question and sampling model; with `fill`, wrong ones also take the places
-    of missing right ones. `measure`: of a solution's uncertainty, or of its steps' in "uncertainty-diversity".
-    `diversity`: how much "uncertainty-diversity" weighs unlikeness, in [0, 1]; uncertainty weighs the rest.
-    `min_steps`: solutions of fewer are left out. `embedding`: the sentence-embedding model that similarity is measured
-    with, TF-IDF if empty. `extraction`: where the answer of a solution is looked for. `split`: where its steps end."""
+    """Which of a question's solutions are annotated. With `fill`, wrong ones also take the places of missing right
+    ones. `measure`: of a solution's uncertainty, or of its steps' in "uncertainty-diversity". `diversity`: how much
+    "uncertainty-diversity" weighs unlikeness, in [0, 1]; uncertainty weighs the rest. `min_steps`: solutions of fewer
+    are left out."""
 
-    selection: SelectionName = "uncertainty"
-    measure: str = "entropy"
+    selection: Annotated[SelectionName, Option(help="Which solutions are preferred.")] = "uncertainty"
+    measure: Annotated[str, Option(help="Measure of uncertainty, by name.")] = "entropy"
     diversity: float = 0.2
-    embedding: str = ""
-    m: int = 2
-    n: int = 6
+    embedding: Annotated[str, Option(help="Sentence-embedding model for `similarity`; TF-IDF without.")] = ""
+    m: Annotated[int, Option("--m", min=0, help="Right solutions per question and sampling model.")] = 2
+    n: Annotated[int, Option("--n", min=0, help="Wrong solutions per question and sampling model.")] = 6
     fill: bool = False
     min_steps: int = 1
-    extraction: Extraction = "auto"
-    split: Split = "auto"
-    seed: int = 0
+    extraction: ExtractionOption = "auto"
+    split: Annotated[Split, Option("--step-split", help="Where solutions are cut into steps.")] = "auto"
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,23 +167,26 @@ EstimatorName = Literal["mc_ppl", "inverse_ppl", "frequency"]
 class AnnotateSettings:
     """How wrong steps are found.
 
-    `measure`: of a step's uncertainty. `early_stop`: rollouts from a prefix end once its verdict (its value is
-    below τ, or not) is this likely to stay, in (0.5, 1]; 1 asks that no outcome of the rest could change it, as
-    long as its perplexities stay within what was seen; None never. `share_prefixes`: solutions of a question
-    with the same prefix share its rollouts. `extraction`: where the answer of a rollout is looked for; as in `select`.
+    `early_stop`: rollouts from a prefix end once its verdict (its value is below τ, or not) is this likely to stay, in
+    (0.5, 1]; 1 asks that no outcome of the rest could change it, as long as its perplexities stay within what was seen;
+    None never. `share_prefixes`: solutions of a question with the same prefix share its rollouts.
     """
 
-    search: SearchName = "uncertainty"
-    measure: str = "entropy"
-    estimator: EstimatorName = "mc_ppl"
+    search: Annotated[SearchName, Option(help="How the wrong step is found.")] = "uncertainty"
+    measure: Annotated[str, Option(help="Measure of a step's uncertainty, by name.")] = "entropy"
+    estimator: Annotated[EstimatorName, Option(help="Value of a prefix from its rollouts.")] = "mc_ppl"
     adaptive: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     bayes: BayesSettings = field(default_factory=BayesSettings)
-    early_stop: float | None = None
-    share_prefixes: bool = False
-    extraction: Extraction = "auto"
+    early_stop: Annotated[
+        float | None, Option(min=0.5, max=1.0, help="End rollouts once the verdict is this likely to stay.")
+    ] = None
+    share_prefixes: Annotated[
+        bool, Option("--share-prefixes", help="Solutions with a common prefix share its rollouts.")
+    ] = False
+    extraction: ExtractionOption = "auto"
     temperature: float = 0.8
-    max_tokens: int = 2048
-    seed: int = 0
+    max_tokens: Annotated[int, Option(min=1, help="Tokens of a rollout at the most.")] = 2048
+    seed: Seed = 0
 
     @property
     def drawing(self) -> SamplingSettings:
