@@ -1,7 +1,7 @@
 """What votes are taken on, and their outcomes as the contract tells them. Pure: values in, responses out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from unprm import steps as step_text
@@ -163,20 +163,11 @@ def _result(request: Candidates, index: int, solution: Solution, scores: Scores)
 
 def _candidates(result: VoteResult, solutions: Sequence[Solution]) -> list[CandidateOut]:
     return [
-        CandidateOut(
-            answer=solutions[candidate.members[0]].answer or "",
-            count=candidate.count,
-            members=list(candidate.members),
-            mean_reward=candidate.mean_reward,
-            max_reward=candidate.max_reward,
-            normalized_reward=candidate.normalized_reward,
-            normalized_frequency=candidate.normalized_frequency,
-            score=candidate.score,
-        )
-        for candidate in result.candidates
+        CandidateOut(answer=solutions[each.members[0]].answer or "", count=each.count, **asdict(each))
+        for each in result.classes
     ]
 
 
 def usage_out(usage: Usage) -> UsageOut:
     """As the contract tells it."""
-    return UsageOut(tokens=usage.tokens, computed_tokens=usage.computed_tokens, cached_tokens=usage.cached_tokens)
+    return UsageOut(**asdict(usage))

@@ -3,14 +3,14 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
 from server.settings import Settings
 from server.sharing import Budget, FairPool, Turns
-from unprm.engines.batching import BatchFigures, StepScorer
+from unprm.engines.batching import BatchFigures, Permit, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
 from unprm.model_names import public_name
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 _LOADING = "the model is being loaded"
 _FAILED = "the model could not be loaded; the server's log says why"
 _DENSITY = 0.25
-"""Tokens that a character comes to, until the model's own requests have told."""
+"""Tokens per character, assumed until measured."""
 _NEWEST = 0.1
-"""Weight of the newest request in what is known of that."""
+"""Weight of the newest request in the measured tokens per character."""
 _BODIES = 2
-"""As many characters as bodies of the greatest size have at the most are encoded at a time."""
+"""Texts that are being encoded may total the characters of this many maximum-size bodies."""
 
 
 Source = Engine | Callable[[], Engine]
@@ -59,7 +59,6 @@ class Model:
         self._scorer: StepScorer | None = None
         self._loading: asyncio.Task[None] | None = None
         self._density = _DENSITY
-        self._expected = 0
 
     @property
     def engine(self) -> Engine:
@@ -110,20 +109,13 @@ class Model:
 
     def check_room(self, lengths: Iterable[int]) -> None:
         """Raises `Overloaded` if solutions of these lengths (characters, with the problem) would be refused now, by an
-        estimate of their tokens. To ask before encoding saves most of the work that a refusal takes."""
-        self.scorer.check_room(self._expected + self._tokens(lengths))
+        estimate of their tokens. To ask before texts are read saves most of the work that a refusal takes."""
+        self.scorer.check_room(self._tokens(lengths))
 
-    @contextmanager
-    def expecting(self, lengths: Collection[int]) -> Iterator[int]:
-        """Keeps room in the queue for solutions of these lengths while they are encoded: for so many tokens. Raises as
-        `check_room`."""
-        self.check_room(lengths)
-        tokens = self._tokens(lengths)
-        self._expected += tokens
-        try:
-            yield tokens
-        finally:
-            self._expected -= tokens
+    def reserve(self, lengths: Iterable[int]) -> AbstractContextManager[Permit]:
+        """Keeps room in the queue for solutions of these lengths, while they are encoded and until they wait there.
+        Raises as `check_room`."""
+        return self.scorer.reserve(self._tokens(lengths))
 
     @contextmanager
     def encoding(self, caller: str, characters: int) -> Iterator[Turns]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -13,6 +14,7 @@ from server.model import Model
 from server.service import Service
 from server.tracing import span, tell
 from unprm import votes
+from unprm.engines.batching import Permit
 from unprm.engines.turns import Scored
 from unprm.errors import (
     BlankSolution,
@@ -151,47 +153,49 @@ async def _scores(models: Sequence[Model], request: Candidates, candidates: _Rea
     unscorable, threshold = dict(candidates.unscorable), None
     if missing := candidates.missing:
         assert request.problem is not None, "checked before"
-        inputs = await _all(_encoded(model, request.problem, missing, context) for model in models)
-        for encoded, _ in inputs:
-            unscorable |= {index: error for index, error in encoded.items() if isinstance(error, Unscorable)}
-        _check_valid(request, unscorable)
-        if readable := [index for index in missing if index not in unscorable]:
-            results = await _all(
-                _ask(model, _batch(encoded, readable), promised, context)
-                for model, (encoded, promised) in zip(models, inputs, strict=True)
-            )
-            context.usage = sum((result.usage for result in results), Usage())
-            described = [model.engine.description for model in models]
-            means = averaged([result.scores for result in results], described)
-            if len(described) == 1 and described[0].recorded is not None:
-                threshold = described[0].recorded.threshold
-            for index, computed in zip(readable, means, strict=True):
-                scores[index] = computed
+        lengths = {index: len(request.problem) + sum(map(len, each.steps)) for index, each in missing.items()}
+        with ExitStack() as room:
+            permits = [room.enter_context(model.reserve(lengths.values())) for model in models]
+            inputs = await _all(_encoded(model, request.problem, missing, lengths, context) for model in models)
+            for encoded in inputs:
+                unscorable |= {index: error for index, error in encoded.items() if isinstance(error, Unscorable)}
+            _check_valid(request, unscorable)
+            if readable := [index for index in missing if index not in unscorable]:
+                results = await _all(
+                    _run(model, _batch(encoded, readable), permit, context)
+                    for model, encoded, permit in zip(models, inputs, permits, strict=True)
+                )
+                context.usage = sum((result.usage for result in results), Usage())
+                described = [model.engine.description for model in models]
+                means = averaged([result.scores for result in results], described)
+                if len(described) == 1 and described[0].recorded is not None:
+                    threshold = described[0].recorded.threshold
+                for index, computed in zip(readable, means, strict=True):
+                    scores[index] = computed
     if not any(scores):
         raise unscorable[min(unscorable)]
     return Scores(scores, unscorable, threshold)
 
 
 async def _encoded(
-    model: Model, problem: str, solutions: Mapping[int, Solution], context: Context
-) -> tuple[dict[int, Encoded | SolutionTooLong], int]:
-    """What the model reads of each solution, by its index, and the tokens that it was expected to be."""
-    lengths = {index: len(problem) + sum(map(len, solution.steps)) for index, solution in solutions.items()}
-    with span("encode"), model.expecting(lengths.values()) as promised:
+    model: Model, problem: str, solutions: Mapping[int, Solution], lengths: Mapping[int, int], context: Context
+) -> dict[int, Encoded | SolutionTooLong]:
+    """What the model reads of each solution, by its index; `lengths`: their characters, the problem's included."""
+    with span("encode"):
         encoded = await encode(model, problem, solutions, context)
-        tokens = {index: len(item.ids) for index, item in encoded.items() if isinstance(item, Encoded)}
-        model.encoded(sum(lengths[index] for index in tokens), sum(tokens.values()))
-    return encoded, promised
+    tokens = {index: len(item.ids) for index, item in encoded.items() if isinstance(item, Encoded)}
+    model.encoded(sum(lengths[index] for index in tokens), sum(tokens.values()))
+    return encoded
 
 
 def _batch(encoded: Mapping[int, Encoded | SolutionTooLong], indices: Iterable[int]) -> list[Encoded]:
     return [item for index in indices if isinstance(item := encoded[index], Encoded)]
 
 
-async def _ask(model: Model, batch: Sequence[Encoded], promised: int, context: Context) -> Scored:
+async def _run(model: Model, batch: Sequence[Encoded], permit: Permit, context: Context) -> Scored:
     with span("score") as current:
         try:
-            result = await model.scorer.score(batch, deadline=context.deadline, caller=context.share, promised=promised)
+            result = await model.scorer.score(batch, deadline=context.deadline, caller=context.share, permit=permit)
         except DeadlineExceeded:  # it knows only of the time that was left
             raise DeadlineExceeded(context.seconds) from None
         tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})

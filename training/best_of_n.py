@@ -30,7 +30,7 @@ from training.settings import AUTO, WRF, Reading, WrfSettings
 from unprm import steps, votes
 from unprm.equivalence import Equivalence
 from unprm.extraction import extract
-from unprm.types import Aggregate, Candidate, Strategy, VoteResult
+from unprm.types import Aggregate, AnswerClass, Strategy, VoteResult
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 DRAWS = 16
@@ -367,11 +367,11 @@ def right_share(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: W
     return sum(judged.correct[picks[k]] for k in stand_for) / len(stand_for)
 
 
-def _level(result: VoteResult) -> list[Candidate]:
+def _level(result: VoteResult) -> list[AnswerClass]:
     """The elected class and those that only came later: tied with it and, where the vote uses rewards, as frequent and
     with the same mean reward."""
-    winner = result.candidates[0]
-    tied = [result.candidates[k] for k in result.tied] or [winner]
+    winner = result.classes[0]
+    tied = [result.classes[k] for k in result.tied] or [winner]
     if result.decided_by == "majority":
         return tied
     return [

@@ -69,7 +69,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AnswerClass:
     """A class of equal answers in a vote.
 
     `members`: indices of its solutions, ascending. Rewards are those of its scored members, None if it has none;
@@ -91,15 +91,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class VoteResult:
-    """The outcome of a vote: `candidates` best first, `solution_index` stands for the winner.
+    """The outcome of a vote: `classes` best first, `solution_index` stands for the winner.
 
-    `tied`: indices into `candidates` of all classes with the winning score, the winner included; empty
+    `tied`: indices into `classes` of all with the winning score, the winner included; empty
     if there is only one. `margin`: the winner's score minus the runner-up's, None without a runner-up.
     """
 
     strategy: Strategy
     decided_by: DecidedBy
-    candidates: tuple[Candidate, ...]
+    classes: tuple[AnswerClass, ...]
     solution_index: int
     tied: tuple[int, ...]
     margin: float | None

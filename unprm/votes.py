@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
 
 from unprm.errors import NoAnswer
-from unprm.types import Candidate, DecidedBy, Normalization, Strategy, VoteResult
+from unprm.types import AnswerClass, DecidedBy, Normalization, Strategy, VoteResult
 
 TIE = 1e-9
 """Scores that differ by no more are tied."""
@@ -39,9 +39,9 @@ class _Group(NamedTuple):
     def best(self) -> float:
         return max(self.rewards or (), default=0.0)
 
-    def candidate(self, score: float | None, normalized: tuple[float | None, float | None] = (None, None)) -> Candidate:
+    def scored(self, score: float | None, normalized: tuple[float | None, float | None] = (None, None)) -> AnswerClass:
         mean, best = (self.mean, self.best) if self.rewards else (None, None)
-        return Candidate(self.members, mean, best, *normalized, score)
+        return AnswerClass(self.members, mean, best, *normalized, score)
 
 
 class _Ballot(NamedTuple):
@@ -93,7 +93,7 @@ def decide(
     return VoteResult(
         strategy=strategy,
         decided_by=_decided_by(strategy, counts, by_majority),
-        candidates=tuple(ranked),
+        classes=tuple(ranked),
         solution_index=ranked[0].members[0] if by_majority else _representative(ranked[0], rewards),
         tied=tuple(range(len(tied))) if len(tied) > 1 else (),
         margin=_margin(ranked),
@@ -134,19 +134,19 @@ def _group(name: int, classes: Sequence[int | None], rewards: Rewards | None) ->
     return _Group(members, tuple(reward for index in members if (reward := rewards[index]) is not None))
 
 
-def _by_frequency(ballot: _Ballot) -> list[Candidate]:
-    return [group.candidate(float(len(group.members))) for group in ballot.groups]
+def _by_frequency(ballot: _Ballot) -> list[AnswerClass]:
+    return [group.scored(float(len(group.members))) for group in ballot.groups]
 
 
-def _by_best_reward(ballot: _Ballot) -> list[Candidate]:
-    return [group.candidate(None if group.rewards is None else group.best) for group in ballot.groups]
+def _by_best_reward(ballot: _Ballot) -> list[AnswerClass]:
+    return [group.scored(None if group.rewards is None else group.best) for group in ballot.groups]
 
 
-def _by_reward_sum(ballot: _Ballot) -> list[Candidate]:
-    return [group.candidate(None if group.rewards is None else group.total) for group in ballot.groups]
+def _by_reward_sum(ballot: _Ballot) -> list[AnswerClass]:
+    return [group.scored(None if group.rewards is None else group.total) for group in ballot.groups]
 
 
-def _by_reward_and_frequency(ballot: _Ballot) -> list[Candidate]:
+def _by_reward_and_frequency(ballot: _Ballot) -> list[AnswerClass]:
     """Paper, Algorithm 3; with `share`, mean reward and share of all candidates as they are."""
     groups, alpha = ballot.groups, ballot.alpha
     frequencies = [len(group.members) / ballot.total for group in groups]
@@ -154,14 +154,14 @@ def _by_reward_and_frequency(ballot: _Ballot) -> list[Candidate]:
     if ballot.normalization == "minmax":
         frequencies, rewards = _min_max([len(group.members) for group in groups]), _min_max(rewards)
     if groups[0].rewards is None:  # a single class that was not scored: min-max makes its values 1 whatever they are
-        return [groups[0].candidate(1.0 if ballot.normalization == "minmax" else None, (None, frequencies[0]))]
+        return [groups[0].scored(1.0 if ballot.normalization == "minmax" else None, (None, frequencies[0]))]
     return [
-        group.candidate(alpha * reward + (1 - alpha) * frequency, (reward, frequency))
+        group.scored(alpha * reward + (1 - alpha) * frequency, (reward, frequency))
         for group, reward, frequency in zip(groups, rewards, frequencies, strict=True)
     ]
 
 
-_SCORES: dict[Strategy, Callable[[_Ballot], list[Candidate]]] = {
+_SCORES: dict[Strategy, Callable[[_Ballot], list[AnswerClass]]] = {
     "majority": _by_frequency,
     "prm": _by_best_reward,
     "hmr": _by_best_reward,
@@ -175,9 +175,9 @@ def _min_max(values: Sequence[float]) -> list[float]:
     return [(value - low) / (high - low) if high > low else 1.0 for value in values]
 
 
-def _rank(candidates: Sequence[Candidate], *, by_reward: bool) -> list[Candidate]:
+def _rank(classes: Sequence[AnswerClass], *, by_reward: bool) -> list[AnswerClass]:
     """Best first: again and again the preferred one among those tied with the best that is left."""
-    left, ranked = list(candidates), []
+    left, ranked = list(classes), []
     while left:
         best = min(_tied(left), key=_preference if by_reward else _first)
         left.remove(best)
@@ -185,31 +185,31 @@ def _rank(candidates: Sequence[Candidate], *, by_reward: bool) -> list[Candidate
     return ranked
 
 
-def _preference(candidate: Candidate) -> tuple[int, float, int]:
-    return (-candidate.count, -(candidate.mean_reward or 0.0), _first(candidate))
+def _preference(answer: AnswerClass) -> tuple[int, float, int]:
+    return (-answer.count, -(answer.mean_reward or 0.0), _first(answer))
 
 
-def _first(candidate: Candidate) -> int:
-    return candidate.members[0]
+def _first(answer: AnswerClass) -> int:
+    return answer.members[0]
 
 
-def _tied(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _tied(classes: Sequence[AnswerClass]) -> list[AnswerClass]:
     """Those whose score is within `TIE` of the highest."""
-    scores = [candidate.score for candidate in candidates if candidate.score is not None]
+    scores = [answer.score for answer in classes if answer.score is not None]
     if not scores:
-        return list(candidates)
+        return list(classes)
     top = max(scores)
-    return [c for c in candidates if c.score is not None and top - c.score <= TIE]
+    return [c for c in classes if c.score is not None and top - c.score <= TIE]
 
 
-def _margin(ranked: Sequence[Candidate]) -> float | None:
+def _margin(ranked: Sequence[AnswerClass]) -> float | None:
     if len(ranked) < 2 or ranked[0].score is None or ranked[1].score is None:
         return None
     # a tie won by frequency may have the hair lower score
     return max(0.0, ranked[0].score - ranked[1].score)
 
 
-def _representative(winner: Candidate, rewards: Rewards | None) -> int:
+def _representative(winner: AnswerClass, rewards: Rewards | None) -> int:
     """The member with the highest reward, the first of them; the first member where none has one."""
     if rewards is None:
         return winner.members[0]

@@ -45,7 +45,7 @@ def _expected(*case):
     result = votes.decide(*case)
     candidates = [
         [list(c.members), c.mean_reward, c.max_reward, c.normalized_reward, c.normalized_frequency, c.score]
-        for c in result.candidates
+        for c in result.classes
     ]
     return [result.decided_by, candidates, result.solution_index, len(result.tied), result.margin]
 
@@ -72,7 +72,7 @@ def test_the_sweep_tells_who_wins_at_every_weight(sheet: Sheet) -> None:
         assert [stretches[0]["from"], stretches[-1]["to"]] == [0, 1]
         for stretch in stretches:
             for alpha in (stretch["from"], stretch["to"]):
-                winner = votes.decide("wrf", classes, rewards, alpha, normalization).candidates[0]  # type: ignore[arg-type]
+                winner = votes.decide("wrf", classes, rewards, alpha, normalization).classes[0]  # type: ignore[arg-type]
                 assert list(winner.members) == stretch["members"]
 
 

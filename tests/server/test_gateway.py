@@ -415,7 +415,7 @@ def test_who_goes_away_is_not_worked_for() -> None:
     for stream in (False, True):
         with upstream(boxed(1), delays={0: 5.0}) as reasoner, gateway(reasoner) as running:
             with pytest.raises(httpx.ReadTimeout):
-                running.post("/v1/chat/completions", body | {"stream": stream}, timeout=0.3)
+                running.post("/v1/chat/completions", body | {"stream": stream}, timeout=1.5)
             until(lambda reasoner=reasoner: reasoner.gone == 1)  # type: ignore[misc]
             until(lambda running=running: running.metric("unprm_running_requests") == 0)  # type: ignore[misc]
 

@@ -29,7 +29,7 @@ def test_algorithm_2_takes_the_majority_at_half_of_the_candidates():
     result = votes.decide("hmr", [0, 0, 0, 1, 1, 2], [0.1, 0.2, 0.1, 0.9, 0.8, 0.3])
     assert (result.decided_by, _winner(result, [0, 0, 0, 1, 1, 2])) == ("majority", 0)
     assert result.solution_index == 0  # rewards were not looked at: the first member stands for the class
-    assert [c.score for c in result.candidates] == [3, 2, 1]
+    assert [c.score for c in result.classes] == [3, 2, 1]
     assert result.margin == 1
 
 
@@ -44,7 +44,7 @@ def test_candidates_without_an_answer_count_in_n_and_cannot_win():
     classes = [0, 0, 1, None, None]  # 2 of 5 is no majority
     result = votes.decide("hmr", classes, [0.2, 0.3, 0.6, 0.99, 0.98])
     assert (result.decided_by, result.solution_index) == ("reward", 2)
-    assert [c.members for c in result.candidates] == [(2,), (0, 1)]
+    assert [c.members for c in result.classes] == [(2,), (0, 1)]
 
 
 def test_algorithm_3_by_hand():
@@ -52,13 +52,13 @@ def test_algorithm_3_by_hand():
     classes = [0, 0, 0, 1, 2, 2]
     rewards = [0.3, 0.4, 0.5, 0.9, 0.6, 0.7]
     result = votes.decide("wrf", classes, rewards, alpha=0.5)
-    by_class = {classes[c.members[0]]: c for c in result.candidates}
+    by_class = {classes[c.members[0]]: c for c in result.classes}
     assert (by_class[0].normalized_reward, by_class[0].normalized_frequency) == (0, 1)
     assert (by_class[1].normalized_reward, by_class[1].normalized_frequency) == (1, 0)
     assert by_class[2].normalized_reward == pytest.approx(0.5)
     assert by_class[2].normalized_frequency == pytest.approx(0.5)
     # every class scores 0.5: a total tie, won by the most frequent
-    assert [c.score for c in result.candidates] == pytest.approx([0.5, 0.5, 0.5])
+    assert [c.score for c in result.classes] == pytest.approx([0.5, 0.5, 0.5])
     assert _winner(result, classes) == 0
     assert result.tied == (0, 1, 2)
 
@@ -67,7 +67,7 @@ def test_algorithm_3_weighs_by_alpha():
     classes, rewards = [0, 0, 0, 1, 2, 2], [0.3, 0.4, 0.5, 0.9, 0.6, 0.8]
     # class 2: mean 0.7 -> (0.7 - 0.4) / 0.5 = 0.6; f 2 -> 0.5
     result = votes.decide("wrf", classes, rewards, alpha=0.6)
-    scores = {classes[c.members[0]]: c.score for c in result.candidates}
+    scores = {classes[c.members[0]]: c.score for c in result.classes}
     assert scores == pytest.approx({0: 0.4, 1: 0.6, 2: 0.56})
     assert _winner(result, classes) == 1
     assert result.margin == pytest.approx(0.04)
@@ -75,8 +75,8 @@ def test_algorithm_3_weighs_by_alpha():
 
 def test_wrf_of_equal_means_is_decided_by_frequency():
     result = votes.decide("wrf", [0, 1, 1], [0.5, 0.5, 0.5])
-    assert [c.normalized_reward for c in result.candidates] == [1, 1]
-    assert result.candidates[0].members == (1, 2)
+    assert [c.normalized_reward for c in result.classes] == [1, 1]
+    assert result.classes[0].members == (1, 2)
 
 
 def test_weighted_and_prm_by_hand():
@@ -87,19 +87,19 @@ def test_weighted_and_prm_by_hand():
 
 def test_ties_go_to_frequency_then_mean_reward_then_first():
     frequency = votes.decide("prm", [0, 1, 1], [0.8, 0.8, 0.1])
-    assert (frequency.candidates[0].members, frequency.tied) == ((1, 2), (0, 1))
+    assert (frequency.classes[0].members, frequency.tied) == ((1, 2), (0, 1))
     mean = votes.decide("weighted", [0, 0, 1, 1, 1], [0.3, 0.3, 0.2, 0.2, 0.2])
-    assert mean.candidates[0].members == (2, 3, 4)
+    assert mean.classes[0].members == (2, 3, 4)
     mean = votes.decide("prm", [0, 0, 1, 1], [0.1, 0.4, 0.3, 0.4])
-    assert mean.candidates[0].members == (2, 3)
+    assert mean.classes[0].members == (2, 3)
     first = votes.decide("prm", [7, 3], [0.5, 0.5])
     assert (first.solution_index, first.tied, first.margin) == (0, (0, 1), 0)
 
 
 def test_majority_never_sees_a_reward():
     result = votes.decide("majority", [0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
-    assert (result.candidates[0].members, result.solution_index, result.tied) == ((0, 1), 0, (0, 1))
-    assert result.candidates[1].mean_reward == pytest.approx(0.35)  # reported where it is known
+    assert (result.classes[0].members, result.solution_index, result.tied) == ((0, 1), 0, (0, 1))
+    assert result.classes[1].mean_reward == pytest.approx(0.35)  # reported where it is known
 
 
 def test_algorithm_2_asks_the_prm_at_two_halves():
@@ -117,14 +117,14 @@ def test_wrf_by_share_is_not_deaf_to_49_of_50():
     assert votes.decide("wrf", classes, rewards, 0.51).solution_index == 49
     share = votes.decide("wrf", classes, rewards, 0.51, "share")
     assert share.solution_index == 0
-    winner = share.candidates[0]
+    winner = share.classes[0]
     assert (winner.normalized_reward, winner.normalized_frequency) == (pytest.approx(0.9), 0.98)
     assert winner.score == pytest.approx(0.51 * 0.9 + 0.49 * 0.98)
 
 
 def test_share_counts_candidates_without_an_answer_in_n():
     result = votes.decide("wrf", [0, 0, 1, None], [0.5, 0.7, 0.8, 0.9], 0.5, "share")
-    assert {c.members: c.score for c in result.candidates} == {
+    assert {c.members: c.score for c in result.classes} == {
         (0, 1): pytest.approx(0.5 * 0.6 + 0.5 * 0.5),
         (2,): pytest.approx(0.5 * 0.8 + 0.5 * 0.25),
     }
@@ -146,8 +146,8 @@ def test_candidates_that_were_not_scored_keep_their_place_and_bring_no_reward(st
     classes, rewards = [0, 0, 0, 1, 1, 2], [0.3, 0.4, None, 0.6, None, None]
     result = votes.decide(strategy, classes, rewards)
     assert classes[result.solution_index] == classes[winner]
-    assert {c.members: c.score for c in result.candidates} == pytest.approx(scores)
-    assert {c.members: c.max_reward for c in result.candidates} == {(0, 1, 2): 0.4, (3, 4): 0.6, (5,): None}
+    assert {c.members: c.score for c in result.classes} == pytest.approx(scores)
+    assert {c.members: c.max_reward for c in result.classes} == {(0, 1, 2): 0.4, (3, 4): 0.6, (5,): None}
 
 
 def test_a_candidate_that_was_not_scored_stands_for_its_class_only_where_none_was():
@@ -171,7 +171,7 @@ def test_one_class_wins_without_scoring(strategy):
     assert not votes.needs_rewards(strategy, classes)
     result = votes.decide(strategy, classes)
     assert (result.decided_by, result.solution_index, result.margin) == ("unanimous", 1, None)
-    assert result.candidates[0].mean_reward is None
+    assert result.classes[0].mean_reward is None
 
 
 def test_no_answer_at_all_is_an_error():
@@ -189,7 +189,7 @@ def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, al
     shuffled = rng.sample(ballot, len(ballot))
     one, other = (votes.decide(strategy, *_split(b), alpha) for b in (ballot, shuffled))
     assert (one.decided_by, one.margin, len(one.tied)) == (other.decided_by, other.margin, len(other.tied))
-    best = [c for c in one.candidates if one.tied == () or one.candidates.index(c) in one.tied]
+    best = [c for c in one.classes if one.tied == () or one.classes.index(c) in one.tied]
     keys = [(c.count, 0 if strategy == "majority" else c.mean_reward) for c in best]
     if keys.count(max(keys)) == 1:  # else only the order could break the tie
         assert ballot[one.solution_index][0] == shuffled[other.solution_index][0]
@@ -201,8 +201,8 @@ def test_hmr_is_majority_at_half_and_prm_below(ballot):
     counts = sorted((classes.count(name) for name in {*classes} - {None}), reverse=True)
     model = "majority" if 2 * counts[0] >= len(classes) and counts[0] not in counts[1:] else "prm"
     hmr, other = votes.decide("hmr", classes, rewards), votes.decide(model, classes, rewards)
-    assert (hmr.candidates, hmr.solution_index, hmr.tied) == (
-        other.candidates,
+    assert (hmr.classes, hmr.solution_index, hmr.tied) == (
+        other.classes,
         other.solution_index,
         other.tied,
     )
@@ -220,8 +220,8 @@ def test_a_vote_that_needs_no_rewards_elects_the_same_with_them(ballot, strategy
 @given(ballots, st.sampled_from([0.0, 1.0]))
 def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alpha):
     classes, rewards = _split(ballot)
-    winner = votes.decide("wrf", classes, rewards, alpha).candidates[0]
-    means = [c.mean_reward for c in votes.decide("wrf", classes, rewards).candidates]
+    winner = votes.decide("wrf", classes, rewards, alpha).classes[0]
+    means = [c.mean_reward for c in votes.decide("wrf", classes, rewards).classes]
     if alpha == 0:
         assert winner.count == max(classes.count(name) for name in classes if name is not None)
     else:
@@ -232,8 +232,8 @@ def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alph
 def test_every_answer_is_in_exactly_one_candidate_and_the_best_is_first(ballot, strategy):
     classes, rewards = _split(ballot)
     result = votes.decide(strategy, classes, rewards)
-    members = [index for c in result.candidates for index in c.members]
+    members = [index for c in result.classes for index in c.members]
     assert sorted(members) == [index for index, name in enumerate(classes) if name is not None]
-    assert result.solution_index in result.candidates[0].members
-    scores = [c.score for c in result.candidates]
+    assert result.solution_index in result.classes[0].members
+    scores = [c.score for c in result.classes]
     assert all(left >= right - votes.TIE for left, right in pairwise(scores))

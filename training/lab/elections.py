@@ -11,7 +11,7 @@ from training.best_of_n import Judged, RightShare, right_share
 from training.bootstrap import Numbers
 from training.settings import WrfSettings
 from unprm import votes
-from unprm.types import Candidate
+from unprm.types import AnswerClass
 
 Seeds = Sequence[Sequence[Judged]]
 """The judged candidates of every question, once per training seed of the PRM."""
@@ -117,8 +117,8 @@ def _broken(tie_break: str, judged: Judged, picks: Sequence[int]) -> float:
     if all(name is None for name in classes):
         return 0.0
     result = votes.decide("wrf", classes, rewards)
-    tied = [result.candidates[k] for k in result.tied] or [result.candidates[0]]
-    keys: dict[str, Callable[[Candidate], tuple[float, ...]]] = {
+    tied = [result.classes[k] for k in result.tied] or [result.classes[0]]
+    keys: dict[str, Callable[[AnswerClass], tuple[float, ...]]] = {
         "frequency": lambda answer_class: (answer_class.count, answer_class.mean_reward or 0.0),
         "mean reward": lambda answer_class: (answer_class.mean_reward or 0.0, answer_class.count),
         "first appearance": lambda answer_class: (-answer_class.members[0],),

@@ -7,7 +7,9 @@ All state lives on the event loop, so nothing here is locked; only the engine ru
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ _FAILURES = 3
 _CLOSING = 5.0
 """Seconds an engine has to free its memory."""
 _SLACK = 2
-"""Times as many tokens as were promised a request may have: estimates err by less, and it is encoded already."""
+"""A request may have this many times the tokens of its permit: estimates err by less, and it is encoded already."""
 
 
 class BatchFigures(NamedTuple):
@@ -37,6 +39,14 @@ class BatchFigures(NamedTuple):
     computed: int
     seconds: float
     waits: list[float]
+
+
+@dataclass(slots=True)
+class Permit:
+    """Room in the queue for a request of about `tokens` tokens; `held`: what is kept of it until the request waits."""
+
+    tokens: int
+    held: int
 
 
 class _Finished(NamedTuple):
@@ -75,6 +85,7 @@ class StepScorer:
         self._tell_lost = lost
         self._turns = Turns()
         self._jobs: dict[Job, None] = {}  # unanswered, by arrival
+        self._reserved = 0
         self._failures = 0
         self._lost: str | None = None
         self._tokens_per_second = 0.0
@@ -93,21 +104,27 @@ class StepScorer:
         return len(self._turns)
 
     async def score(
-        self, encoded: Sequence[Encoded], *, deadline: float | None = None, caller: str = "", promised: int = 0
+        self,
+        encoded: Sequence[Encoded],
+        *,
+        deadline: float | None = None,
+        caller: str = "",
+        permit: Permit | None = None,
     ) -> Scored:
         """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: who shares a turn.
-        `promised`: tokens for which `check_room` found room, by an estimate, before they were encoded.
+        `permit`: the room that `reserve` keeps for it.
 
         Raises `SolutionTooLong`, `Overloaded`, `ShuttingDown` before anything runs, `DeadlineExceeded` and
         `ModelUnavailable` later. A request that is cancelled frees its place: what waits of it never runs.
         """
         loop = asyncio.get_running_loop()
         seconds = math.inf if deadline is None else deadline - loop.time()
-        self._check(encoded, seconds, promised)
+        self._check(encoded, seconds, permit)
         if not encoded:
             return Scored([], Usage())
         job = Job(encoded, deadline, caller, loop.time(), loop.create_future())
         self._enqueue(job)
+        self._release(permit)
         try:
             async with asyncio.timeout_at(deadline):
                 return await job.done
@@ -136,18 +153,33 @@ class StepScorer:
         closing.cancel()
         self._worker.close()
 
+    @contextmanager
+    def reserve(self, tokens: int) -> Iterator[Permit]:
+        """Keeps room in the queue for about this many tokens while they are encoded: until `score` has queued them, or
+        the block ends. Raises as `check_room`."""
+        self.check_room(tokens)
+        permit = Permit(tokens, tokens)
+        self._reserved += tokens
+        try:
+            yield permit
+        finally:
+            self._release(permit)
+
     def check_room(self, tokens: int = 1) -> None:
         """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many tokens more would not be taken now.
 
         Called before encoding, it spares the work of encoding what would be refused.
         """
         self._check_open()
-        waiting = self._turns.tokens
-        if waiting and waiting + tokens > self._max_queued_tokens:
-            detail = (
-                f"{waiting} tokens are waiting and {tokens} were asked for, the queue takes {self._max_queued_tokens}"
-            )
-            raise Overloaded(detail, self._retry_after(tokens))
+        waiting, coming = self._turns.tokens, self._reserved + tokens
+        if waiting and waiting + coming > self._max_queued_tokens:
+            detail = f"{waiting} tokens are waiting and {coming} are to come, the queue takes {self._max_queued_tokens}"
+            raise Overloaded(detail, self._retry_after(coming))
+
+    def _release(self, permit: Permit | None) -> None:
+        if permit is not None:
+            self._reserved -= permit.held
+            permit.held = 0
 
     def _check_open(self) -> None:
         if self._closed:
@@ -155,7 +187,7 @@ class StepScorer:
         if self._lost is not None:
             raise ModelUnavailable(self._lost)
 
-    def _check(self, encoded: Sequence[Encoded], seconds: float, promised: int) -> None:
+    def _check(self, encoded: Sequence[Encoded], seconds: float, permit: Permit | None) -> None:
         """Admission, all or nothing."""
         limit = self._engine.description.max_tokens
         for index, item in enumerate(encoded):
@@ -165,7 +197,8 @@ class StepScorer:
             raise DeadlineExceeded(max(seconds, 0.0))
         self._check_open()
         tokens = sum(len(item.ids) for item in encoded)
-        if tokens > _SLACK * promised:
+        if permit is None or tokens > _SLACK * permit.tokens:
+            self._release(permit)
             self.check_room(tokens)
 
     def _retry_after(self, tokens: int) -> float:

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -230,16 +231,39 @@ def test_admission_is_all_or_nothing() -> None:
     run(test())
 
 
-@pytest.mark.parametrize(("promised", "taken"), [(0, False), (14, False), (15, True)])
-def test_what_was_promised_room_is_taken_if_the_estimate_was_not_far_off(promised: int, taken: bool) -> None:
+@pytest.mark.parametrize(("tokens", "taken"), [(None, False), (14, False), (15, True)])
+def test_a_permit_is_enough_if_the_estimate_was_not_far_off(tokens: int | None, taken: bool) -> None:
     async def test() -> None:
         _, gate, place = held(max_queued_tokens=50)
         async with place as scorer:
             waiting = await ask(scorer, item(1), item(2), item(3))
-            late = await ask(scorer, item(4), item(5), item(6), promised=promised)
+            with nullcontext() if tokens is None else scorer.reserve(tokens) as permit:
+                late = await ask(scorer, item(4), item(5), item(6), permit=permit)
             gate.set()
             assert isinstance(await outcome(late), Scored if taken else Overloaded)
             await waiting
+
+    run(test())
+
+
+def test_reserved_room_is_kept_until_its_request_waits() -> None:
+    async def test() -> None:
+        _, gate, place = held(max_queued_tokens=50)
+        async with place as scorer:
+            waiting = await ask(scorer, item(1))
+            with scorer.reserve(30) as permit:
+                scorer.check_room(10)
+                with pytest.raises(Overloaded, match="10 tokens are waiting and 41 are to come, the queue takes 50"):
+                    scorer.check_room(11)
+                reserved = await ask(scorer, item(2), permit=permit)
+                scorer.check_room(30)
+                with pytest.raises(Overloaded):
+                    scorer.check_room(31)
+            with pytest.raises(RuntimeError), scorer.reserve(30):
+                raise RuntimeError  # a caller that leaves
+            scorer.check_room(30)
+            gate.set()
+            await asyncio.gather(waiting, reserved)
 
     run(test())
 
