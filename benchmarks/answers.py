@@ -2,12 +2,18 @@
 
 import itertools
 import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from math_verify import parse, verify
 
-from benchmarks.timing import Comparison, compare
+from benchmarks.timing import Comparison, compare, timed
+from training import pool
 from unprm import votes
 from unprm.equivalence import Equivalence
+from unprm.extraction import extract
+
+POOLS = Path(__file__).parents[1] / "docs" / "lab" / "pools"
 
 _SPELLINGS = (
     "{p}/{q}",
@@ -57,8 +63,45 @@ def with_math_verify(answers: list[str]) -> list[int]:
     return classes
 
 
+def real_answers(place: Path) -> list[list[str]]:
+    """For each question of a pool the gold answer, then the different answers of its candidates."""
+    questions = pool.load(place, "")
+    return [
+        list(dict.fromkeys([q.gold, *filter(None, (extract(text, "auto") for text in q.texts))])) for q in questions
+    ]
+
+
+def on_real_answers() -> list[Comparison]:
+    """Which answers are the gold one, on pools of real solutions: the time of both, and on how many they agree."""
+    rows = []
+    for place in sorted(POOLS.glob("*.jsonl.gz")):
+        questions = real_answers(place)
+        with Equivalence() as equivalence:
+            ours, seconds = _verdicts(equivalence.classes, questions)
+        theirs, plain = _verdicts(with_math_verify, questions)
+        agree = sum(one == other for one, other in zip(ours, theirs, strict=True))
+        what = f"{place.name}: {len(ours)} answers against the gold one, {agree} verdicts alike"
+        rows.append(Comparison(what, seconds, "Math-Verify", plain, 1))
+    return rows
+
+
+def _verdicts(
+    classes: Callable[[list[str]], Sequence[int | None]], questions: list[list[str]]
+) -> tuple[list[bool], float]:
+    """Whether each answer is in the class of the first one of its question, and the seconds that it took."""
+    verdicts: list[bool] = []
+
+    def judge() -> None:
+        for answers in questions:
+            gold, *others = classes(answers)
+            verdicts.extend(number == gold for number in others)
+
+    seconds = timed(judge)
+    return verdicts, seconds
+
+
 def run() -> list[Comparison]:
-    """A vote over numbers, and the grouping of expressions: the first time, and from the cache."""
+    """A vote over numbers, the grouping of expressions (the first time, and from the cache), and real answers."""
     rng = random.Random(0)
     spelled, written = numbers(rng), expressions(rng)
     rewards = [rng.random() for _ in spelled]
@@ -91,4 +134,5 @@ def run() -> list[Comparison]:
                 lambda: first_time(written),
                 rounds=3,
             ),
+            *on_real_answers(),
         ]
