@@ -14,7 +14,7 @@ from starlette.responses import Response
 from server import admin, page, report, routes
 from server.admin import Open
 from server.context import context_of
-from server.errors import GATEWAY, problem
+from server.errors import GATEWAY, code_of, problem
 from server.keys import Keys
 from server.middleware import Authorization, Envelope
 from server.model import Source
@@ -92,7 +92,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _respond(request: Request, error: Exception) -> Response:
-    return problem(error, context_of(request.scope).request_id, request.url.path.startswith(GATEWAY))
+    context = context_of(request.scope)
+    context.code = code_of(error)
+    return problem(error, context.request_id, request.url.path.startswith(GATEWAY))
 
 
 def _version() -> str:

@@ -13,7 +13,8 @@ _KEY = "unprm.context"
 @dataclass(slots=True)
 class Context:
     """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
-    that goes with the key that was sent; `share`: whose share of the server's room and threads it counts for."""
+    that goes with the key that was sent; `share`: whose share of the server's room and threads it counts for; `code`:
+    the error's, if it is answered with one."""
 
     request_id: str
     arrived: float
@@ -24,6 +25,7 @@ class Context:
     body: bytes = b""
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)
+    code: str = ""
 
 
 def attach(scope: Scope, context: Context) -> None:

@@ -40,6 +40,7 @@ def fields(method: str, route: str, status: int, seconds: float, context: Contex
         "method": method if method in _METHODS else "other",
         "route": route,
         "status": status,
+        **({"code": context.code} if context.code else {}),
         "ms": round(seconds * 1000, 1),
         "request_id": context.request_id,
         **({"caller": context.caller} if context.caller else {}),

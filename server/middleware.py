@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server import page
 from server.context import Context, attach, context_of
-from server.errors import GATEWAY, Unauthorized, problem
+from server.errors import GATEWAY, Unauthorized, code_of, problem
 from server.journal import Entry, Journal
 from server.keys import Keys
 from server.logs import fields, log_request
@@ -64,6 +64,7 @@ class Envelope:
             except Exception as error:  # the outermost layer: every caller gets an answer
                 if status is not None:  # half an answer is out: all that is left is to close the connection
                     raise
+                context.code = code_of(error)
                 await problem(error, context.request_id, scope["path"].startswith(GATEWAY))(
                     scope, receive, send_with_id
                 )

@@ -169,12 +169,21 @@ def test_the_log_has_a_line_per_request_and_no_word_of_a_caller(tmp_path: Path) 
             "method": "POST",
             "route": "/score_steps",
             "status": 503,
+            "code": "model_unavailable",
             "request_id": "mine",
             "solutions": 1,
             "tokens": 0,
         }.items()
     )
     assert requests[1].items() >= {"status": 200, "solutions": 2}.items()
+    assert "code" not in requests[1]
+    assert [line.get("code") for line in requests[2:7]] == [
+        "invalid_request",
+        None,
+        "malformed_json",
+        "unsupported_media_type",
+        "not_found",
+    ]
     assert requests[1]["tokens"] == requests[1]["computed_tokens"] > 0
     assert requests[6].items() >= {"route": "unmatched", "status": 404}.items()
     failure = next(line for line in lines if "failed on a batch" in line["message"])
@@ -191,7 +200,7 @@ def test_the_log_as_text_has_a_line_per_record_too(tmp_path: Path) -> None:
         lines = server.text.splitlines()
     assert "CANARY" not in server.text
     assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ [\w.]+: ", line) for line in lines), lines
-    assert any("request method=POST route=/score_steps status=503 ms=" in line for line in lines)
+    assert any("request method=POST route=/score_steps status=503 code=model_unavailable ms=" in line for line in lines)
 
 
 def run(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
