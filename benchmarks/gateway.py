@@ -74,7 +74,7 @@ def ask(url: str, questions: Sequence[Question], confidence: float | None) -> An
 def correct(texts: Sequence[str], questions: Sequence[Question]) -> list[bool]:
     """Which solutions come to the answers of their questions."""
     with closing(Equivalence()) as equivalence:
-        return [_is_right(equivalence, text, question.answer) for text, question in zip(texts, questions, strict=True)]
+        return [_is_right(equivalence, text, question.gold) for text, question in zip(texts, questions, strict=True)]
 
 
 def _chat(problem: str, number: int) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def _chat(problem: str, number: int) -> dict[str, Any]:
     return {"model": mini.NAME, "messages": [{"role": "user", "content": problem}], "seed": 1000 * number}
 
 
-def _is_right(equivalence: Equivalence, text: str, answer: str) -> bool:
+def _is_right(equivalence: Equivalence, text: str, gold: str) -> bool:
     found = extract(text)
-    return found is not None and len(set(equivalence.classes([found, answer]))) == 1
+    return found is not None and len(set(equivalence.classes([found, gold]))) == 1
 
 
 def gain(what: str, ours: Answers, name: str, theirs: Answers) -> Comparison:

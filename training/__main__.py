@@ -1,16 +1,10 @@
 """Command line of the pipeline: `python -m training --help`."""
 
-import json
-from pathlib import Path
-from typing import Annotated, Literal
-
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from training import construct, evaluation, stage
-from training.options import Given, with_options
-from training.settings import TRAIN_PRESETS, TrainSettings
+from training.cli import data, evaluate, lab, train
 from unprm.errors import UnprmError
 
 app = typer.Typer(
@@ -18,227 +12,21 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-app.add_typer(construct.app)
-app.add_typer(evaluation.app, name="evaluate")
+for command in (
+    train.train,
+    train.memory,
+    train.merge_adapter,
+    lab.report,
+    lab.lab,
+    train.push,
+    lab.mini,
+    train.calibrate,
+    lab.measure_mini,
+):
+    app.command()(command)
+app.add_typer(data.app)
+app.add_typer(evaluate.app, name="evaluate")
 console = Console(stderr=True)
-
-
-@app.command()
-@with_options
-def train(
-    base: Annotated[str, typer.Option(help="Base model: hub name or directory.")],
-    data: Annotated[list[Path], typer.Option(help="Step-labelled JSON lines; repeat for more.", exists=True)],
-    output: Annotated[
-        Path, typer.Option(help="Directory for the adapter, its configuration and its card.", callback=stage.directory)
-    ],
-    given: Annotated[Given, TrainSettings],
-    preset: Annotated[
-        Literal["paper", "authors", "default"],
-        typer.Option(help="The paper's loss, the authors' program's, or all linear layers and a lower rate."),
-    ] = "paper",
-    validation: Annotated[
-        list[Path] | None, typer.Option(help="Held-out JSON lines, looked at after each epoch.", exists=True)
-    ] = None,
-) -> None:
-    """Train a PRM from step-labelled solutions: a LoRA adapter that `python -m server --model OUTPUT` serves.
-
-    Killed runs go on from their last checkpoint when the same command is given again. On several GPUs:
-    `torchrun --nproc-per-node 8 -m training train …`.
-    """
-    from training.train import Trainer
-
-    chosen = TRAIN_PRESETS[preset] | given
-    settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
-    trainer = Trainer(settings)
-    if trainer.processes.is_first:
-        console.print(str(trainer.memory), highlight=False, soft_wrap=True)
-    with stage.progress(console, shown=trainer.processes.is_first) as progress:
-        report = trainer.run(progress)
-    if trainer.processes.is_first:
-        console.print(f"{report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}; wrote {output}")
-    trainer.processes.leave()
-
-
-@app.command()
-def memory(
-    base: Annotated[str, typer.Option(help="Base model: hub name or directory; its weights are not read.")],
-    free: Annotated[
-        list[float] | None, typer.Option(min=0, help="Free memory of a GPU, in GB; repeat for more.")
-    ] = None,
-    longest: Annotated[int, typer.Option(min=1, help="Tokens of the longest solution.")] = 2048,
-) -> None:
-    """Count the memory that `train` takes, and show what it would choose on GPUs: tokens per pass, checkpointing."""
-    from training.memory import table
-    from training.network import read_shape
-
-    sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
-    Console().print(table(read_shape(base), sizes, longest))
-
-
-@app.command()
-def merge_adapter(
-    model: Annotated[str, typer.Argument(help="The PRM: a directory that `train` made, a hub name, or a base.")],
-    output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.", callback=stage.directory)],
-    adapter: Annotated[str | None, typer.Option(help="The adapter, if the model is a base.")] = None,
-    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Of the merged weights.")] = "bfloat16",
-) -> None:
-    """Merge a PRM's adapter into its base: one checkpoint for engines that take no adapter."""
-    import torch
-
-    from training import publish
-
-    publish.merge_adapter(model, adapter, output, torch.float32 if dtype == "float32" else torch.bfloat16)
-    console.print(f"serve it with: python -m server --model {output}")
-
-
-@app.command()
-def report(
-    directory: Annotated[Path, typer.Argument(help="Where `evaluate` and `annotate` wrote.", exists=True)],
-) -> None:
-    """Draw what was measured: one HTML file with tables and figures.
-
-    Below the directory it looks for processbench/NAME and best-of-n/NAME, which `evaluate --output` wrote (several
-    runs below one name are its training seeds), and annotated/NAME.jsonl, which `annotate` wrote.
-    """
-    from training.report.page import write
-
-    console.print(f"wrote {write(directory)}")
-
-
-@app.command()
-def lab(
-    output: Annotated[
-        Path, typer.Option("--out", help="Directory for everything that is made.", callback=stage.directory)
-    ],
-    preset: Annotated[
-        Literal["quick", "full"], typer.Option(help="quick: some minutes on two cores; full: some hours.")
-    ] = "quick",
-) -> None:
-    """Run the paper's study in miniature: data sets, PRMs, benchmarks, votes, and a report of what came out.
-
-    The same command goes on where an earlier one was stopped.
-    """
-    from training.lab.run import run
-    from training.lab.settings import PRESETS
-
-    console.print(f"wrote {run(PRESETS[preset], output, console)}")
-
-
-@app.command()
-def push(
-    directory: Annotated[Path, typer.Argument(help="A PRM that `train` or `merge-adapter` made.", exists=True)],
-    repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
-) -> None:
-    """Upload a PRM to the hub, with the token of the environment; checkpoints of the run stay here."""
-    from training import publish
-
-    console.print(publish.push(directory, repository))
-
-
-@app.command()
-def mini(
-    output: Annotated[
-        Path, typer.Option(help="Directory for everything that is made.", callback=stage.directory)
-    ] = Path("runs/mini"),
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
-    """Make the embedded model anew: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
-    from training.mini.pipeline import MiniSettings, make
-
-    with stage.progress(console) as progress:
-        adapter = make(output, MiniSettings(seed=seed), progress)
-    console.print(f"serve it with: python -m server --model {adapter}")
-
-
-@app.command()
-@with_options
-def calibrate(
-    context: typer.Context,
-    prm: evaluation.PrmOptions,
-    data: Annotated[
-        Path | None, typer.Option(help="Step-labelled JSON lines that the model has not learned.", exists=True)
-    ] = None,
-    scores: Annotated[
-        Path | None,
-        typer.Option(
-            help="Recorded step scores of PRMs on one subset of ProcessBench, in place of a model.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(help="With --scores: those on another subset.", exists=True, dir_okay=False)
-    ] = None,
-    source: Annotated[
-        str, typer.Option(help="With --scores and --output: where they come from, and their licence; for the file.")
-    ] = "",
-    output: Annotated[
-        Path | None,
-        typer.Option(help="Directory to write to, the model's by default; with --scores a JSON file, none by default."),
-    ] = None,
-) -> None:
-    """Fit a PRM's calibration, by which its scores are averaged with other models'.
-
-    With --scores: those of all PRMs there, with the threshold that finds most first errors, and what they are worth on
-    another subset. The file is what `python -m server --calibration recorded` reads.
-    """
-    if scores is not None:
-        evaluation.refuse_beside(context, "scores", "test", "source", "output")
-        _calibrate_recorded(scores, test, source, output)
-        return
-    if test is not None or source:
-        raise typer.BadParameter("it goes with --scores", param_hint="--source" if test is None else "--test")
-    if data is None:
-        raise typer.BadParameter("give solutions with --data, or recorded --scores", param_hint="--data")
-    from training.calibrate import calibrate as fit
-
-    place = output or Path(prm.adapter or prm.model)
-    if not place.is_dir():
-        raise typer.BadParameter(f"{place} is no directory: say where the model's copy lies", param_hint="--output")
-    with prm.scoring() as scorer, stage.progress(console) as progress:
-        found = fit(scorer, data, progress)
-    found.calibration.write(place)
-    console.print(
-        f"{place}: scale {found.calibration.scale:.3f}, shift {found.calibration.shift:+.3f}, of {found.steps} steps; "
-        f"calibration error {found.before.calibration_error:.3f} before, {found.after.calibration_error:.3f} after",
-        highlight=False,
-    )
-
-
-def _calibrate_recorded(scores: Path, test: Path | None, source: str, output: Path | None) -> None:
-    from training import recorded_calibration, recorded_scores
-
-    if output is not None and not (source and test):
-        raise typer.BadParameter(
-            "a file says how its numbers were tested and where they are from: give --test and --source with it",
-            param_hint="--output",
-        )
-    if output is not None and (output.is_dir() or not output.parent.is_dir()):
-        raise typer.BadParameter(f"{output} can be no JSON file: expected one in a directory", param_hint="--output")
-    subsets = recorded_scores.read(filter(None, (scores, test)))
-    found = recorded_calibration.fit_all(subsets, str(scores))
-    Console().print(recorded_calibration.table(found))
-    if output is not None:
-        recorded_calibration.write(found, subsets, source, output)
-        console.print(f"wrote {output}")
-
-
-@app.command()
-def measure_mini(
-    model: Annotated[str, typer.Option(help="The embedded model, or an adapter that `mini` made.")] = "unprm-mini",
-    problems: Annotated[int, typer.Option(min=2, help="New problems, 16 solutions each.")] = 300,
-    seed: Annotated[str, typer.Option(help="Which problems.")] = "held out",
-    figures: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
-) -> None:
-    """Measure the embedded model, reasoner and PRM, on problems that it has never seen."""
-    from training.mini.measure import measure
-    from unprm.engines.checkpoint import locate
-
-    with stage.progress(console) as progress:
-        measured = measure(locate(model, None, None, None).base, model, problems, seed, progress)
-    Console().print(measured.table())
-    if figures:
-        figures.write_text(json.dumps(measured.as_dict(), indent=2) + "\n", "utf-8")
 
 
 def main() -> None:

@@ -16,25 +16,25 @@ from typing import Self
 
 from rich.console import Console
 
-from training import journal, stage
-from training.annotator import Annotator, Kind, Question
-from training.journal import Journal, Record
+from training import resumable, stage
+from training.annotator import Annotator, Kind, QuestionValue
+from training.resumable import Record, ResumableFile
 from training.settings import AnnotateSettings
 from unprm.equivalence import Equivalence
 from unprm.errors import RecordInvalid
 from unprm.types import Sampler
 
 
-class Journals:
+class AnnotationFiles:
     """The three files of an annotation. Use it as a context manager. `board`: where progress is shown."""
 
     def __init__(self, output: Path, settings: AnnotateSettings, model: str, selected: Path) -> None:
-        source = json.loads(journal.config_path(selected).read_text("utf-8"))
+        source = json.loads(resumable.config_path(selected).read_text("utf-8"))
         config = {**asdict(settings), "stage": "annotate", "model": model, "selected": source}
-        self.files: dict[Kind, Journal] = {
-            "labelled": Journal(output, config),
-            "unresolved": Journal(output.with_suffix(".unresolved.jsonl"), config),
-            "question": Journal(output.with_suffix(".questions.jsonl"), config),
+        self.files: dict[Kind, ResumableFile] = {
+            "labelled": ResumableFile(output, config),
+            "unresolved": ResumableFile(output.with_suffix(".unresolved.jsonl"), config),
+            "question": ResumableFile(output.with_suffix(".questions.jsonl"), config),
         }
         self.board: stage.Board | None = None
 
@@ -51,9 +51,9 @@ class Journals:
         """Whether an earlier run has dealt with the solution."""
         return any(solution["id"] in self.files[kind].records for kind in ("labelled", "unresolved"))
 
-    def known(self) -> dict[str, Question]:
+    def known(self) -> dict[str, QuestionValue]:
         """The questions whose τ was found before."""
-        return {name: Question(**record) for name, record in self.files["question"].records.items()}
+        return {name: QuestionValue(**record) for name, record in self.files["question"].records.items()}
 
     def write(self, kind: Kind, record: Record) -> None:
         """Keeps a record and shows that it came."""
@@ -80,13 +80,13 @@ async def annotate(
 
     Returns the questions that failed, with reasons.
     """
-    solutions = list(journal.read(selected))
+    solutions = list(resumable.read(selected))
     check(solutions, selected, sampler.model)
-    with Journals(output, settings, sampler.model, selected) as journals:
-        annotator = Annotator(sampler, equivalence, settings, journals.known(), journals.write)
-        todo = [solution for solution in solutions if not journals.is_done(solution)]
+    with AnnotationFiles(output, settings, sampler.model, selected) as files:
+        annotator = Annotator(sampler, equivalence, settings, files.known(), files.write)
+        todo = [solution for solution in solutions if not files.is_done(solution)]
         title = f"annotating by {settings.search} search"
-        with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as journals.board:
+        with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as files.board:
 
             async def work(group: list[Record]) -> None:
                 await annotator.annotate(group, memory={})

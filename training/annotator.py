@@ -10,7 +10,7 @@ from typing import Literal
 
 from training import search
 from training.bayes import bayes
-from training.journal import Record
+from training.resumable import Record
 from training.rollouts import EarlyStop, Memory, Prefix, Roller, fixed_count
 from training.sample import seed_of
 from training.search import Search, WrongSolution
@@ -39,7 +39,7 @@ def named_search(settings: AnnotateSettings) -> Search | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionValue:
     """What the solutions of one question and sampling model share: τ and its evidence. `samples`, `correct`, `tokens`:
     of all rollouts of the question alone. `largest`: the largest log-perplexity among them. `count`: of the rollouts
     from each prefix where that is fixed, 0 if the model solves the question too seldom; None where it is not."""
@@ -68,7 +68,7 @@ class SolutionPrefixes:
     order of the first try. Prefixes lie in `memory`: solutions that share it draw none twice."""
 
     def __init__(
-        self, solution: Record, question: Question, roller: Roller, settings: AnnotateSettings, memory: Memory
+        self, solution: Record, question: QuestionValue, roller: Roller, settings: AnnotateSettings, memory: Memory
     ) -> None:
         self._solution, self._roller, self._settings, self._memory = solution, roller, settings, memory
         self._early = settings.early_stop and EarlyStop(
@@ -117,7 +117,7 @@ class Annotator:
         sampler: Sampler,
         equivalence: Equivalence,
         settings: AnnotateSettings,
-        known: Mapping[str, Question],
+        known: Mapping[str, QuestionValue],
         write: Write,
     ) -> None:
         self.settings, self.search, self.known, self.write = settings, named_search(settings), known, write
@@ -126,7 +126,7 @@ class Annotator:
     async def annotate(self, solutions: Sequence[Record], memory: Memory) -> None:
         """Annotates solutions of one question. Raises `SamplerFailed` after all of them were tried."""
         first = next(filter(self._needs_question, solutions), None)
-        question = asyncio.create_task(self._question(first, memory)) if first else None
+        question = asyncio.create_task(self._question_value(first, memory)) if first else None
         work = (self._annotate(solution, question, memory) for solution in solutions)
         for result in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(result, BaseException):
@@ -140,7 +140,7 @@ class Annotator:
         does, too: it is left out where the model solves the question too seldom."""
         return self._is_searched(solution) or (self.search is not None and self.settings.adaptive.fixed_count)
 
-    async def _question(self, solution: Record, memory: Memory) -> Question:
+    async def _question_value(self, solution: Record, memory: Memory) -> QuestionValue:
         """τ: the value of the question alone."""
         name = f"{solution['question']}/{solution['model']}"
         if name in self.known:
@@ -155,7 +155,7 @@ class Annotator:
         else:
             rollouts = await self.roller.sample(alone, adaptive)
             count, tau = None, estimator(rollouts)
-        question = Question(
+        question = QuestionValue(
             id=name,
             tau=tau,
             samples=len(rollouts),
@@ -174,7 +174,7 @@ class Annotator:
         made = Prefix(prompt, len(prompt), solution["gold"], seed)
         return memory.setdefault((made.seed, made.key()), made)
 
-    async def _annotate(self, solution: Record, task: "asyncio.Task[Question] | None", memory: Memory) -> None:
+    async def _annotate(self, solution: Record, task: "asyncio.Task[QuestionValue] | None", memory: Memory) -> None:
         question = await task if task is not None and self._needs_question(solution) else None
         if question and question.unsolved():
             self.write("unresolved", _record(solution, {"reason": question.unsolved()}, question))
@@ -186,7 +186,7 @@ class Annotator:
                 found = search.drawn(len(solution["steps"]), seed_of(self.settings.seed, solution["id"]))
             self.write("labelled", _record(solution, {"labels": _labels(solution, found)}))
 
-    async def _find(self, find: Search, solution: Record, question: Question, memory: Memory) -> None:
+    async def _find(self, find: Search, solution: Record, question: QuestionValue, memory: Memory) -> None:
         prefixes = SolutionPrefixes(solution, question, self.roller, self.settings, memory)
         wrong = WrongSolution(
             uncertainties=tuple(step_uncertainties(solution["logprobs"], solution["ends"], self.settings.measure)),
@@ -214,7 +214,7 @@ def _labels(solution: Record, found: int | None) -> list[bool]:
 
 
 def _record(
-    solution: Record, verdict: Record, question: Question | None = None, evidence: Sequence[Record] = ()
+    solution: Record, verdict: Record, question: QuestionValue | None = None, evidence: Sequence[Record] = ()
 ) -> Record:
     kept = {name: solution[name] for name in ("id", "question", "model", "problem", "gold", "steps", "correct")}
     cost = {name: sum(trial[name] for trial in evidence) for name in ("samples", "tokens")}

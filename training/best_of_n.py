@@ -19,12 +19,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from training import journal, pool, stage
+from training import pool, resumable, stage
 from training.bootstrap import Estimate, Numbers
 from training.comparisons import ACCURACY_MARGIN, compare, points, shown
-from training.journal import Journal, Record
 from training.metrics import Share
-from training.pool import Question
+from training.pool import CandidatePool
+from training.resumable import Record, ResumableFile
 from training.scorers import Scorer, Scores, Solution
 from training.settings import AUTO, WRF, Reading, WrfSettings
 from unprm import steps, votes
@@ -41,7 +41,7 @@ GIVEN = "given rewards"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedCandidates:
     """What votes see of a question's candidates: classes of equal answers (None: no answer), whether each is right,
     and their rewards (None: the PRM can't read it).
 
@@ -54,24 +54,24 @@ class Judged:
     rewards: tuple[float | None, ...]
     scores: tuple[tuple[float, ...], ...] | None = None
 
-    def rewarded(self, aggregate: Aggregate) -> "Judged":
+    def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
         """With the rewards that this makes of the step scores, which must be there."""
         assert self.scores is not None
         return replace(self, rewards=tuple(_reward_of(step_scores, aggregate) for step_scores in self.scores))
 
 
-RightShare = Callable[[Judged, Sequence[int]], float]
+RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
 """How much of a decision among these candidates (indices) is right, in [0, 1]; between only for ties."""
 
 
 def judge(
-    questions: Sequence[Question],
+    questions: Sequence[CandidatePool],
     scorer: Scorer | None,
     equivalence: Equivalence,
     output: Path,
     console: Console,
     reading: Reading = AUTO,
-) -> list[Judged]:
+) -> list[JudgedCandidates]:
     """Judges and scores all candidates; kept in `output` as they come, so that a run that was killed goes on.
 
     Without a scorer the given rewards count. A solution that the model can't read has no reward. Step scores are kept
@@ -81,7 +81,7 @@ def judge(
     """
     model = scorer.identity.config if scorer else {"model": GIVEN}
     config = {"stage": "best-of-n", **model, "questions": pool.digest(questions), **asdict(reading)}
-    with Journal(output / "candidates.jsonl", config) as done:
+    with ResumableFile(output / "candidates.jsonl", config) as done:
         todo = [question for question in questions if question.id not in done.records]
         with stage.Board(console, "judging candidates", len(questions), len(questions) - len(todo)) as board:
             for question in todo:
@@ -94,21 +94,21 @@ def judge(
     return kept(output)
 
 
-def kept(output: Path) -> list[Judged]:
+def kept(output: Path) -> list[JudgedCandidates]:
     """What `judge` left in a directory, by the questions' ids: draws don't depend on which came first."""
-    records = sorted(journal.read(output / "candidates.jsonl"), key=lambda record: str(record["id"]))
+    records = sorted(resumable.read(output / "candidates.jsonl"), key=lambda record: str(record["id"]))
     return _as_probabilities([_judged(record) for record in records])
 
 
-def _judged(record: Record) -> Judged:
+def _judged(record: Record) -> JudgedCandidates:
     classes, correct, rewards = (tuple(record[name]) for name in ("classes", "correct", "rewards"))
     scores = record.get("scores")
-    return Judged(
+    return JudgedCandidates(
         classes, correct, rewards, None if scores is None else tuple(tuple(step_scores or ()) for step_scores in scores)
     )
 
 
-def _scored(question: Question, scorer: Scorer, reading: Reading) -> list[Scores]:
+def _scored(question: CandidatePool, scorer: Scorer, reading: Reading) -> list[Scores]:
     solutions = [Solution(question.problem, parts) for parts in question.split(reading)]
     # easy questions get the same text many times
     distinct = list(dict.fromkeys(solution for solution in solutions if solution.steps))
@@ -121,7 +121,7 @@ def _reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
 
 
 def _answers(
-    question: Question, equivalence: Equivalence, reading: Reading
+    question: CandidatePool, equivalence: Equivalence, reading: Reading
 ) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
     found = [extract(text, reading.extraction) for text in question.texts]
     stated = [answer for answer in found if answer is not None]
@@ -132,7 +132,7 @@ def _answers(
     return classes, tuple(answer is not None and right[answer] for answer in found)
 
 
-def _as_probabilities(judged: Sequence[Judged]) -> list[Judged]:
+def _as_probabilities(judged: Sequence[JudgedCandidates]) -> list[JudgedCandidates]:
     """Rewards that are no probabilities go through the logistic function, which leaves their order."""
     if _are_probabilities(reward for candidates in judged for reward in candidates.rewards):
         return list(judged)
@@ -191,7 +191,7 @@ class Results:
 
 
 def evaluate(
-    questions: Sequence[Question],
+    questions: Sequence[CandidatePool],
     scorer: Scorer | None,
     equivalence: Equivalence,
     output: Path,
@@ -214,19 +214,19 @@ def evaluate(
     logistic = scorer is None and not _are_probabilities(r for question in questions for r in question.rewards or ())
     record = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
     _write_elections(questions, judged, output, wrf)
-    journal.replace(output / "votes.md", markdown(measured))
-    journal.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
+    resumable.replace(output / "votes.md", markdown(measured))
+    resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured
 
 
-def write_solutions(questions: Sequence[Question], place: Path, reading: Reading = AUTO) -> None:
+def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Reading = AUTO) -> None:
     """Writes `place/solutions.jsonl`: the questions with the steps and the answers of their candidates, once for all
     PRMs that are evaluated on them, in `place` or below. It goes on where it was stopped.
 
     Raises `OutputMismatch` if the file is there with other questions, or read in another way.
     """
     config = {"stage": "solutions", "questions": pool.digest(questions), **asdict(reading)}
-    with Journal(place / "solutions.jsonl", config) as done:
+    with ResumableFile(place / "solutions.jsonl", config) as done:
         for question in questions:
             if question.id not in done.records:
                 solutions = [
@@ -237,7 +237,9 @@ def write_solutions(questions: Sequence[Question], place: Path, reading: Reading
                 done.append(record)
 
 
-def _write_elections(questions: Sequence[Question], judged: Sequence[Judged], output: Path, wrf: WrfSettings) -> None:
+def _write_elections(
+    questions: Sequence[CandidatePool], judged: Sequence[JudgedCandidates], output: Path, wrf: WrfSettings
+) -> None:
     """What a list of the questions shows of each; votes are over all its candidates."""
     records = [
         {
@@ -251,11 +253,11 @@ def _write_elections(questions: Sequence[Question], judged: Sequence[Judged], ou
         }
         for question, candidates in zip(sorted(questions, key=lambda question: question.id), judged, strict=True)
     ]
-    journal.write(output / "elections.jsonl", {"stage": "elections", **asdict(wrf)}, records)
+    resumable.write(output / "elections.jsonl", {"stage": "elections", **asdict(wrf)}, records)
 
 
 def results(
-    judged: Sequence[Judged],
+    judged: Sequence[JudgedCandidates],
     wrf: WrfSettings = WRF,
     seed: int = 0,
     aggregates: Sequence[Aggregate] = AGGREGATES,
@@ -270,7 +272,7 @@ def results(
     any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)
     scored = all(candidates.scores is not None for candidates in judged)
     others = [name for name in aggregates if name != AGGREGATES[0]] if scored else []
-    by_reward: dict[str, Sequence[Judged]] = {
+    by_reward: dict[str, Sequence[JudgedCandidates]] = {
         name: [candidates.rewarded(name) for candidates in judged] for name in others
     }
     return Results(
@@ -287,9 +289,9 @@ def results(
 
 
 def _against_majority(
-    by_reward: Mapping[str, Sequence[Judged]], rules: Mapping[Strategy, RightShare]
+    by_reward: Mapping[str, Sequence[JudgedCandidates]], rules: Mapping[Strategy, RightShare]
 ) -> dict[str, dict[str, Difference]]:
-    def outcomes(judged: Sequence[Judged], rule: RightShare) -> Numbers:
+    def outcomes(judged: Sequence[JudgedCandidates], rule: RightShare) -> Numbers:
         return np.array([[rule(candidates, range(len(candidates.classes))) for candidates in judged]])
 
     majority = outcomes(next(iter(by_reward.values())), partial(right_share, "majority"))
@@ -316,7 +318,7 @@ def _first_reward(step_scores: bool) -> str:
 
 
 def _accuracy(
-    judged: Sequence[Judged], rules: Mapping[Strategy, RightShare], sizes: Sequence[int], seed: int
+    judged: Sequence[JudgedCandidates], rules: Mapping[Strategy, RightShare], sizes: Sequence[int], seed: int
 ) -> Accuracy:
     found = {name: _measure(judged, rule, sizes, seed) for name, rule in rules.items()}
     return Accuracy(
@@ -325,14 +327,14 @@ def _accuracy(
 
 
 def _measure(
-    judged: Sequence[Judged], rule: RightShare, sizes: Sequence[int], seed: int
+    judged: Sequence[JudgedCandidates], rule: RightShare, sizes: Sequence[int], seed: int
 ) -> tuple[dict[int, Share], Share]:
     """By size, and over all candidates."""
     by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
     return by_size, Share.of([rule(candidates, range(len(candidates.classes))) for candidates in judged])
 
 
-def accuracies(judged: Sequence[Judged], size: int, rule: RightShare, seed: int = 0) -> list[float]:
+def accuracies(judged: Sequence[JudgedCandidates], size: int, rule: RightShare, seed: int = 0) -> list[float]:
     """Of each question: how often draws of `size` of its candidates are decided rightly."""
     shares = []
     for number, candidates in enumerate(judged):
@@ -353,7 +355,7 @@ def uses_rewards(strategy: Strategy) -> bool:
     return votes.needs_rewards(strategy, (0, 1))
 
 
-def right_share(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: WrfSettings = WRF) -> float:
+def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings = WRF) -> float:
     """How much of a vote among these candidates (indices) is right, in [0, 1]; 0 if it can elect none.
 
     The answer that is elected is right or not. But where tied answers differ in nothing but the order of their first
@@ -381,13 +383,13 @@ def _level(result: VoteResult) -> list[AnswerClass]:
     ]
 
 
-def elects_right(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: WrfSettings = WRF) -> bool:
+def elects_right(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings = WRF) -> bool:
     """Whether the answer that a vote among these candidates elects is right, the first of tied ones."""
     result = _vote(strategy, judged, picks, wrf)
     return result is not None and judged.correct[picks[result.solution_index]]
 
 
-def _vote(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: WrfSettings) -> VoteResult | None:
+def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings) -> VoteResult | None:
     """None if there is no answer to elect, or no reward where the vote needs one."""
     classes, rewards = [judged.classes[k] for k in picks], [judged.rewards[k] for k in picks]
     unscored = all(reward is None for reward in rewards)
@@ -396,7 +398,7 @@ def _vote(strategy: Strategy, judged: Judged, picks: Sequence[int], wrf: WrfSett
     return votes.decide(strategy, classes, rewards, wrf.alpha, wrf.normalization)
 
 
-def _any_right(judged: Judged, picks: Sequence[int]) -> float:
+def _any_right(judged: JudgedCandidates, picks: Sequence[int]) -> float:
     return float(any(judged.correct[k] for k in picks))
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from training.settings import TrainReport, TrainSettings
+from training.settings import TrainSettings, TrainSummary
 from unprm.formats.unprm import PrmConfig
 
 _CARD = """---
@@ -20,22 +20,22 @@ P(`{config.positive}`) against `{config.negative}` at the step tag `{config.step
 
 | trained on | |
 |---|---|
-| solutions | {report.examples} ({report.dropped_too_long} dropped, longer than the model's window) |
+| solutions | {summary.examples} ({summary.dropped_too_long} dropped, longer than the model's window) |
 | data | {data} |
-| optimiser steps | {report.steps} of {settings.batch_size} solutions, {settings.epochs} epochs |
-| loss at the end | {report.loss:.4f} ({settings.loss}, mean of the last tenth of the steps) |
+| optimiser steps | {summary.steps} of {settings.batch_size} solutions, {settings.epochs} epochs |
+| loss at the end | {summary.loss:.4f} ({settings.loss}, mean of the last tenth of the steps) |
 | LoRA | rank {settings.lora_rank}, alpha {settings.lora_alpha}, dropout {settings.lora_dropout}, on {targets} |
 | learning rate | {settings.learning_rate:g}, {settings.warmup:.0%} warm-up, cosine to zero |
 | seed | {settings.seed} |
 """
 
 
-def write_card(output: Path, config: PrmConfig, settings: TrainSettings, report: TrainReport) -> None:
+def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary: TrainSummary) -> None:
     """Writes `README.md` into the adapter's directory."""
     text = _CARD.format(
         config=config,
         settings=settings,
-        report=report,
+        summary=summary,
         data=", ".join(path.name for path in settings.data),
         targets=", ".join(settings.lora_targets),
     )

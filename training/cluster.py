@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import ray
 from rich.console import Console
 
-from training import journal, stage
-from training.annotate import Journals, by_question, check
-from training.annotator import Annotator, Kind, Question
-from training.journal import Journal, Record
-from training.questions import Question as GoldQuestion
+from training import resumable, stage
+from training.annotate import AnnotationFiles, by_question, check
+from training.annotator import Annotator, Kind, QuestionValue
+from training.questions import Question
+from training.resumable import Record, ResumableFile
 from training.sample import record_of
 from training.settings import AnnotateSettings, SampleSettings
 from unprm.equivalence import Equivalence
@@ -60,12 +60,12 @@ class SampleActor:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """A batch of questions as JSON to rows."""
-        return _columns(self.runner.run(self._all([GoldQuestion(**json.loads(item)) for item in batch["item"]])))
+        return _columns(self.runner.run(self._all([Question(**json.loads(item)) for item in batch["item"]])))
 
-    async def _all(self, questions: Sequence[GoldQuestion]) -> list[Row]:
+    async def _all(self, questions: Sequence[Question]) -> list[Row]:
         return list(await asyncio.gather(*map(self._one, questions)))
 
-    async def _one(self, question: GoldQuestion) -> Row:
+    async def _one(self, question: Question) -> Row:
         try:
             return _row("sample", await record_of(question, self.sampler, self.settings))
         except UnprmError as error:
@@ -75,7 +75,7 @@ class SampleActor:
 class AnnotateActor:
     """Annotates solutions, grouped by question."""
 
-    def __init__(self, source: Source, settings: AnnotateSettings, known: dict[str, Question]) -> None:
+    def __init__(self, source: Source, settings: AnnotateSettings, known: dict[str, QuestionValue]) -> None:
         self.sampler: Sampler = source.load(settings.drawing)
         self.equivalence, self.settings, self.known = Equivalence(), settings, known
         self.runner = asyncio.Runner()
@@ -102,7 +102,7 @@ class AnnotateActor:
 
 
 def sample(
-    questions: Sequence[GoldQuestion],
+    questions: Sequence[Question],
     source: Source,
     output: Path,
     settings: SampleSettings,
@@ -111,7 +111,7 @@ def sample(
 ) -> dict[str, str]:
     """As `training.sample.sample`, with the same records."""
     failures: dict[str, str] = {}
-    with Journal(output, {"stage": "sample", "model": source.model, **asdict(settings)}) as written:
+    with ResumableFile(output, {"stage": "sample", "model": source.model, **asdict(settings)}) as written:
         todo = [asdict(question) for question in questions if question.id not in written.records]
         title = f"sampling from {source.model} on {cluster.actors} actors"
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
@@ -135,18 +135,18 @@ def annotate(
 ) -> dict[str, str]:
     """As `training.annotate.annotate`, with the same records."""
     failures: dict[str, str] = {}
-    solutions = list(journal.read(selected))
+    solutions = list(resumable.read(selected))
     check(solutions, selected, source.model)
-    with Journals(output, settings, source.model, selected) as journals:
-        todo = [solution for solution in solutions if not journals.is_done(solution)]
+    with AnnotationFiles(output, settings, source.model, selected) as files:
+        todo = [solution for solution in solutions if not files.is_done(solution)]
         title = f"annotating by {settings.search} search on {cluster.actors} actors"
-        with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as journals.board:
-            arguments = (source, settings, journals.known())
+        with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as files.board:
+            arguments = (source, settings, files.known())
             for kind, record in _run(by_question(todo), AnnotateActor, arguments, cluster):
                 if kind == "failed":
                     failures[record["name"]] = record["reason"]
                 else:
-                    journals.write(kind, record)
+                    files.write(kind, record)
     return failures
 
 

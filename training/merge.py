@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import journal
+from training import resumable
 
 _CARD = """---
 configs:
@@ -66,7 +66,7 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
     models: Counter[tuple[str, bool]] = Counter()
     count = 0
     for path in annotated:
-        for record in sorted(journal.read(path), key=lambda record: record["id"]):
+        for record in sorted(resumable.read(path), key=lambda record: record["id"]):
             count += 1
             key = (record["problem"], *record["steps"])
             if key in rows:
@@ -109,7 +109,7 @@ def _card(
         f"| {model} | {models[model, True] + models[model, False]} | {models[model, True]} | {models[model, False]} |"
         for model in names
     ]
-    configs = [json.loads(journal.config_path(path).read_text("utf-8")) for path in annotated]
+    configs = [json.loads(resumable.config_path(path).read_text("utf-8")) for path in annotated]
     return _CARD.format(
         name=name,
         solutions=len(kept),

@@ -20,7 +20,7 @@ Given = float | tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CandidatePool:
     """A question with its gold answer and its candidates.
 
     `steps`: of each candidate as they were given, None where they have to be found in its text. `rewards` or
@@ -67,14 +67,14 @@ class _Row(BaseModel):
     candidates: list[_Candidate] = Field(min_length=1, validation_alias=AliasChoices("candidates", "completions"))
 
 
-def load(path: Path, reward_field: str = "") -> list[Question]:
+def load(path: Path, reward_field: str = "") -> list[CandidatePool]:
     """The questions of a JSONL file, plain or `.gz`. `reward_field`: where each candidate's reward stands, a number, or
     the list of its step scores.
 
     Raises `RecordInvalid` with the record that is none, or has a candidate without reward, or with step scores that
     are no numbers in [0, 1] or not as many as its steps; for a file with rewards of both kinds; and for an empty one.
     """
-    questions: dict[str, Question] = {}
+    questions: dict[str, CandidatePool] = {}
     for number, row in sources.from_file(path):
         try:
             question = _question(_Row.model_validate(row), str(number), reward_field)
@@ -89,18 +89,18 @@ def load(path: Path, reward_field: str = "") -> list[Question]:
     return list(questions.values())
 
 
-def digest(questions: Sequence[Question]) -> str:
+def digest(questions: Sequence[CandidatePool]) -> str:
     """A digest of all fields of the questions: 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps([asdict(question) for question in questions]).encode()).hexdigest()[:16]
 
 
-def _question(row: _Row, number: str, reward_field: str) -> Question:
+def _question(row: _Row, number: str, reward_field: str) -> CandidatePool:
     given = [_given(candidate, reward_field, k) for k, candidate in enumerate(row.candidates)] if reward_field else []
     rewards = tuple(value for value in given if isinstance(value, float))
     scores = tuple(value for value in given if isinstance(value, tuple))
     if rewards and scores:
         raise ValueError(f"some candidates have a number at {reward_field!r}, others a list of step scores")
-    return Question(
+    return CandidatePool(
         number if row.id is None else row.id,
         row.problem,
         row.gold,
@@ -139,6 +139,6 @@ def _number(value: object) -> float | None:
         return None
 
 
-def _check_alike(before: Sequence[Question], question: Question, field: str) -> None:
+def _check_alike(before: Sequence[CandidatePool], question: CandidatePool, field: str) -> None:
     if any((earlier.rewards is None) != (question.rewards is None) for earlier in before):
         raise ValueError(f"records before have numbers at {field!r} and this one step scores, or the other way round")

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from training import journal, sources, stage
-from training.journal import Journal
+from training import resumable, sources, stage
 from training.metrics import Share, first_error_score
+from training.resumable import ResumableFile
 from training.scorers import Scorer, Scores, Solution
 from unprm import steps
 from unprm.errors import RecordInvalid
@@ -184,7 +184,7 @@ def evaluate(
     """Scores, and writes `output/results.json`; arguments as those of `score`."""
     measured = results(subsets, score(subsets, scorer, output, console))
     record = {"model": scorer.name, **{key: asdict(result) for key, result in measured.items()}}
-    journal.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
+    resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured
 
 
@@ -214,7 +214,7 @@ def score(
     found = {}
     for name, samples in subsets.items():
         config = {"stage": "processbench", **scorer.identity.config, "subset": name, "samples": _digest(samples)}
-        with Journal(output / f"{name}.jsonl", config) as done:
+        with ResumableFile(output / f"{name}.jsonl", config) as done:
             todo = [sample for sample in samples if sample.id not in done.records]
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
                 for start in range(0, len(todo), BATCH):
@@ -228,7 +228,7 @@ def score(
 
 def kept(output: Path, subset: str) -> dict[str, Scores]:
     """The scores by sample that `score` left in a directory."""
-    records = journal.read(output / f"{subset}.jsonl")
+    records = resumable.read(output / f"{subset}.jsonl")
     return {record["id"]: record["scores"] and tuple(record["scores"]) for record in records}
 
 
@@ -251,6 +251,6 @@ def table(measured: Mapping[str, Result]) -> Table:
 
 
 def _digest(samples: Sequence[Sample]) -> str:
-    # "asked": the key in the digests of existing journals
+    # "asked": the key in the digests of existing files
     fields = [{"id": sample.id, "asked": asdict(sample.solution), "label": sample.label} for sample in samples]
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]

@@ -20,7 +20,7 @@ class Question:
 
     id: str
     problem: str
-    answer: str
+    gold: str
 
 
 class _Record(BaseModel):

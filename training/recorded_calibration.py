@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from rich.table import Table
 
-from training import journal
+from training import resumable
 from training.calibrate import fit
 from training.metrics import Validation
 from training.processbench import THRESHOLD, best_threshold, figures
@@ -99,7 +99,7 @@ def write(
         "tested_on": {"subset": tested, **counts[tested]},
         "models": {model: _record(result) for model, result in found.items()},
     }
-    journal.replace(path, json.dumps(record, indent=2) + "\n")
+    resumable.replace(path, json.dumps(record, indent=2) + "\n")
 
 
 def _counts(samples: Sequence[RecordedSolution]) -> dict[str, int]:

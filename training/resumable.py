@@ -18,7 +18,7 @@ from unprm.errors import OutputMismatch, RecordInvalid
 Record = dict[str, Any]
 
 
-class Journal:
+class ResumableFile:
     """An open file of records, each with a string `id` that occurs once. Use it as a context manager.
 
     Raises `OutputMismatch` if the file was made with another configuration, or is being written by another run.
@@ -39,7 +39,7 @@ class Journal:
     def append(self, record: Record) -> None:
         """Adds a record; once this returns, no crash takes it away.
 
-        Raises `OSError` if the disk is full or fails; the records so far stay, and so does the journal's use.
+        Raises `OSError` if the disk is full or fails; the records so far stay, and so does the file's use.
         """
         line = _line(record).encode()
         end = self._file.seek(0, os.SEEK_END)

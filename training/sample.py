@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from training import stage
-from training.journal import Journal, Record
 from training.questions import Question
+from training.resumable import Record, ResumableFile
 from training.settings import SampleSettings
 from unprm.types import Sampler
 
@@ -30,14 +30,14 @@ async def sample(
 
     `concurrency`: questions that are asked at the same time. Returns the questions that failed, with reasons.
     """
-    with Journal(output, {"stage": "sample", "model": sampler.model, **asdict(settings)}) as journal:
-        todo = [question for question in questions if question.id not in journal.records]
+    with ResumableFile(output, {"stage": "sample", "model": sampler.model, **asdict(settings)}) as written:
+        todo = [question for question in questions if question.id not in written.records]
         title = f"sampling from {sampler.model}"
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
 
             async def work(question: Question) -> None:
                 record = await record_of(question, sampler, settings)
-                journal.append(record)
+                written.append(record)
                 tokens = sum(len(completion["logprobs"]) for completion in record["completions"])
                 board.advance(solutions=len(record["completions"]), tokens=tokens)
 
@@ -49,7 +49,9 @@ async def record_of(question: Question, sampler: Sampler, settings: SampleSettin
     seed = seed_of(settings.seed, sampler.model, question.id)
     completions = await sampler.solve(question.problem, settings.k, seed)
     return {
-        **asdict(question),
+        "id": question.id,
+        "problem": question.problem,
+        "answer": question.gold,
         "model": sampler.model,
         "prompt": sampler.prompt(question.problem),
         "completions": [asdict(completion) for completion in completions],

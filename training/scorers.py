@@ -40,7 +40,7 @@ class Identity:
 
     @property
     def config(self) -> dict[str, str]:
-        """For the configuration of a journal. Raises `ModelUnavailable` if the digest is not known."""
+        """For the configuration of a file of scores. Raises `ModelUnavailable` if the digest is not known."""
         if self.digest is None:
             raise ModelUnavailable(
                 f"the server does not tell the `digest` of {self.model} in /model, so scores of another model of that "

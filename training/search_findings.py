@@ -9,9 +9,9 @@ import numpy as np
 from training import stats
 from training.bootstrap import Estimate, Numbers
 from training.comparisons import F1_MARGIN, compare, grouped, note
-from training.journal import Record
 from training.metrics import percent
 from training.report.found import Finding
+from training.resumable import Record
 from training.settings import AnnotateSettings
 from training.study import BASELINE, variants
 from unprm.mini.checker import first_error, labels

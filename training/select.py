@@ -15,7 +15,7 @@ from rich.console import Console
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from training import journal, stage
+from training import resumable, stage
 from training.sample import seed_of
 from training.settings import SelectSettings
 from unprm import steps
@@ -31,7 +31,7 @@ Embed = Callable[[Sequence[str]], Vectors]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedSolution:
     """A well-formed solution: its steps, the token each ends before, and whether its answer is the gold one."""
 
     index: int
@@ -64,10 +64,10 @@ def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: 
     return [MEASURES[measure](logprobs[start:end]) for start, end in bounds]
 
 
-def choose(judged: Sequence[Judged], settings: SelectSettings, embed: Embed, seed: int) -> list[Judged]:
+def choose(judged: Sequence[JudgedSolution], settings: SelectSettings, embed: Embed, seed: int) -> list[JudgedSolution]:
     """Of the solutions of one question the m right and the n wrong ones that the strategy prefers, or as many wrong
     ones as fill m + n."""
-    chosen: list[Judged] = []
+    chosen: list[JudgedSolution] = []
     for correct in (True, False):
         count = settings.m if correct else settings.n
         if settings.fill and not correct:
@@ -79,7 +79,9 @@ def choose(judged: Sequence[Judged], settings: SelectSettings, embed: Embed, see
     return chosen
 
 
-def _preferred(pool: Sequence[Judged], count: int, settings: SelectSettings, embed: Embed, seed: int) -> list[int]:
+def _preferred(
+    pool: Sequence[JudgedSolution], count: int, settings: SelectSettings, embed: Embed, seed: int
+) -> list[int]:
     match settings.selection:
         case "uncertainty":
             return sorted(range(len(pool)), key=lambda index: -pool[index].uncertainty)[:count]
@@ -165,7 +167,7 @@ class Selector:
         self.embed = sentence_embedding(settings.embedding) if settings.embedding else tf_idf
         self.dropped: Counter[str] = Counter()
 
-    def judge(self, record: dict[str, Any]) -> Iterator[Judged]:
+    def judge(self, record: dict[str, Any]) -> Iterator[JudgedSolution]:
         """The well-formed solutions of a sampled question."""
         for index, completion in enumerate(record["completions"]):
             text, ids, logprobs = completion["text"], completion["ids"], completion["logprobs"]
@@ -177,7 +179,7 @@ class Selector:
             if reason or answer is None:
                 self.dropped[reason] += 1
                 continue
-            yield Judged(
+            yield JudgedSolution(
                 index=index,
                 text=text,
                 ids=tuple(ids),
@@ -198,7 +200,7 @@ class Selector:
     def select(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Records of the chosen solutions of a sampled question."""
         judged = list(self.judge(record))
-        distinct: dict[str, Judged] = {}
+        distinct: dict[str, JudgedSolution] = {}
         for solution in judged:
             if distinct.setdefault(solution.text, solution) is not solution:  # would be annotated twice for nothing
                 self.dropped["same text as another"] += 1
@@ -220,19 +222,19 @@ class Selector:
 def select(samples: Path, output: Path, selector: Selector, console: Console) -> tuple[int, int]:
     """Writes the selected solutions of a file of samples; returns how many right and wrong ones. `console`: where
     progress is shown."""
-    made_with = json.loads(journal.config_path(samples).read_text("utf-8"))
+    made_with = json.loads(resumable.config_path(samples).read_text("utf-8"))
     config = {**asdict(selector.settings), "stage": "select", "samples": made_with}
-    records = list(journal.read(samples))
+    records = list(resumable.read(samples))
     _check(records, samples, selector.settings)
     with stage.progress(console) as progress:
         each = progress.track(records, description="selecting")
         chosen = [solution for record in each for solution in selector.select(record)]
-    journal.write(output, config, chosen)
+    resumable.write(output, config, chosen)
     right = sum(solution["correct"] for solution in chosen)
     return right, len(chosen) - right
 
 
-def _check(records: Sequence[journal.Record], samples: Path, settings: SelectSettings) -> None:
+def _check(records: Sequence[resumable.Record], samples: Path, settings: SelectSettings) -> None:
     """Raises `RecordInvalid` for samples that the selection can't compare."""
     if settings.selection != "uncertainty-diversity":
         return
@@ -258,6 +260,6 @@ def _malformed(
     return ""
 
 
-def _mean_step(judged: Sequence[Judged], measure: str) -> float | None:
+def _mean_step(judged: Sequence[JudgedSolution], measure: str) -> float | None:
     values = [u for s in judged if s.ends for u in step_uncertainties(s.logprobs, s.ends, measure)]
     return sum(values) / len(values) if values else None

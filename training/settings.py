@@ -1,4 +1,4 @@
-"""Settings of the stages, and their reports."""
+"""Settings of the stages, and what a training run did."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -93,7 +93,7 @@ TRAIN_PRESETS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class TrainReport:
+class TrainSummary:
     """What a run did; `loss` is the mean over the last tenth of its steps."""
 
     examples: int

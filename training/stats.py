@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from rich.table import Table
 
-from training import journal
-from training.journal import Record
+from training import resumable
 from training.metrics import percent
+from training.resumable import Record
 from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import parse
 
@@ -87,14 +87,14 @@ def unresolved_path(annotated: Path) -> Path:
 
 def load(annotated: Path) -> list[Record]:
     """All solutions of a run, labelled and unresolved."""
-    return [*journal.read(annotated), *journal.read(unresolved_path(annotated))]
+    return [*resumable.read(annotated), *resumable.read(unresolved_path(annotated))]
 
 
 def costs(annotated: Path) -> Costs:
     """What a run cost."""
     records = load(annotated)
-    questions = list(journal.read(annotated.with_suffix(".questions.jsonl")))
-    shared = json.loads(journal.config_path(annotated).read_text("utf-8"))["share_prefixes"]
+    questions = list(resumable.read(annotated.with_suffix(".questions.jsonl")))
+    shared = json.loads(resumable.config_path(annotated).read_text("utf-8"))["share_prefixes"]
     drawn: dict[object, Record] = {}
     for record in records:
         for tried in record["tried"]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import journal, stage
-from training.annotate import Journals, by_question, check
+from training import resumable, stage
+from training.annotate import AnnotationFiles, by_question, check
 from training.annotator import Annotator
-from training.journal import Record
+from training.resumable import Record
 from training.rollouts import Memory
 from training.settings import AnnotateSettings
 from unprm.equivalence import Equivalence
@@ -56,22 +56,22 @@ async def study(
 ) -> dict[str, str]:
     """Annotates a file of selected solutions by every search, into `output/NAME.jsonl`; returns the questions that
     failed, with reasons."""
-    solutions = list(journal.read(selected))
+    solutions = list(resumable.read(selected))
     check(solutions, selected, sampler.model)
     with ExitStack() as stack:
-        runs: list[tuple[Journals, Annotator]] = []
+        runs: list[tuple[AnnotationFiles, Annotator]] = []
         for name, variant in searches.items():
-            journals = stack.enter_context(Journals(output / f"{name}.jsonl", variant, sampler.model, selected))
-            runs.append((journals, Annotator(sampler, equivalence, variant, journals.known(), journals.write)))
-        done = sum(journals.is_done(solution) for journals, _ in runs for solution in solutions)
+            files = stack.enter_context(AnnotationFiles(output / f"{name}.jsonl", variant, sampler.model, selected))
+            runs.append((files, Annotator(sampler, equivalence, variant, files.known(), files.write)))
+        done = sum(files.is_done(solution) for files, _ in runs for solution in solutions)
         total = len(runs) * len(solutions)
         board = stack.enter_context(stage.Board(console, "annotating by every search", total, done))
 
         async def work(group: list[Record]) -> None:
             memory: Memory = {}
-            for journals, annotator in runs:
-                journals.board = board
-                missing = [solution for solution in group if not journals.is_done(solution)]
+            for files, annotator in runs:
+                files.board = board
+                missing = [solution for solution in group if not files.is_done(solution)]
                 if missing:
                     await annotator.annotate(missing, memory)
 

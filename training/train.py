@@ -22,7 +22,7 @@ from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
-from training import checkpoint, records
+from training import records, resume
 from training.card import write_card
 from training.collate import Example, MicroBatch, batches, micro_batches
 from training.history import History
@@ -31,7 +31,7 @@ from training.memory import MemoryPlan, free_memory, plan, return_freed_memory
 from training.metrics import Validation
 from training.network import base_dtype, computes_in_bf16, margins, read_shape, take_direction, with_adapter
 from training.processes import Processes
-from training.settings import TrainReport, TrainSettings
+from training.settings import TrainSettings, TrainSummary
 from unprm.engines.checkpoint import fetch, load_base, load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig, UnprmFormat
@@ -85,7 +85,7 @@ class Trainer:
         self.history = History()
         self.fingerprint = self._fingerprint()
 
-    def run(self, progress: Progress) -> TrainReport:
+    def run(self, progress: Progress) -> TrainSummary:
         """Trains, or goes on from the last checkpoint; writes the adapter, its configuration and its card."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
         first = self._resume()
@@ -104,11 +104,11 @@ class Trainer:
                 if (step + 1) % self.settings.checkpoint_every == 0 or (step + 1) % self.per_epoch == 0:
                     self._save()
         steps = len(self.history.losses)
-        report = TrainReport(len(self.examples), self.dropped, steps, self.history.recent_loss())
+        summary = TrainSummary(len(self.examples), self.dropped, steps, self.history.recent_loss())
         if self.processes.is_first:
-            self._finish(report)
+            self._finish(summary)
         self.processes.wait()
-        return report
+        return summary
 
     def _read(self, paths: Sequence[Path], window: int) -> tuple[list[Example], int]:
         solutions = [solution for path in paths for solution in records.read(path)]
@@ -122,7 +122,7 @@ class Trainer:
     def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
         """What the settings leave to the memory, chosen by it; or as it was chosen when this run began."""
         state = settings.output / STATE
-        if state.exists() and (kept := checkpoint.read_progress(state).get("memory")):
+        if state.exists() and (kept := resume.read_progress(state).get("memory")):
             settings = replace(settings, **{name: kept[name] for name in CHOSEN if getattr(settings, name) is None})
         longest = max(len(example.encoded.ids) for example in self.examples)
         return plan(shape, settings, self.device.type, free, longest)
@@ -173,7 +173,7 @@ class Trainer:
             if value is not None:
                 board.add_scalar(f"validation/{name}", value, len(self.history.losses))
         if self.history.best() == len(validations) - 1 and self.processes.is_first:
-            checkpoint.replace_file(self._trained(), self._place("best.safetensors"), {})
+            resume.replace_file(self._trained(), self._place("best.safetensors"), {})
 
     @torch.no_grad()
     def _scored(self, examples: Sequence[Example]) -> tuple[list[list[float]], list[list[bool]]]:
@@ -211,7 +211,7 @@ class Trainer:
         state = self._place(STATE)
         if not state.exists():
             return 0
-        kept = checkpoint.load(state, self._trained(), [self.optimizer])
+        kept = resume.load(state, self._trained(), [self.optimizer])
         if kept["fingerprint"] != self.fingerprint:
             raise ModelInvalid(f"{state} belongs to a run with other settings or data; choose another output directory")
         self.history = History.of(kept["history"])
@@ -224,11 +224,11 @@ class Trainer:
                 "fingerprint": self.fingerprint,
                 "memory": {name: getattr(self.settings, name) for name in CHOSEN},
             }
-            checkpoint.save(self._place(STATE), self._trained(), [self.optimizer], state)
+            resume.save(self._place(STATE), self._trained(), [self.optimizer], state)
             self.history.write(self.settings.output)
         self.processes.wait()
 
-    def _finish(self, report: TrainReport) -> None:
+    def _finish(self, summary: TrainSummary) -> None:
         output = self.settings.output
         if self.settings.patience and self.history.validations:
             with safe_open(self._place("best.safetensors"), framework="pt") as best:
@@ -237,7 +237,7 @@ class Trainer:
         self.model.peft_config["default"].base_model_name_or_path = self.config.base
         self.model.save_pretrained(str(output), save_embedding_layers=False)
         self.config.write(output)
-        write_card(output, self.config, self.settings, report)
+        write_card(output, self.config, self.settings, summary)
 
 
 def _portable(base: str, output: Path) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.browser.harness import Sheet, flaws
 from tests.server.harness import serving
-from training import best_of_n, journal, pool, processbench
+from training import best_of_n, pool, processbench, resumable
 from training.scorers import Identity, Solution
 from training.settings import WrfSettings
 from unprm.engines.fake import FakeEngine
@@ -348,7 +348,7 @@ def test_a_question_that_is_gone_is_told(report: Sheet, run: Path) -> None:
     path = run / "best-of-n" / "solutions.jsonl"
     whole = path.read_bytes()
     try:
-        path.write_text("".join(json.dumps(row) + "\n" for row in journal.read(path) if row["id"] != "easy"))
+        path.write_text("".join(json.dumps(row) + "\n" for row in resumable.read(path) if row["id"] != "easy"))
         page.locator("#lanes").get_by_role("button", name="Question easy of").click()
         expect(page.locator(".complaint")).to_contain_text("nothing at this address")
     finally:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training.scripted import ScriptedSampler
-from training.annotator import Annotator, Question
+from training.annotator import Annotator, QuestionValue
 from training.questions import make_mini
 from training.sample import record_of
 from training.select import Selector
@@ -132,7 +132,7 @@ def test_a_known_question_is_not_counted_again(solutions, equivalence):
     written, _ = _annotate(solutions, equivalence, FIXED)
     (question,) = [record for kind, record in written if kind == "question"]
     again, sampler = [], EndingSampler()
-    known = {question["id"]: Question(**question)}
+    known = {question["id"]: QuestionValue(**question)}
     annotator = Annotator(sampler, equivalence, FIXED, known, lambda kind, record: again.append((kind, record)))
     asyncio.run(annotator.annotate(solutions, {}))
     assert all(prompt != tuple(solutions[0]["prompt"]) for prompt, _, _ in sampler.calls)

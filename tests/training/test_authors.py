@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from training import journal, stats
+from training import resumable, stats
 from training.build import build
-from training.construct import app
+from training.cli.data import app
 from training.questions import make_mini
 from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
 from unprm import mini
@@ -45,7 +45,7 @@ def test_build_goes_from_questions_to_a_data_set(built):
     place, printed = built
     annotated = place / mini.NAME / "annotated.jsonl"
     records = stats.load(annotated)
-    questions = {record["id"]: record for record in journal.read(annotated.with_suffix(".questions.jsonl"))}
+    questions = {record["id"]: record for record in resumable.read(annotated.with_suffix(".questions.jsonl"))}
     assert {record["correct"] for record in records if "labels" in record} == {True, False}
     assert [record for record in records if record["tried"]]
     for record in records:
@@ -63,8 +63,8 @@ def test_the_commands_take_the_preset(built, tmp_path):
     samples, selected = place / mini.NAME / "samples.jsonl", tmp_path / "selected.jsonl"
     result = CliRunner().invoke(app, ["select", str(samples), "--preset", "authors", "--output", str(selected)])
     assert result.exit_code == 0, result.output
-    assert list(journal.read(selected)) == list(journal.read(place / mini.NAME / "selected.jsonl"))
-    journal.write(selected, json.loads(journal.config_path(selected).read_text()), [])
+    assert list(resumable.read(selected)) == list(resumable.read(place / mini.NAME / "selected.jsonl"))
+    resumable.write(selected, json.loads(resumable.config_path(selected).read_text()), [])
     for command in (["sample", "--limit", "1", "--k", "2", "--max-tokens", "60"], ["annotate", str(selected)]):
         output = tmp_path / f"{command[0]}.jsonl"
         result = CliRunner().invoke(app, [*command, "--preset", "authors", "--output", str(output)])
@@ -78,7 +78,7 @@ def test_the_commands_take_the_preset(built, tmp_path):
 def test_a_study_takes_the_preset(built, tmp_path):
     place, _ = built
     selected = tmp_path / "selected.jsonl"
-    journal.write(selected, json.loads(journal.config_path(place / mini.NAME / "selected.jsonl").read_text()), [])
+    resumable.write(selected, json.loads(resumable.config_path(place / mini.NAME / "selected.jsonl").read_text()), [])
     result = CliRunner().invoke(
         app, ["study", str(selected), "--preset", "authors", "--output", str(tmp_path / "study")]
     )

@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 
 from tests.training.scripted import ScriptedSampler
-from training import journal, stats
+from training import resumable, stats
 from training.annotate import annotate
-from training.construct import build
+from training.cli.data import build
 from training.merge import merge
 from training.questions import make_mini
 from training.sample import sample
@@ -76,7 +76,7 @@ def selected(tmp_path_factory, equivalence):
 
 
 def _records(path):
-    return sorted(journal.read(path), key=lambda record: record["id"])
+    return sorted(resumable.read(path), key=lambda record: record["id"])
 
 
 def test_samples_hold_what_the_sampler_gave(selected):
@@ -133,7 +133,7 @@ def test_malformed_solutions_are_left_out_and_counted(tmp_path, equivalence):
     first[0]["finished"] = False
     first[1] |= {"text": "Step 1: 1 + 1 = 2.", "ids": list(map(ord, "Step 1: 1 + 1 = 2."))}
     first[2] |= {"text": "", "ids": []}
-    journal.write(path, json.loads(journal.config_path(path).read_text()), records)
+    resumable.write(path, json.loads(resumable.config_path(path).read_text()), records)
     selector = _select(tmp_path, equivalence, SelectSettings(m=99, n=99))
     twice = selector.dropped.pop("same text as another")
     assert selector.dropped == {"over the token limit": 1, "no answer": 2}
@@ -219,7 +219,7 @@ def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalen
 def test_a_model_that_never_solves_the_question_labels_nothing(selected, equivalence, tmp_path):
     (tmp_path / "selected.config.json").write_text("{}")
     wrong = [record | {"gold": "no such number"} for record in _records(selected / "selected.jsonl")]
-    journal.write(tmp_path / "selected.jsonl", {}, [record for record in wrong if not record["correct"]])
+    resumable.write(tmp_path / "selected.jsonl", {}, [record for record in wrong if not record["correct"]])
     sampler = ScriptedSampler()
     output = _annotate(tmp_path, equivalence, sampler=sampler)[1]
     assert _records(output) == []
@@ -231,7 +231,7 @@ def test_a_model_that_never_solves_the_question_labels_nothing(selected, equival
 def test_solutions_of_another_model_or_without_tokens_are_refused(selected, equivalence, tmp_path):
     for change, message in (({"model": "gpt"}, "by gpt"), ({"ids": []}, "without token ids")):
         records = [record | change for record in _records(selected / "selected.jsonl")]
-        journal.write(tmp_path / "selected.jsonl", {}, records)
+        resumable.write(tmp_path / "selected.jsonl", {}, records)
         with pytest.raises(RecordInvalid, match=message):
             _annotate(tmp_path, equivalence)
 
@@ -280,7 +280,7 @@ from pathlib import Path
 from rich.console import Console
 from tests.training.scripted import ScriptedSampler
 from training.annotate import annotate
-from training.construct import build
+from training.cli.data import build
 from training.settings import AnnotateSettings
 from unprm.equivalence import Equivalence
 place = Path(sys.argv[1])
@@ -317,7 +317,7 @@ def test_twenty_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
     for name in ("", ".unresolved", ".questions"):
         left, right = (path.with_suffix(f"{name}.jsonl") for path in (killed, whole))
         assert _records(left) == _records(right)
-        ids = [record["id"] for record in journal.read(left)]
+        ids = [record["id"] for record in resumable.read(left)]
         assert len(ids) == len(set(ids))
 
 

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from tests.tiny import write_prm
-from training import journal
 from training import records as training_records
-from training.best_of_n import Judged
+from training import resumable
+from training.best_of_n import JudgedCandidates
 from training.lab import benchmark, construct, data_findings, elections, findings, labels, models, run, vote_findings
 from training.lab import settings as lab_settings
 from training.lab.settings import DATA_SETS, LabSettings
@@ -47,9 +47,9 @@ def _authored(place, questions, per_question):
         texts = ["\n".join(Author(rng, 1.0).solve(problem)) for _ in range(per_question)]
         completions = [{"text": text, "ids": [], "logprobs": [], "finished": True} for text in texts]
         records.append(
-            {"id": question.id, "problem": question.problem, "answer": question.answer, "completions": completions}
+            {"id": question.id, "problem": question.problem, "answer": question.gold, "completions": completions}
         )
-    journal.write(benchmark.candidates_file(place), {}, records)
+    resumable.write(benchmark.candidates_file(place), {}, records)
 
 
 def test_the_benchmark_is_balanced_and_says_what_the_checker_says(tmp_path):
@@ -111,12 +111,12 @@ def test_measures_point_where_the_uncertainty_rises(tmp_path):
     steps = parse(problem.problem).solution()
     wrong = [step.replace("= ", "= 9") for step in steps]
     solution = {
-        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.answer, "model": "m",
+        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.gold, "model": "m",
         "steps": [steps[0], wrong[1], wrong[2]], "ends": [2, 6, 8], "correct": False,
         "logprobs": [-0.1, -0.1, -0.1, -3.0, -0.1, -0.1, -0.2, -0.1],
         "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
     }  # fmt: skip
-    journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
+    resumable.write(construct.selected_file(tmp_path, "random"), {}, [solution])
     by_measure = {pointer.measure: pointer for pointer in labels.measures(tmp_path)}
     surprisal, entropy = by_measure["surprisal_max"].among_all, by_measure["entropy"].among_all
     assert (surprisal.hits.tolist(), surprisal.counts.tolist()) == ([[1]], [1])
@@ -132,22 +132,22 @@ def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
     problem = next(q for q in make_mini(50, 1) if len(parse(q.problem).operations) == 3)
     steps = parse(problem.problem).solution()
     solution = {
-        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.answer, "model": "m",
+        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.gold, "model": "m",
         "steps": [*steps[:2], steps[2].replace("= ", "= 9")], "ends": [2, 4, 9], "correct": False,
         "logprobs": [-0.1] * 8 + [-3.0], "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
     }  # fmt: skip
-    journal.write(construct.selected_file(tmp_path, "random"), {}, [solution])
+    resumable.write(construct.selected_file(tmp_path, "random"), {}, [solution])
     for pointer in labels.measures(tmp_path):
         assert pointer.among_all.counts.sum() == 1
         assert pointer.before_last.counts.sum() == 0
 
 
 ANSWERS = (0, 0, 0, 1, 1, 2)
-JUDGED = Judged(ANSWERS, tuple(name == 1 for name in ANSWERS), (0.4, 0.4, 0.4, 0.9, 0.8, 0.95))
+JUDGED = JudgedCandidates(ANSWERS, tuple(name == 1 for name in ANSWERS), (0.4, 0.4, 0.4, 0.9, 0.8, 0.95))
 
 
 def test_a_tie_that_only_the_order_decides_counts_by_its_share_of_right_answers():
-    level = Judged((0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
+    level = JudgedCandidates((0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
     assert elections.log_odds(1.0)(level, range(4)) == 0.5
     ties = elections.ties([[level]], 4)
     assert ties == {"tied": [[1]], "frequency": [[0.5]], "mean reward": [[0.5]], "first appearance": [[0]]}
@@ -163,15 +163,15 @@ def test_log_odds_add_up(prior, right):
 
 
 def test_without_an_answer_nobody_is_elected():
-    nobody = Judged((None, None), (False, False), (0.5, 0.9))
+    nobody = JudgedCandidates((None, None), (False, False), (0.5, 0.9))
     for rule in (elections.log_odds(1.0), *elections.VOTES.values()):
         assert not rule(nobody, range(2))
     assert not any(shares.any() for shares in elections.ties([[nobody]], 2).values())
 
 
-TIED = Judged((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
+TIED = JudgedCandidates((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
 """Frequency and reward disagree: WRF gives a half to both classes."""
-CLEAR = Judged((0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
+CLEAR = JudgedCandidates((0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
 
 
 def test_ties_of_two_classes_end_as_the_tie_break_says():
@@ -186,7 +186,7 @@ def test_findings_say_where_ties_are_and_what_breaks_them_best():
     assert vote_findings.ties([[CLEAR]]).answer == "No vote is tied."
 
 
-FEW = Judged((0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
+FEW = JudgedCandidates((0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
 """The reward alone finds the right answer."""
 
 
@@ -210,15 +210,15 @@ def test_no_vote_is_called_better_for_what_a_single_question_says():
 
 
 def test_votes_differ_by_seed_as_well(monkeypatch):
-    other = Judged(FEW.classes, FEW.correct, (0.9, 0.9, 0.1, 0.2))
+    other = JudgedCandidates(FEW.classes, FEW.correct, (0.9, 0.9, 0.1, 0.2))
     same, split = [[FEW] * 40] * 3, [[FEW] * 40, [FEW] * 40, [other] * 40]
     for judged, outcome in ((same, "weighted is better than majority"), (split, "weighted and majority can't be told")):
         assert outcome in vote_findings.votes(elections.votes_taken(judged)).answer
 
 
 def test_a_prior_is_chosen_on_other_questions_than_it_is_tried_on():
-    hard = Judged((0, 0, 0, 1), (False, False, False, True), (0.4, 0.4, 0.4, 0.9))
-    easy = Judged((0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
+    hard = JudgedCandidates((0, 0, 0, 1), (False, False, False, True), (0.4, 0.4, 0.4, 0.9))
+    easy = JudgedCandidates((0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
     judged = [[hard, easy] * 20]
     chosen_on, tried_on = elections.halves(judged)
     assert (chosen_on, tried_on) == ([[hard] * 20], [[easy] * 20])
@@ -284,7 +284,7 @@ def _made_up_lab(place, settings):
             "verified": 1, "rank": 0, "tried": [{"step": 1, "prefix": "p", "value": 0, "samples": 8, "correct": 0,
                                                  "tokens": 80}],
         })  # fmt: skip
-    journal.write(construct.selected_file(place, "random"), {}, records)
+    resumable.write(construct.selected_file(place, "random"), {}, records)
     for selection, search in (("uncertainty", "uncertainty"), ("uncertainty", "adaptive_binary"),
                               ("uncertainty", "uncertainty-literal"), ("uncertainty", "bayes")):  # fmt: skip
         path = construct.annotated(place, selection) / f"{search}.jsonl"
@@ -294,9 +294,9 @@ def _made_up_lab(place, settings):
                       "verified": 1, "samples": 8 if search == "bayes" else 10, "tokens": 80}
             for record in records
         ]  # fmt: skip
-        journal.write(path, {"share_prefixes": False, "search": search}, labelled)
-        journal.write(path.with_suffix(".unresolved.jsonl"), {}, [])
-        journal.write(path.with_suffix(".questions.jsonl"), {}, [])
+        resumable.write(path, {"share_prefixes": False, "search": search}, labelled)
+        resumable.write(path.with_suffix(".unresolved.jsonl"), {}, [])
+        resumable.write(path.with_suffix(".questions.jsonl"), {}, [])
     for name in SKILL["text"]:
         path = construct.data_file(place, name)
         path.parent.mkdir(exist_ok=True)
@@ -316,16 +316,16 @@ def _made_up_results(place, prm, rng, skill):
             {"id": s.id, "scores": [judge(s.label is None or k < s.label) for k in range(len(s.solution.steps))]}
             for s in samples
         ]
-        journal.write(place / "processbench" / prm / f"{subset}.jsonl", {}, scored)
+        resumable.write(place / "processbench" / prm / f"{subset}.jsonl", {}, scored)
     candidates = []
-    for record in journal.read(benchmark.candidates_file(place)):
+    for record in resumable.read(benchmark.candidates_file(place)):
         answers = [completion["text"].rpartition(" ")[2] for completion in record["completions"][:4]]
         correct = [f"{{{record['answer']}}}" in answer for answer in answers]
         classes = [answers.index(answer) for answer in answers]
         candidates.append(
             {"id": record["id"], "classes": classes, "correct": correct, "rewards": [judge(right) for right in correct]}
         )
-    journal.write(place / "best-of-n" / prm / "candidates.jsonl", {}, candidates)
+    resumable.write(place / "best-of-n" / prm / "candidates.jsonl", {}, candidates)
 
 
 def test_findings_answer_for_each_base_and_for_both(tmp_path):
@@ -387,13 +387,13 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     written = json.loads((tmp_path / "findings.json").read_text("utf-8"))
     assert all(finding["answer"] and finding["rows"] for finding in written)
     assert {row[0] for row in written[0]["rows"]} == set(kept)
-    question_ids = [record["id"] for record in journal.read(tmp_path / "best-of-n" / "solutions.jsonl")]
+    question_ids = [record["id"] for record in resumable.read(tmp_path / "best-of-n" / "solutions.jsonl")]
     assert len(question_ids) == TINY.evaluated
     assert not (tmp_path / "best-of-n" / "DrawnPRM-verdicts").exists()
     for name in ("UnPRM", "Exact"):
         place = tmp_path / "best-of-n" / f"{name}-verdicts" / "seed-0"
-        assert [record["id"] for record in journal.read(place / "elections.jsonl")] == sorted(question_ids)
-        assert all(record["scores"] for record in journal.read(place / "candidates.jsonl"))
+        assert [record["id"] for record in resumable.read(place / "elections.jsonl")] == sorted(question_ids)
+        assert all(record["scores"] for record in resumable.read(place / "candidates.jsonl"))
     cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))
     assert set(cost["per_solution"]["samples"]) == {"uncertainty", "adaptive_binary"}
     text = report.read_text("utf-8")

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from training.best_of_n import Judged
+from training.best_of_n import JudgedCandidates
 from training.metrics import Share
 from training.processbench import PUBLISHED, SUBSETS, Figures
 from training.report.page import write
@@ -112,7 +112,7 @@ def _findings(directory, **changed):
 
 def _everything(directory):
     _findings(directory)
-    _best_of_n(directory, "UnPRM/0", {}, judged=[Judged((0, 1), (True, False), (0.9, 0.2))])
+    _best_of_n(directory, "UnPRM/0", {}, judged=[JudgedCandidates((0, 1), (True, False), (0.9, 0.2))])
     _processbench(directory, "UnPRM/0", 0.4)
     _annotated(directory, "bayes", "bayes", 40)
 
@@ -168,10 +168,10 @@ def test_seeds_that_were_measured_on_different_data_are_refused(tmp_path):
 
 
 def test_gold_frequencies_and_lanes_are_those_of_unprm_where_there_is_one(tmp_path):
-    always = Judged((0, 0, 0, 0), (True,) * 4, (0.5,) * 4)
-    never = Judged((1, 1, 2, None), (False,) * 4, (0.5,) * 4)
+    always = JudgedCandidates((0, 0, 0, 0), (True,) * 4, (0.5,) * 4)
+    never = JudgedCandidates((1, 1, 2, None), (False,) * 4, (0.5,) * 4)
     # the rarer answer is right: only its reward tells
-    rare = Judged((1, 1, 1, 0), (False, False, False, True), (0.1, 0.1, 0.1, 0.2))
+    rare = JudgedCandidates((1, 1, 1, 0), (False, False, False, True), (0.1, 0.1, 0.1, 0.2))
     _best_of_n(tmp_path, "Another", {}, judged=[always])
     _best_of_n(tmp_path, "Qwen-UnPRM40K", {}, judged=[always, never, rare, rare])
     page = _Page(write(tmp_path))
@@ -323,7 +323,7 @@ def test_hostile_text_stays_text(tmp_path):
     evil = '"><script>alert(1)<'
     _findings(tmp_path, question=evil, answer=evil, columns=[evil, "n"], rows=[[evil, 1]])
     name = '_$x^{$ "><img src=x onerror=alert(1)>'
-    _best_of_n(tmp_path, name, {}, judged=[Judged((0, 1), (True, False), (0.9, 0.2))])
+    _best_of_n(tmp_path, name, {}, judged=[JudgedCandidates((0, 1), (True, False), (0.9, 0.2))])
     _processbench(tmp_path, name, 0.4, (name,))
     _annotated(tmp_path, name, "bayes", 8)
     page = _Page(write(tmp_path))

@@ -7,20 +7,20 @@ import sys
 
 import pytest
 
-from training import journal
-from training.journal import Journal, config_path
+from training import resumable
+from training.resumable import ResumableFile, config_path
 from unprm.errors import OutputMismatch, RecordInvalid
 
 
 def _ids(path):
-    return [record["id"] for record in journal.read(path)]
+    return [record["id"] for record in resumable.read(path)]
 
 
 def test_records_are_there_again_for_the_next_run(tmp_path):
     path = tmp_path / "deep" / "a.jsonl"
-    with Journal(path, {"k": 1}) as first:
+    with ResumableFile(path, {"k": 1}) as first:
         first.append({"id": "a", "text": "ş\n\u2028"})
-    with Journal(path, {"k": 1}) as second:
+    with ResumableFile(path, {"k": 1}) as second:
         assert second.records == {"a": {"id": "a", "text": "ş\n\u2028"}}
         second.append({"id": "b"})
     assert _ids(path) == ["a", "b"]
@@ -29,12 +29,12 @@ def test_records_are_there_again_for_the_next_run(tmp_path):
 @pytest.mark.parametrize("torn", [b'{"id": "c", "te', b"{", b'{"id": "c"}', b"\xc5"])
 def test_a_torn_last_line_is_cut_off(tmp_path, torn):
     path = tmp_path / "a.jsonl"
-    with Journal(path, {}) as first:
+    with ResumableFile(path, {}) as first:
         first.append({"id": "a"})
         first.append({"id": "b", "long": "x" * 200_000})
     with path.open("ab") as file:
         file.write(torn)
-    with Journal(path, {}) as second:
+    with ResumableFile(path, {}) as second:
         assert list(second.records) == ["a", "b"]
         second.append({"id": "c"})
     assert _ids(path) == ["a", "b", "c"]
@@ -42,34 +42,34 @@ def test_a_torn_last_line_is_cut_off(tmp_path, torn):
 
 def test_a_file_of_nothing_but_a_torn_line_is_empty(tmp_path):
     path = tmp_path / "a.jsonl"
-    Journal(path, {}).close()
+    ResumableFile(path, {}).close()
     path.write_bytes(b'{"id": "a" ' + b"x" * 100_000)
-    with Journal(path, {}) as mended:
+    with ResumableFile(path, {}) as mended:
         assert mended.records == {}
     assert path.read_bytes() == b""
 
 
 def test_another_configuration_is_refused_with_the_difference(tmp_path):
     path = tmp_path / "a.jsonl"
-    with Journal(path, {"k": 32, "seed": 0}) as first:
+    with ResumableFile(path, {"k": 32, "seed": 0}) as first:
         first.append({"id": "a"})
     with pytest.raises(OutputMismatch, match="k was 32, is 16; m was null, is 2"):
-        Journal(path, {"k": 16, "seed": 0, "m": 2})
+        ResumableFile(path, {"k": 16, "seed": 0, "m": 2})
     assert _ids(path) == ["a"]
 
 
 def test_records_without_their_configuration_are_refused(tmp_path):
     path = tmp_path / "a.jsonl"
-    with Journal(path, {}) as first:
+    with ResumableFile(path, {}) as first:
         first.append({"id": "a"})
     config_path(path).unlink()
     with pytest.raises(OutputMismatch, match=r"a\.config\.json"):
-        Journal(path, {})
+        ResumableFile(path, {})
 
 
 def test_two_runs_cannot_write_one_file(tmp_path):
-    with Journal(tmp_path / "a.jsonl", {}), pytest.raises(OutputMismatch, match="another run"):
-        Journal(tmp_path / "a.jsonl", {})
+    with ResumableFile(tmp_path / "a.jsonl", {}), pytest.raises(OutputMismatch, match="another run"):
+        ResumableFile(tmp_path / "a.jsonl", {})
 
 
 @pytest.mark.parametrize("line", ["[]", '{"id": 3}', "not json", '{"name": "x"}'])
@@ -77,11 +77,11 @@ def test_a_line_that_is_no_record_is_named(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": "a"}\n' + line + "\n")
     with pytest.raises(RecordInvalid, match="line 2"):
-        list(journal.read(path))
+        list(resumable.read(path))
 
 
 def test_a_value_that_json_does_not_know_is_refused_before_it_is_written(tmp_path):
-    with Journal(tmp_path / "a.jsonl", {}) as written:
+    with ResumableFile(tmp_path / "a.jsonl", {}) as written:
         with pytest.raises(ValueError, match="JSON"):
             written.append({"id": "a", "value": float("nan")})
         written.append({"id": "b"})
@@ -91,8 +91,8 @@ def test_a_value_that_json_does_not_know_is_refused_before_it_is_written(tmp_pat
 _FILLS_THE_DISK = """
 import json, sys
 from pathlib import Path
-from training.journal import Journal
-with Journal(Path(sys.argv[1]), {}) as written:
+from training.resumable import ResumableFile
+with ResumableFile(Path(sys.argv[1]), {}) as written:
     for number in range(1000):
         try:
             written.append({"id": str(number), "text": "x" * 100})
@@ -119,8 +119,8 @@ def test_a_full_disk_keeps_all_records_and_no_half_one(tmp_path):
 
 def test_a_file_is_written_anew_all_or_nothing(tmp_path):
     path = tmp_path / "a.jsonl"
-    journal.write(path, {"k": 1}, [{"id": "a"}, {"id": "b"}])
+    resumable.write(path, {"k": 1}, [{"id": "a"}, {"id": "b"}])
     with pytest.raises(ValueError, match="JSON"):
-        journal.write(path, {"k": 2}, [{"id": "c"}, {"id": "d", "value": float("inf")}])
+        resumable.write(path, {"k": 2}, [{"id": "c"}, {"id": "d", "value": float("inf")}])
     assert _ids(path) == ["a", "b"]
     assert json.loads(config_path(path).read_text()) == {"k": 1}

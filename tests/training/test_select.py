@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from training import journal
-from training.construct import app
+from training import resumable
+from training.cli.data import app
 from training.select import (
-    Judged,
+    JudgedSolution,
     Selector,
     choose,
     least_similar,
@@ -30,7 +30,7 @@ from unprm.errors import RecordInvalid
 
 
 def _judged(index, correct, uncertainty, text=""):
-    return Judged(index, text or f"text {index}", (), (), ("a",), (1,), "1", correct, uncertainty)
+    return JudgedSolution(index, text or f"text {index}", (), (), ("a",), (1,), "1", correct, uncertainty)
 
 
 def test_the_most_uncertain_of_each_kind_are_chosen():
@@ -153,7 +153,7 @@ def test_uncertainty_and_diversity_of_whole_solutions():
 def test_samples_without_token_ids_can_t_be_compared_by_them(tmp_path):
     record = _sampled("Step 1: One.\nStep 2: So \\boxed{2}")
     record["completions"][0]["ids"] = []
-    journal.write(tmp_path / "samples.jsonl", {}, [record])
+    resumable.write(tmp_path / "samples.jsonl", {}, [record])
     settings = SelectSettings(selection="uncertainty-diversity")
     with Equivalence() as equivalence:
         selector = Selector(equivalence, lambda ids: "", settings)
@@ -179,12 +179,12 @@ def test_the_command_keeps_how_solutions_are_read(tmp_path):
     samples, output = tmp_path / "samples.jsonl", tmp_path / "selected.jsonl"
     completion = {"text": "1 + 1\nis 2.", "ids": [], "logprobs": [-0.1], "finished": True}
     record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": [completion]}
-    journal.write(samples, {"stage": "sample"}, [record])
+    resumable.write(samples, {"stage": "sample"}, [record])
     options = ["--output", str(output), "--extraction", "last_number", "--step-split", "paragraph"]
     result = CliRunner().invoke(app, ["select", str(samples), *options])
     assert result.exit_code == 0, result.output
-    assert [chosen["steps"] for chosen in journal.read(output)] == [["1 + 1\nis 2."]]
-    config = json.loads(journal.config_path(output).read_text("utf-8"))
+    assert [chosen["steps"] for chosen in resumable.read(output)] == [["1 + 1\nis 2."]]
+    config = json.loads(resumable.config_path(output).read_text("utf-8"))
     assert (config["extraction"], config["split"]) == ("last_number", "paragraph")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from training import journal, stats
+from training import resumable, stats
 
 
 def _searched(rank, tried, **more):
@@ -55,7 +55,7 @@ def test_the_table_shows_ranks_where_there_are_any(tmp_path, ranked, shown):
     record = _searched(1, 2)
     if not ranked:
         del record["rank"]
-    journal.write(tmp_path / "a.jsonl", {"share_prefixes": False}, [record, _right()])
+    resumable.write(tmp_path / "a.jsonl", {"share_prefixes": False}, [record, _right()])
     for name in ("unresolved", "questions"):
         (tmp_path / f"a.{name}.jsonl").touch()
     (table,) = (table for table in stats.tables([tmp_path / "a.jsonl"]) if "sampling model" in str(table.title))

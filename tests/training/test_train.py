@@ -15,7 +15,7 @@ import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
 
-from training import checkpoint, records
+from training import records, resume
 from training.collate import Example, batches, micro_batches
 from training.loss import LOSSES
 from training.metrics import Validation
@@ -58,9 +58,9 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
     assert {p.dtype for p in trainer._trained().values()} == {torch.float32}
     frozen = {p.dtype for p in trainer.model.parameters() if not p.requires_grad}
     assert frozen == {torch.bfloat16 if bf16 else torch.float32}
-    report = trainer.run(QUIET)
+    summary = trainer.run(QUIET)
     losses = [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
-    assert len(losses) == report.steps == 48
+    assert len(losses) == summary.steps == 48
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])  # read at the tag itself: with a shift it would not fall
     engine = load_engine(str(output), device="cpu")
     for solution in _solutions(20, seed=9):
@@ -133,9 +133,9 @@ def test_losses_by_hand(name):
 
 @pytest.mark.parametrize("loss", ["mse", "orm", "rank"])
 def test_every_loss_learns(base, data, tmp_path, loss):
-    report = Trainer(_settings(base, data, tmp_path / "prm", loss=loss, epochs=6)).run(QUIET)
+    summary = Trainer(_settings(base, data, tmp_path / "prm", loss=loss, epochs=6)).run(QUIET)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "prm" / "train.jsonl").read_text().splitlines()]
-    assert report.loss < 0.6 * sum(losses[:3]) / 3
+    assert summary.loss < 0.6 * sum(losses[:3]) / 3
     assert f"({loss}, mean" in (tmp_path / "prm" / "README.md").read_text()
 
 
@@ -182,9 +182,9 @@ def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(b
     output = tmp_path / "prm"
     # a rate that soon destroys what was learned
     settings = _settings(base, data, output, validation=(held_out,), patience=1, epochs=12, learning_rate=0.3)
-    report = Trainer(settings).run(QUIET)
+    summary = Trainer(settings).run(QUIET)
     validations = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
-    assert report.steps == 6 * len(validations) < 72
+    assert summary.steps == 6 * len(validations) < 72
     best = max(range(len(validations)), key=lambda epoch: validations[epoch]["auroc"])
     assert best == len(validations) - 2
     engine = load_engine(str(output), device="cpu")
@@ -277,7 +277,7 @@ def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
 def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
     chosen = {"batch_tokens": 300, "gradient_checkpointing": True}
     Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).run(QUIET)
-    assert checkpoint.read_progress(tmp_path / STATE)["memory"] == chosen
+    assert resume.read_progress(tmp_path / STATE)["memory"] == chosen
     again = Trainer(_settings(base, data, tmp_path, epochs=1))
     assert again.settings.batch_tokens == 300
     assert again.settings.gradient_checkpointing

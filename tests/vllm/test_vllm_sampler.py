@@ -13,7 +13,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 import torch
 
 from benchmarks import servers
-from training import journal
+from training import resumable
 from unprm import mini
 from unprm.engines.checkpoint import load_base
 from unprm.samplers.load import SamplerSource
@@ -42,8 +42,8 @@ def _build(output, *arguments):
 def _check_chain(output, done):
     assert done.returncode == 0, done.stderr[-2000:]
     place = output / mini.NAME
-    assert len(list(journal.read(place / "samples.jsonl"))) == 3
-    labelled = list(journal.read(place / "annotated.jsonl"))
+    assert len(list(resumable.read(place / "samples.jsonl"))) == 3
+    labelled = list(resumable.read(place / "annotated.jsonl"))
     rows = [json.loads(line) for line in (output / "dataset" / "data" / "train.jsonl").read_text().splitlines()]
     assert 0 < len(rows) <= len(labelled)
     assert any(record["tried"] for record in labelled)

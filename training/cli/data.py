@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from training.options import Given, with_options
+from training.cli.options import Given, with_options
 from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from training.stage import directory, tell
 from unprm.types import Extraction, Split
@@ -89,7 +89,7 @@ def sample(
     preset: PresetOption = "paper",
 ) -> None:
     """Sample candidate solutions for questions, with the log-probabilities of their tokens."""
-    from training import sample as stage
+    from training import sample
 
     settings = replace(PRESETS[preset].sample, **given)
     chosen = _questions(questions, split, limit or PRESETS[preset].questions, settings)
@@ -99,7 +99,7 @@ def sample(
         _finish(lambda: sample_on(chosen, sampler.source(), output, settings, cluster, console))
         return
     loaded = sampler.source().load(settings.drawing)
-    _run(lambda: stage.sample(chosen, loaded, output, settings, place.concurrency, console), loaded.close)
+    _run(lambda: sample.sample(chosen, loaded, output, settings, place.concurrency, console), loaded.close)
 
 
 @app.command()
@@ -112,7 +112,7 @@ def select(
     preset: PresetOption = "paper",
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
-    from training import select as stage
+    from training import select
     from unprm.engines.checkpoint import fetch
     from unprm.equivalence import Equivalence
     from unprm.samplers.prompts import Prompter
@@ -121,8 +121,8 @@ def select(
     _check_measure(settings.measure)
     decode = Prompter.load(fetch(tokenizer, None)).decode
     with Equivalence() as equivalence:
-        selector = stage.Selector(equivalence, decode, settings)
-        right, wrong = stage.select(samples, output, selector, console)
+        selector = select.Selector(equivalence, decode, settings)
+        right, wrong = select.select(samples, output, selector, console)
     console.print(f"{right} right and {wrong} wrong solutions")
     for reason, count in selector.dropped.most_common():
         console.print(f"left out, {reason}: {count}")
@@ -139,7 +139,7 @@ def annotate(
     preset: PresetOption = "paper",
 ) -> None:
     """Label the steps of selected solutions by rollouts from their prefixes."""
-    from training import annotate as stage
+    from training import annotate
     from unprm.equivalence import Equivalence
 
     settings = replace(PRESETS[preset].annotate, **given)
@@ -151,7 +151,7 @@ def annotate(
         return
     loaded = sampler.source().load(settings.drawing)
     with Equivalence() as equivalence:
-        work = partial(stage.annotate, selected, loaded, equivalence, output, settings, place.concurrency, console)
+        work = partial(annotate.annotate, selected, loaded, equivalence, output, settings, place.concurrency, console)
         _run(work, loaded.close)
 
 
@@ -162,12 +162,12 @@ def merge(
     push: Annotated[str | None, typer.Option(help="Also upload it to the hub, under this name.")] = None,
 ) -> None:
     """Join annotated solutions into a data set in the published layout, with its card."""
-    from training import merge as stage
+    from training import merge
 
-    merged = stage.merge(annotated, output)
+    merged = merge.merge(annotated, output)
     console.print(f"{merged.solutions} solutions in {output}, {merged.duplicates} duplicates left out")
     if push:
-        stage.push(output, push)
+        merge.push(output, push)
 
 
 @app.command()
@@ -195,7 +195,7 @@ def build(
     concurrency: Concurrency = 32,
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
-    from training import build as stage
+    from training import build
     from training.stats import tables
 
     given = PRESETS[preset]
@@ -210,7 +210,7 @@ def build(
     def load(model: str, settings: "SamplingSettings") -> "Sampler":
         return _source(sampler, model, url).load(settings)
 
-    _run(lambda: stage.build(problems, load, chosen, output, concurrency, console))
+    _run(lambda: build.build(problems, load, chosen, output, concurrency, console))
     for table in tables([output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]):
         Console().print(table)
 
@@ -226,15 +226,14 @@ def study(
     concurrency: Concurrency = 32,
 ) -> None:
     """Annotate the same solutions by every search, and compare cost and truth."""
-    from training import search_findings
-    from training import study as stage
+    from training import search_findings, study
     from unprm.equivalence import Equivalence
 
     settings = _override(PRESETS[preset].annotate, extraction=extraction)
-    searches = stage.variants(settings)
+    searches = study.variants(settings)
     loaded = sampler.source().load(settings.drawing)
     with Equivalence() as equivalence:
-        work = partial(stage.study, selected, loaded, equivalence, output, searches, concurrency, console)
+        work = partial(study.study, selected, loaded, equivalence, output, searches, concurrency, console)
         _run(work, loaded.close)
     table = search_findings.markdown(output)
     (output / "study.md").write_text(table, "utf-8")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from training.options import with_options
+from training.cli.options import with_options
 from training.settings import Reading, WrfSettings
 from training.stage import directory
 from unprm.types import Extraction, Normalization, Split
@@ -80,7 +80,7 @@ def processbench(
     ] = "Qwen/ProcessBench",
 ) -> None:
     """Find the first wrong step of solutions: ProcessBench's F1, beside what was published."""
-    from training import processbench as bench
+    from training import processbench
 
     if scores:
         refuse_beside(context, "scores")
@@ -91,10 +91,10 @@ def processbench(
     if output is None:
         raise typer.BadParameter("say where results go, or give recorded --scores", param_hint="--output")
     place = directory(output)
-    subsets = bench.load(data)
+    subsets = processbench.load(data)
     with prm.scoring() as scorer:
-        results = bench.evaluate(subsets, scorer, place, console)
-    Console().print(bench.table(results))
+        results = processbench.evaluate(subsets, scorer, place, console)
+    Console().print(processbench.table(results))
 
 
 @app.command()
@@ -116,17 +116,16 @@ def best_of_n(
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
     table is kept as votes.md."""
-    from training import best_of_n as bench
-    from training import pool
+    from training import best_of_n, pool
     from unprm.equivalence import Equivalence
 
     questions = pool.load(candidates, reward)
     reading, wrf = Reading(extraction, step_split), WrfSettings(alpha, normalization)
     with Equivalence() as equivalence, ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
-        results = bench.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
-        bench.write_solutions(questions, output, reading)
-    Console().print(bench.table(results))
+        results = best_of_n.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
+        best_of_n.write_solutions(questions, output, reading)
+    Console().print(best_of_n.table(results))
 
 
 def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:

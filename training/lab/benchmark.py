@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import journal, processbench
+from training import processbench, resumable
 from training.lab.construct import CONCURRENCY
 from training.lab.settings import LabSettings
 from training.processbench import Sample
@@ -59,7 +59,7 @@ def write_benchmark(settings: LabSettings, output: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     rows: dict[str, list[dict[str, object]]] = {level: [] for level in LEVELS}
     taken: Counter[tuple[str, bool]] = Counter()
-    for record in sorted(journal.read(candidates_file(output)), key=lambda entry: str(entry["id"])):
+    for record in sorted(resumable.read(candidates_file(output)), key=lambda entry: str(entry["id"])):
         problem = parse(record["problem"])
         level = _level(len(problem.operations))
         for name, parts in _distinct(record):
@@ -79,7 +79,7 @@ def _level(sums: int) -> str:
     return f"level-{number}"
 
 
-def _distinct(record: journal.Record) -> Iterator[tuple[str, list[str]]]:
+def _distinct(record: resumable.Record) -> Iterator[tuple[str, list[str]]]:
     """Names and steps of a question's solutions, of equal texts the first."""
     texts = dict.fromkeys(completion["text"] for completion in record["completions"] if completion["finished"])
     for number, text in enumerate(texts):

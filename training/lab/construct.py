@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import journal, records
+from training import records, resumable
 from training.lab.settings import DATA_SETS, LabSettings, searches
 from training.questions import make_mini
 from training.records import LabelledSolution
@@ -55,12 +55,12 @@ def _write_data_sets(selection: SelectionName, output: Path) -> None:
     """Data sets of one selection hold the same solutions: those that each of their searches could label."""
     sets = {name: data_set for name, data_set in DATA_SETS.items() if data_set.selection == selection}
     found = {
-        name: {r["id"]: r["labels"] for r in journal.read(annotated(output, selection) / f"{data_set.search}.jsonl")}
+        name: {r["id"]: r["labels"] for r in resumable.read(annotated(output, selection) / f"{data_set.search}.jsonl")}
         for name, data_set in sets.items()
         if data_set.search
     }
     common = set.intersection(*map(set, found.values()))
-    chosen = [record for record in journal.read(selected_file(output, selection)) if record["id"] in common]
+    chosen = [record for record in resumable.read(selected_file(output, selection)) if record["id"] in common]
     for name in sets:
         place = data_file(output, name)
         place.parent.mkdir(parents=True, exist_ok=True)

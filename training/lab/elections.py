@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 
 from training import best_of_n
-from training.best_of_n import Judged, RightShare, right_share
+from training.best_of_n import JudgedCandidates, RightShare, right_share
 from training.bootstrap import Numbers
 from training.settings import WrfSettings
 from unprm import votes
 from unprm.types import AnswerClass
 
-Seeds = Sequence[Sequence[Judged]]
+Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""
 VOTES: dict[str, RightShare] = {name: partial(right_share, name) for name in votes.STRATEGIES}
 ALPHAS = (0.5, *(k / 10 for k in range(11) if k != 5))
@@ -46,7 +46,7 @@ def wrf(alpha: float) -> RightShare:
     return partial(right_share, "wrf", wrf=WrfSettings(alpha))
 
 
-def bands(judged: Sequence[Judged]) -> dict[str, list[int]]:
+def bands(judged: Sequence[JudgedCandidates]) -> dict[str, list[int]]:
     """Numbers of the questions by the share of their candidates that are right."""
     shares = [sum(candidates.correct) / len(candidates.correct) for candidates in judged]
     edges = ((0, 0.1), (0.1, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01))
@@ -84,12 +84,12 @@ def best(judged: Seeds, rules: Mapping[float, RightShare]) -> float:
     return max(rules, key=lambda value: sum(float(outcomes(judged, size, rules[value]).sum()) for size in tried))
 
 
-def _drawn(judged: Judged, picks: Sequence[int]) -> tuple[list[int | None], list[float]]:
+def _drawn(judged: JudgedCandidates, picks: Sequence[int]) -> tuple[list[int | None], list[float]]:
     """Classes and rewards of these candidates; one that could not be scored has the reward 0."""
     return [judged.classes[k] for k in picks], [judged.rewards[k] or 0.0 for k in picks]
 
 
-def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> float:
+def _log_odds(prior: float, judged: JudgedCandidates, picks: Sequence[int]) -> float:
     sums: dict[int, float] = {}
     right: dict[int, bool] = {}
     for k in picks:
@@ -105,12 +105,12 @@ def _log_odds(prior: float, judged: Judged, picks: Sequence[int]) -> float:
     return sum(tied) / len(tied)
 
 
-def _is_tied(judged: Judged, picks: Sequence[int]) -> bool:
+def _is_tied(judged: JudgedCandidates, picks: Sequence[int]) -> bool:
     classes, rewards = _drawn(judged, picks)
     return any(name is not None for name in classes) and bool(votes.decide("wrf", classes, rewards).tied)
 
 
-def _broken(tie_break: str, judged: Judged, picks: Sequence[int]) -> float:
+def _broken(tie_break: str, judged: JudgedCandidates, picks: Sequence[int]) -> float:
     """How much of WRF's election is right if ties are broken this way first; what is still tied counts by the share of
     right answers in it."""
     classes, rewards = _drawn(judged, picks)

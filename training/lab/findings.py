@@ -7,7 +7,7 @@ together (`training.comparisons`).
 import json
 from pathlib import Path
 
-from training import best_of_n, journal, search_findings
+from training import best_of_n, resumable, search_findings
 from training.lab import data_findings, label_findings, vote_findings
 from training.lab.construct import annotated
 from training.lab.models import seeds
@@ -28,4 +28,4 @@ def write(settings: LabSettings, output: Path) -> None:
                 for finding in vote_findings.every(judged)
             ]
     text = json.dumps([finding.model_dump() for finding in found], indent=2, ensure_ascii=False)
-    journal.replace(output / "findings.json", text + "\n")
+    resumable.replace(output / "findings.json", text + "\n")

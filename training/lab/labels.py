@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from training import journal, processbench, stats
+from training import processbench, resumable, stats
 from training.bootstrap import Estimate, Numbers, weights
 from training.lab.benchmark import load_benchmark, question_of
 from training.lab.construct import annotated, data_file, selected_file
@@ -156,14 +156,14 @@ def measures(output: Path) -> list[Pointer]:
     return [_pointer(name, wrong, questions) for name in MEASURES]
 
 
-def _wrong(output: Path) -> Iterator[tuple[journal.Record, int]]:
-    for record in journal.read(selected_file(output, "random")):
+def _wrong(output: Path) -> Iterator[tuple[resumable.Record, int]]:
+    for record in resumable.read(selected_file(output, "random")):
         error = first_error(parse(record["problem"]), record["steps"])
         if error is not None and len(record["steps"]) > 1:
             yield record, error
 
 
-def _pointer(measure: str, wrong: list[tuple[journal.Record, int]], questions: Mapping[str, int]) -> Pointer:
+def _pointer(measure: str, wrong: list[tuple[resumable.Record, int]], questions: Mapping[str, int]) -> Pointer:
     values: list[float] = []
     lengths: list[int] = []
     cases: list[tuple[int, Numbers, int]] = []

@@ -92,8 +92,8 @@ def _child(call: Call) -> str:
 
 def _train(settings: TrainSettings) -> str:
     with stage.progress(_lines()) as progress:
-        report = Trainer(settings).run(progress)
-    return f"{settings.name}: {report.steps} steps on {report.examples} solutions, loss {report.loss:.4f}"
+        summary = Trainer(settings).run(progress)
+    return f"{settings.name}: {summary.steps} steps on {summary.examples} solutions, loss {summary.loss:.4f}"
 
 
 def _evaluate(output: Path, place: str, votes: bool) -> str:

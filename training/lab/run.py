@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import Console
 
 from training import stage
-from training.journal import Journal
 from training.lab import benchmark, construct, findings, models
 from training.lab.settings import LabSettings
 from training.report.page import write
+from training.resumable import ResumableFile
 from unprm import mini
 from unprm.errors import SamplerFailed
 from unprm.samplers.load import SamplerSource
@@ -34,7 +34,7 @@ def run(settings: LabSettings, output: Path, console: Console) -> Path:
         "evaluation": lambda: models.evaluate(settings, output, console),
         "findings": lambda: findings.write(settings, output),
     }
-    with Journal(output / "stages.jsonl", {"stage": "lab", **asdict(settings)}) as log:
+    with ResumableFile(output / "stages.jsonl", {"stage": "lab", **asdict(settings)}) as log:
         for name, work in stages.items():
             if name in log.records:
                 continue

@@ -10,7 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from training.best_of_n import Judged, right_share
+from training.best_of_n import JudgedCandidates, right_share
 from training.metrics import Share, first_error_score, percent
 from training.mini.sample import sample
 from unprm import steps, votes
@@ -132,8 +132,8 @@ def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: 
         progress.advance(task)
 
 
-def _judged(group: Sequence[_Scored]) -> Judged:
+def _judged(group: Sequence[_Scored]) -> JudgedCandidates:
     """What votes see of a problem's solutions; the domain's answers are equal if their digits are."""
     names = {answer: name for name, answer in enumerate(dict.fromkeys(s.answer for s in group if s.answer))}
     classes = tuple(names.get(s.answer or "") for s in group)
-    return Judged(classes, tuple(s.right for s in group), tuple(steps.reward(s.step_scores) for s in group))
+    return JudgedCandidates(classes, tuple(s.right for s in group), tuple(steps.reward(s.step_scores) for s in group))

@@ -16,13 +16,13 @@ from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerBase
 
 from training import records
-from training.checkpoint import replace_file
 from training.mini import corpus
 from training.mini import tokenizer as mini_tokenizer
 from training.mini.pretrain import PretrainSettings, pretrain
 from training.mini.sample import sample
 from training.mini.slips import Author
 from training.records import LabelledSolution
+from training.resume import replace_file
 from training.settings import LINEAR, TrainSettings
 from training.train import Trainer
 from unprm import mini, steps

@@ -18,7 +18,7 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from training import checkpoint
+from training import resume
 from training.loss import LOSSES
 from training.mini import corpus
 from training.mini.corpus import Document
@@ -198,7 +198,7 @@ def pretrain(
     parameters = dict(model.named_parameters()) | ({"judge": loss_of.judge} if settings.verdicts else {})
     optimizers = _optimizers(parameters)
     state = directory / "pretrain.safetensors"
-    first = checkpoint.load(state, parameters, optimizers)["step"] if state.exists() else 0
+    first = resume.load(state, parameters, optimizers)["step"] if state.exists() else 0
     body: Callable[..., BaseModelOutputWithPast] = torch.compile(model.model, dynamic=False)
     task = progress.add_task("pretraining", total=settings.steps, completed=first)
     start, recent = time.monotonic(), []
@@ -221,5 +221,5 @@ def pretrain(
                 log.write(json.dumps(line) + "\n")
             recent.clear()
         if (step + 1) % SAVE_EVERY == 0 or step + 1 == settings.steps:
-            checkpoint.save(state, parameters, optimizers, {"step": step + 1})
+            resume.save(state, parameters, optimizers, {"step": step + 1})
     return model

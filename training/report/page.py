@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from training import journal
+from training import resumable
 from training.report import accuracy, cost, first_errors, frequency
 from training.report.blocks import Section, Table
 from training.report.found import Finding, Found
@@ -27,7 +27,7 @@ def write(directory: Path) -> Path:
             (figures / f"{plot.name}.png").write_bytes(plot.png)
     if found.annotations:
         text = json.dumps(cost.as_json(found.annotations), indent=2, ensure_ascii=False)
-        journal.replace(directory / "cost.json", text + "\n")
+        resumable.replace(directory / "cost.json", text + "\n")
     environment = Environment(
         loader=PackageLoader("training.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from training import best_of_n, journal, processbench, sources, stats
+from training import best_of_n, processbench, resumable, sources, stats
 from training.metrics import Share
 from training.report.found import (
     Annotation,
@@ -136,7 +136,7 @@ def _annotations(place: Path) -> Iterator[Annotation]:
         for beside in (".config.json", ".unresolved.jsonl", ".questions.jsonl"):
             if not path.with_suffix(beside).exists():
                 raise RecordInvalid(str(path), 0, f"{path.stem}{beside}, which `annotate` writes with it, is not there")
-        config = json.loads(journal.config_path(path).read_text("utf-8"))
+        config = json.loads(resumable.config_path(path).read_text("utf-8"))
         yield Annotation(path, config["search"], stats.costs(path), json.dumps(config.get("selected")))
 
 

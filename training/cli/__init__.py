@@ -1,0 +1,1 @@
+"""The commands of `python -m training`, by subject; each imports what it needs as it runs."""

@@ -1,0 +1,74 @@
+"""The commands of what is made and measured as a whole: report, lab, mini, measure-mini."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from training import stage
+
+console = Console(stderr=True)
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(help="Where `evaluate` and `annotate` wrote.", exists=True)],
+) -> None:
+    """Draw what was measured: one HTML file with tables and figures.
+
+    Below the directory it looks for processbench/NAME and best-of-n/NAME, which `evaluate --output` wrote (several
+    runs below one name are its training seeds), and annotated/NAME.jsonl, which `annotate` wrote.
+    """
+    from training.report.page import write
+
+    console.print(f"wrote {write(directory)}")
+
+
+def lab(
+    output: Annotated[
+        Path, typer.Option("--out", help="Directory for everything that is made.", callback=stage.directory)
+    ],
+    preset: Annotated[
+        Literal["quick", "full"], typer.Option(help="quick: some minutes on two cores; full: some hours.")
+    ] = "quick",
+) -> None:
+    """Run the paper's study in miniature: data sets, PRMs, benchmarks, votes, and a report of what came out.
+
+    The same command goes on where an earlier one was stopped.
+    """
+    from training.lab.run import run
+    from training.lab.settings import PRESETS
+
+    console.print(f"wrote {run(PRESETS[preset], output, console)}")
+
+
+def mini(
+    output: Annotated[
+        Path, typer.Option(help="Directory for everything that is made.", callback=stage.directory)
+    ] = Path("runs/mini"),
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Make the embedded model anew: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
+    from training.mini.pipeline import MiniSettings, make
+
+    with stage.progress(console) as progress:
+        adapter = make(output, MiniSettings(seed=seed), progress)
+    console.print(f"serve it with: python -m server --model {adapter}")
+
+
+def measure_mini(
+    model: Annotated[str, typer.Option(help="The embedded model, or an adapter that `mini` made.")] = "unprm-mini",
+    problems: Annotated[int, typer.Option(min=2, help="New problems, 16 solutions each.")] = 300,
+    seed: Annotated[str, typer.Option(help="Which problems.")] = "held out",
+    figures: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
+) -> None:
+    """Measure the embedded model, reasoner and PRM, on problems that it has never seen."""
+    from training.mini.measure import measure
+    from unprm.engines.checkpoint import locate
+
+    with stage.progress(console) as progress:
+        measured = measure(locate(model, None, None, None).base, model, problems, seed, progress)
+    Console().print(measured.table())
+    if figures:
+        figures.write_text(json.dumps(measured.as_dict(), indent=2) + "\n", "utf-8")

@@ -1,0 +1,161 @@
+"""The commands that make a PRM and hand it on: train, memory, merge-adapter, push, calibrate."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from training import stage
+from training.cli.evaluate import PrmOptions, refuse_beside
+from training.cli.options import Given, with_options
+from training.settings import TRAIN_PRESETS, TrainSettings
+
+console = Console(stderr=True)
+
+
+@with_options
+def train(
+    base: Annotated[str, typer.Option(help="Base model: hub name or directory.")],
+    data: Annotated[list[Path], typer.Option(help="Step-labelled JSON lines; repeat for more.", exists=True)],
+    output: Annotated[
+        Path, typer.Option(help="Directory for the adapter, its configuration and its card.", callback=stage.directory)
+    ],
+    given: Annotated[Given, TrainSettings],
+    preset: Annotated[
+        Literal["paper", "authors", "default"],
+        typer.Option(help="The paper's loss, the authors' program's, or all linear layers and a lower rate."),
+    ] = "paper",
+    validation: Annotated[
+        list[Path] | None, typer.Option(help="Held-out JSON lines, looked at after each epoch.", exists=True)
+    ] = None,
+) -> None:
+    """Train a PRM from step-labelled solutions: a LoRA adapter that `python -m server --model OUTPUT` serves.
+
+    Killed runs go on from their last checkpoint when the same command is given again. On several GPUs:
+    `torchrun --nproc-per-node 8 -m training train …`.
+    """
+    from training.train import Trainer
+
+    chosen = TRAIN_PRESETS[preset] | given
+    settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
+    trainer = Trainer(settings)
+    if trainer.processes.is_first:
+        console.print(str(trainer.memory), highlight=False, soft_wrap=True)
+    with stage.progress(console, shown=trainer.processes.is_first) as progress:
+        summary = trainer.run(progress)
+    if trainer.processes.is_first:
+        console.print(f"{summary.steps} steps on {summary.examples} solutions, loss {summary.loss:.4f}; wrote {output}")
+    trainer.processes.leave()
+
+
+def memory(
+    base: Annotated[str, typer.Option(help="Base model: hub name or directory; its weights are not read.")],
+    free: Annotated[
+        list[float] | None, typer.Option(min=0, help="Free memory of a GPU, in GB; repeat for more.")
+    ] = None,
+    longest: Annotated[int, typer.Option(min=1, help="Tokens of the longest solution.")] = 2048,
+) -> None:
+    """Count the memory that `train` takes, and show what it would choose on GPUs: tokens per pass, checkpointing."""
+    from training.memory import table
+    from training.network import read_shape
+
+    sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
+    Console().print(table(read_shape(base), sizes, longest))
+
+
+def merge_adapter(
+    model: Annotated[str, typer.Argument(help="The PRM: a directory that `train` made, a hub name, or a base.")],
+    output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.", callback=stage.directory)],
+    adapter: Annotated[str | None, typer.Option(help="The adapter, if the model is a base.")] = None,
+    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Of the merged weights.")] = "bfloat16",
+) -> None:
+    """Merge a PRM's adapter into its base: one checkpoint for engines that take no adapter."""
+    import torch
+
+    from training import publish
+
+    publish.merge_adapter(model, adapter, output, torch.float32 if dtype == "float32" else torch.bfloat16)
+    console.print(f"serve it with: python -m server --model {output}")
+
+
+def push(
+    directory: Annotated[Path, typer.Argument(help="A PRM that `train` or `merge-adapter` made.", exists=True)],
+    repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
+) -> None:
+    """Upload a PRM to the hub, with the token of the environment; checkpoints of the run stay here."""
+    from training import publish
+
+    console.print(publish.push(directory, repository))
+
+
+@with_options
+def calibrate(
+    context: typer.Context,
+    prm: PrmOptions,
+    data: Annotated[
+        Path | None, typer.Option(help="Step-labelled JSON lines that the model has not learned.", exists=True)
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            help="Recorded step scores of PRMs on one subset of ProcessBench, in place of a model.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="With --scores: those on another subset.", exists=True, dir_okay=False)
+    ] = None,
+    source: Annotated[
+        str, typer.Option(help="With --scores and --output: where they come from, and their licence; for the file.")
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Directory to write to, the model's by default; with --scores a JSON file, none by default."),
+    ] = None,
+) -> None:
+    """Fit a PRM's calibration, by which its scores are averaged with other models'.
+
+    With --scores: those of all PRMs there, with the threshold that finds most first errors, and what they are worth on
+    another subset. The file is what `python -m server --calibration recorded` reads.
+    """
+    if scores is not None:
+        refuse_beside(context, "scores", "test", "source", "output")
+        _calibrate_recorded(scores, test, source, output)
+        return
+    if test is not None or source:
+        raise typer.BadParameter("it goes with --scores", param_hint="--source" if test is None else "--test")
+    if data is None:
+        raise typer.BadParameter("give solutions with --data, or recorded --scores", param_hint="--data")
+    from training.calibrate import calibrate as fit
+
+    place = output or Path(prm.adapter or prm.model)
+    if not place.is_dir():
+        raise typer.BadParameter(f"{place} is no directory: say where the model's copy lies", param_hint="--output")
+    with prm.scoring() as scorer, stage.progress(console) as progress:
+        found = fit(scorer, data, progress)
+    found.calibration.write(place)
+    console.print(
+        f"{place}: scale {found.calibration.scale:.3f}, shift {found.calibration.shift:+.3f}, of {found.steps} steps; "
+        f"calibration error {found.before.calibration_error:.3f} before, {found.after.calibration_error:.3f} after",
+        highlight=False,
+    )
+
+
+def _calibrate_recorded(scores: Path, test: Path | None, source: str, output: Path | None) -> None:
+    from training import recorded_calibration, recorded_scores
+
+    if output is not None and not (source and test):
+        raise typer.BadParameter(
+            "a file says how its numbers were tested and where they are from: give --test and --source with it",
+            param_hint="--output",
+        )
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        raise typer.BadParameter(f"{output} can be no JSON file: expected one in a directory", param_hint="--output")
+    subsets = recorded_scores.read(filter(None, (scores, test)))
+    found = recorded_calibration.fit_all(subsets, str(scores))
+    Console().print(recorded_calibration.table(found))
+    if output is not None:
+        recorded_calibration.write(found, subsets, source, output)
+        console.print(f"wrote {output}")
