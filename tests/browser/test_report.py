@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.browser.harness import Sheet, flaws
 from tests.server.harness import serving
-from training import best_of_n, pool, processbench, resumable
+from training import best_of_n, judging, pool, processbench, resumable, right_votes
 from training.scorers import Identity, Solution
 from training.settings import WrfSettings
 from unprm.engines.fake import FakeEngine
@@ -165,9 +165,9 @@ def _marks(page: Page) -> dict[str, list[bool]]:
 def test_a_lane_tells_which_votes_are_right(report: Sheet, run: Path) -> None:
     page = report.page
     _judge(page, "UnPRM")
-    judgements = best_of_n.kept(run / "best-of-n" / "UnPRM")
+    judgements = judging.kept(run / "best-of-n" / "UnPRM")
     expected = {
-        name: [best_of_n.elects_right(vote, judged, range(4)) for vote in STRATEGIES]
+        name: [right_votes.elects_right(vote, judged, range(4)) for vote in STRATEGIES]
         for name, judged in zip(sorted(QUESTIONS), judgements, strict=True)
     }
     assert expected["split"] == [False, True, False, False, True]

@@ -9,10 +9,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from training import best_of_n as bench
-from training import pool, resumable
-from training.best_of_n import JudgedCandidates
+from training import best_of_n, judging, pool, resumable, right_votes, vote_results
 from training.cli.evaluate import app
+from training.judging import JudgedCandidates
 from training.scorers import EngineScorer
 from training.settings import Reading, WrfSettings
 from unprm import votes
@@ -52,7 +51,7 @@ ROW = {
 
 def test_candidates_are_judged_as_mathematics_and_given_rewards_keep_their_order(tmp_path, equivalence):
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW]), "rm")
-    (judged,) = bench.judge(questions, None, equivalence, tmp_path / "out", _quiet())
+    (judged,) = judging.judge(questions, None, equivalence, tmp_path / "out", _quiet())
     assert judged.correct == (True, False, True, False)
     assert judged.classes[0] == judged.classes[2] != judged.classes[1]
     assert judged.classes[3] is None
@@ -63,10 +62,10 @@ def test_candidates_are_judged_as_mathematics_and_given_rewards_keep_their_order
 def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence):
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW, ROW | {"id": 7}]))
     engine = FakeEngine()
-    first = bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
+    first = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
     calls = len(engine.batches)
     assert calls == 2
-    assert bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet()) == first
+    assert judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet()) == first
     assert len(engine.batches) == calls
     encoded = engine.format.encode(ROW["question"], ["It is \\boxed{0.75}."])
     assert first[0].rewards[0] == engine.score([encoded]).scores[0][0]
@@ -76,7 +75,7 @@ def test_equal_solutions_are_scored_once(tmp_path, equivalence):
     texts = ["It is \\boxed{1}.", "It is \\boxed{2}.", "It is \\boxed{1}.", " "]
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": text} for text in texts]}]))
     engine = FakeEngine()
-    (judged,) = bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
+    (judged,) = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
     assert [len(batch) for batch in engine.batches] == [2]
     assert judged.rewards[0] == judged.rewards[2] != judged.rewards[1]
 
@@ -87,7 +86,7 @@ def test_judged_candidates_are_kept_by_the_questions_names(tmp_path, equivalence
     texts = {"a": ["\\boxed{1}"], "b": ["\\boxed{1}", "\\boxed{2}"]}
     rows = [ROW | {"id": name, "candidates": [{"text": text} for text in texts[name]]} for name in names]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows))
-    judged = bench.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path / "out", _quiet())
+    judged = judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path / "out", _quiet())
     assert [len(candidates.classes) for candidates in judged] == [1, 2]
 
 
@@ -95,14 +94,14 @@ def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equ
     row = ROW | {"candidates": [{"text": " "}, {"text": "\\boxed{1}" + "x" * 500}, {"text": "\\boxed{3/4}"}]}
     questions = pool.load(_file(tmp_path / "c.jsonl", [row]))
     scorer = EngineScorer(FakeEngine(max_tokens=200))
-    (judged,) = bench.judge(questions, scorer, equivalence, tmp_path / "out", _quiet())
+    (judged,) = judging.judge(questions, scorer, equivalence, tmp_path / "out", _quiet())
     assert judged.rewards[:2] == (None, None)
     assert judged.rewards[2] > 0
 
 
 def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
-    judged = bench.JudgedCandidates((0, 1), (True, True), (None, None))
-    for elected in (bench.elects_right, bench.right_share):
+    judged = JudgedCandidates((0, 1), (True, True), (None, None))
+    for elected in (right_votes.elects_right, right_votes.right_share):
         assert not elected("wrf", judged, [0, 1])
         assert elected("majority", judged, [0, 1])
         assert elected("wrf", judged, [1])  # unanimous
@@ -124,23 +123,23 @@ def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 0, 1), (3, 0, 2, 1)])
 def test_where_only_the_order_decides_a_tie_counts_by_its_share_of_right_answers(strategy, rewards, share, order):
     judged = JudgedCandidates((0, 0, 1, 1), (True, True, False, False), rewards)
-    assert bench.right_share(strategy, judged, order) == share
+    assert right_votes.right_share(strategy, judged, order) == share
 
 
 def test_a_tie_that_frequency_breaks_is_right_or_not():
     judged = JudgedCandidates((0, 1, 1, 1), (True, False, False, False), (0.9, 0.2, 0.2, 0.2))
-    assert bench.right_share("wrf", judged, range(4)) == 0  # α = 0.5: a half each
-    assert bench.right_share("prm", judged, range(4)) == 1
+    assert right_votes.right_share("wrf", judged, range(4)) == 0  # α = 0.5: a half each
+    assert right_votes.right_share("prm", judged, range(4)) == 1
     three = JudgedCandidates((0, 1, 2, None), (False, False, True, False), (0.5, 0.5, 0.5, 0.5))
-    assert bench.right_share("majority", three, range(4)) == pytest.approx(1 / 3)
-    assert bench.results([three]).accuracy["majority"][4].mean == pytest.approx(1 / 3)
+    assert right_votes.right_share("majority", three, range(4)) == pytest.approx(1 / 3)
+    assert best_of_n.results([three]).accuracy["majority"][4].mean == pytest.approx(1 / 3)
 
 
 def test_a_tie_is_recorded_as_it_is_elected(tmp_path, equivalence):
     candidates = [{"text": "\\boxed{1}", "rm": 0.5}, {"text": "\\boxed{2}", "rm": 0.5}]
     rows = [ROW | {"id": gold, "gold": gold, "candidates": candidates} for gold in "12"]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
-    measured = bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
+    measured = best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
     assert {share.mean for share in measured.accuracy_of_all.values()} == {0.5}
     first, second = resumable.read(tmp_path / "out" / "elections.jsonl")
     assert set(first["elected"].values()) == {True}
@@ -153,12 +152,12 @@ def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):
     path = _file(tmp_path / "c.jsonl", [row])
     engine = FakeEngine(max_tokens=200)
     questions = pool.load(path)
-    (judged,) = bench.judge(questions, EngineScorer(engine), equivalence, tmp_path / "model", _quiet())
+    (judged,) = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "model", _quiet())
     (record,) = resumable.read(tmp_path / "model" / "candidates.jsonl")
     assert record["scores"][1:] == [None, None]
     assert len(record["scores"][0]) == 2
     assert min(record["scores"][0]) == judged.rewards[0]
-    bench.judge(pool.load(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
+    judging.judge(pool.load(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
     (given,) = resumable.read(tmp_path / "given" / "candidates.jsonl")
     assert given["scores"] is None
 
@@ -167,11 +166,11 @@ def test_a_run_that_was_killed_goes_on(tmp_path, equivalence):
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a"}, ROW | {"id": "b"}]))
     engine = FakeEngine()
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    expected = bench.evaluate(questions, EngineScorer(engine), equivalence, whole, _quiet())
+    expected = best_of_n.evaluate(questions, EngineScorer(engine), equivalence, whole, _quiet())
     (whole / "candidates.config.json").rename(_made(killed) / "candidates.config.json")
     _file(killed / "candidates.jsonl", [next(iter(resumable.read(whole / "candidates.jsonl")))])
     calls = len(engine.batches)
-    assert bench.evaluate(questions, EngineScorer(engine), equivalence, killed, _quiet()) == expected
+    assert best_of_n.evaluate(questions, EngineScorer(engine), equivalence, killed, _quiet()) == expected
     assert len(engine.batches) == calls + 1
     assert (killed / "candidates.jsonl").read_text() == (whole / "candidates.jsonl").read_text()
     assert (killed / "elections.jsonl").read_text() == (whole / "elections.jsonl").read_text()
@@ -189,7 +188,7 @@ def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equiv
     rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
-        bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
+        best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
         elections = {record["id"]: record for record in resumable.read(tmp_path / "out" / "elections.jsonl")}
         assert [
             (election["problem"], election["candidates"], election["right"]) for election in elections.values()
@@ -207,7 +206,7 @@ def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equiv
 def test_results_tell_whether_the_rewards_are_no_probabilities(tmp_path, equivalence, rewards, logistic):
     candidates = [{"text": "\\boxed{1}", "rm": reward} for reward in rewards]
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
-    bench.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
+    best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
     assert json.loads((tmp_path / "out" / "results.json").read_text())["logistic"] is logistic
 
 
@@ -215,7 +214,7 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
     rows = [ROW | {"id": name} for name in "ab"]
     rows[1]["candidates"] = [{"text": "One.\n\nTwo: \\boxed{3}."}, {"text": " "}]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows))
-    bench.write_solutions(questions, tmp_path)
+    best_of_n.write_solutions(questions, tmp_path)
     path = tmp_path / "solutions.jsonl"
     whole = path.read_bytes()
     first, second = resumable.read(path)
@@ -226,10 +225,10 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
         {"steps": [], "answer": None},
     ]
     path.write_bytes(whole[:-9])
-    bench.write_solutions(questions, tmp_path)
+    best_of_n.write_solutions(questions, tmp_path)
     assert path.read_bytes() == whole
     with pytest.raises(OutputMismatch):
-        bench.write_solutions(questions[:1], tmp_path)
+        best_of_n.write_solutions(questions[:1], tmp_path)
     assert path.read_bytes() == whole
 
 
@@ -237,15 +236,15 @@ def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp
     candidates = [{"text": "Step 1: 1/2\n\nso it is 0.75.", "rm": 0.5}, {"text": "\\boxed{3/4}", "rm": 0.4}]
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a", "candidates": candidates}]), "rm")
     reading = Reading("last_number", "step")
-    (judged,) = bench.judge(questions, None, equivalence, tmp_path, _quiet(), reading)
+    (judged,) = judging.judge(questions, None, equivalence, tmp_path, _quiet(), reading)
     assert judged.correct == (True, True)
     with pytest.raises(OutputMismatch, match="extraction"):
-        bench.judge(questions, None, equivalence, tmp_path, _quiet())
-    bench.write_solutions(questions, tmp_path, reading)
+        judging.judge(questions, None, equivalence, tmp_path, _quiet())
+    best_of_n.write_solutions(questions, tmp_path, reading)
     (record,) = resumable.read(tmp_path / "solutions.jsonl")
     assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "answer": "0.75"}
     with pytest.raises(OutputMismatch, match="split"):
-        bench.write_solutions(questions, tmp_path, Reading("last_number"))
+        best_of_n.write_solutions(questions, tmp_path, Reading("last_number"))
 
 
 def test_the_command_keeps_how_solutions_are_read(tmp_path):
@@ -261,7 +260,7 @@ def test_the_command_keeps_how_solutions_are_read(tmp_path):
 def test_a_model_scores_the_steps_of_the_settings(tmp_path, equivalence):
     candidates = [{"text": "One.\n\nTwo.\nSo \\boxed{3/4}"}]
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
-    bench.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet(), Reading(split="line"))
+    judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet(), Reading(split="line"))
     (record,) = resumable.read(tmp_path / "candidates.jsonl")
     assert len(record["scores"][0]) == 3
 
@@ -269,7 +268,7 @@ def test_a_model_scores_the_steps_of_the_settings(tmp_path, equivalence):
 def test_accuracies_by_hand():
     # two of four candidates are right, in one class; the rewards prefer a wrong one
     judged = [JudgedCandidates((0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))] * 3
-    results = bench.results(judged)
+    results = best_of_n.results(judged)
     assert list(results.any_right) == [1, 2, 4]
     assert results.accuracy["majority"][4].mean == 1
     assert results.accuracy["hmr"][4].mean == 1
@@ -278,9 +277,9 @@ def test_accuracies_by_hand():
 
 
 def test_draws_agree_with_all_subsets(monkeypatch):
-    monkeypatch.setattr(bench, "DRAWS", 4000)
+    monkeypatch.setattr(best_of_n, "DRAWS", 4000)
     judged = JudgedCandidates((0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))
-    results = bench.results([judged])
+    results = best_of_n.results([judged])
     # the highest reward is candidate 1's, then 2's, 0's, 3's: right unless 1 is in
     pairs = list(itertools.combinations(range(4), 2))
     expected = sum(1 not in pair for pair in pairs) / len(pairs)
@@ -290,7 +289,7 @@ def test_draws_agree_with_all_subsets(monkeypatch):
 
 
 def test_no_answer_at_all_is_wrong():
-    assert bench.results([JudgedCandidates((None, None), (False, False), (0.5, 0.5))]).accuracy["wrf"][2].mean == 0
+    assert best_of_n.results([JudgedCandidates((None, None), (False, False), (0.5, 0.5))]).accuracy["wrf"][2].mean == 0
 
 
 def _stepwise(scores):
@@ -332,13 +331,13 @@ def test_an_empty_file_is_refused(tmp_path):
 def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalence):
     output = tmp_path / "out"
     questions = pool.load(_file(tmp_path / "c.jsonl", [_stepwise([0.75, 0.5])]), "rm")
-    measured = bench.evaluate(questions, None, equivalence, output, _quiet())
-    (judged,) = bench.kept(output)
+    measured = best_of_n.evaluate(questions, None, equivalence, output, _quiet())
+    (judged,) = judging.kept(output)
     assert judged == JudgedCandidates((0, 0), (True, True), (None, 0.5), ((), (0.75, 0.5)))
-    rewards = {name: judged.rewarded(name).rewards[1] for name in bench.AGGREGATES}
+    rewards = {name: judged.rewarded(name).rewards[1] for name in vote_results.AGGREGATES}
     assert rewards == {"min": 0.5, "last": 0.5, "product": 0.375, "mean": 0.625}
     assert measured.accuracy["prm"][2].mean == 1
-    bench.write_solutions(questions, output)
+    best_of_n.write_solutions(questions, output)
     (record,) = resumable.read(output / "solutions.jsonl")
     assert record["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "answer": "3/4"}] * 2
 
@@ -346,7 +345,7 @@ def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalen
 def test_a_model_scores_steps_as_they_were_given(tmp_path, equivalence):
     candidates = [{"steps": ["One.\n\nStill one.", "So \\boxed{3/4}."]}]
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
-    (judged,) = bench.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet())
+    (judged,) = judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet())
     assert len(judged.scores[0]) == 2
 
 
@@ -379,7 +378,7 @@ def test_votes_on_real_step_scores(recorded):
     }
     assert list(results["any_right"]) == ["1", "2", "4"]
     # mean@1 is the mean share of right candidates, whatever the draws
-    mean = sum(sum(candidates.correct) / len(candidates.correct) for candidates in bench.kept(output)) / 12
+    mean = sum(sum(candidates.correct) / len(candidates.correct) for candidates in judging.kept(output)) / 12
     assert [accuracy["1"]["mean"] for accuracy in results["accuracy"].values()] == [pytest.approx(mean)] * 5
 
 
@@ -390,7 +389,7 @@ def test_one_table_has_every_vote_with_every_reward(recorded):
     assert header == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | all 6 to 26 | against majority, points |"
     assert rule == "| --- | --- | --: | --: | --: | --: | --: |"
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    rewarded = [(vote, reward) for vote in ("prm", "hmr", "wrf", "weighted") for reward in bench.AGGREGATES]
+    rewarded = [(vote, reward) for vote in ("prm", "hmr", "wrf", "weighted") for reward in vote_results.AGGREGATES]
     assert [(vote, reward) for vote, reward, *_ in cells] == [("majority", "–"), *rewarded, ("any right", "–")]
     assert cells[0][-2].startswith("55.8 (")
     assert cells[-1][-2] == "100.0 (100.0–100.0)"
@@ -399,7 +398,7 @@ def test_one_table_has_every_vote_with_every_reward(recorded):
 
 def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path, equivalence):
     questions = pool.load(DATA / "qwen_math_cot_rm.jsonl", "rm_score")
-    measured = bench.evaluate(questions, None, equivalence, tmp_path, _quiet())
+    measured = best_of_n.evaluate(questions, None, equivalence, tmp_path, _quiet())
     assert measured.aggregates == {}
     assert json.loads((tmp_path / "results.json").read_text("utf-8"))["logistic"]
     lines = (tmp_path / "votes.md").read_text("utf-8").splitlines()
@@ -415,9 +414,9 @@ def test_a_vote_joins_the_table_by_being_registered(monkeypatch):
     monkeypatch.setattr(votes, "STRATEGIES", (*votes.STRATEGIES, "another"))
     monkeypatch.setitem(votes._SCORES, "another", votes._SCORES["prm"])
     judged = JudgedCandidates((0, 1), (True, False), (0.25, 0.5), ((0.5, 0.25), (0.5, 0.5)))
-    measured = bench.results([judged])
+    measured = best_of_n.results([judged])
     assert measured.accuracy["another"] == measured.accuracy["prm"]
-    assert bench.markdown(measured).count("| another |") == len(bench.AGGREGATES)
+    assert vote_results.markdown(measured).count("| another |") == len(vote_results.AGGREGATES)
 
 
 def test_the_command_normalises_by_its_option(tmp_path):
@@ -439,7 +438,7 @@ def test_the_command_normalises_by_its_option(tmp_path):
 def test_votes_are_held_against_majority_on_the_same_questions():
     misled = JudgedCandidates((0, 0, 1), (False, False, True), (0.1, 0.1, 0.9))  # the reward is right, majority is not
     easy = JudgedCandidates((0, 0, 1), (True, True, False), (0.9, 0.9, 0.1))
-    measured = bench.results([misled] * 20 + [easy] * 20)
+    measured = best_of_n.results([misled] * 20 + [easy] * 20)
     prm, hmr = (measured.against_majority[vote]["given"] for vote in ("prm", "hmr"))
     assert prm.difference.mean == 0.5
     assert 0 < prm.difference.low < 0.5 < prm.difference.high
@@ -447,5 +446,5 @@ def test_votes_are_held_against_majority_on_the_same_questions():
     assert (hmr.difference.low, hmr.difference.high) == (0, 0)  # two of three are a majority
     assert hmr.p == 1
     assert "majority" not in measured.against_majority
-    rows = [line.split(" | ") for line in bench.markdown(measured).splitlines()]
+    rows = [line.split(" | ") for line in vote_results.markdown(measured).splitlines()]
     assert [row[-1] for row in rows if row[0] == "| hmr"] == ["+0.0 [+0.0, +0.0], p = 1.000 |"]

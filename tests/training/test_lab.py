@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.tiny import write_prm
 from training import records as training_records
 from training import resumable
-from training.best_of_n import JudgedCandidates
+from training.judging import JudgedCandidates
 from training.lab import benchmark, construct, data_findings, elections, findings, labels, models, run, vote_findings
 from training.lab import settings as lab_settings
 from training.lab.settings import DATA_SETS, LabSettings

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from training.best_of_n import JudgedCandidates
+from training.judging import JudgedCandidates
 from training.metrics import Share
 from training.processbench import PUBLISHED, SUBSETS, Figures
 from training.report.page import write

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.server.harness import serving
 from tests.tiny import write_prm
-from training import best_of_n, pool, processbench
+from training import judging, pool, processbench
 from training.scorers import EngineScorer, ServerScorer, Solution
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
@@ -41,7 +41,7 @@ def _votes(scorer, output):
     path = output.parent / "pool.jsonl"
     path.write_text(json.dumps(ROW), "utf-8")
     with Equivalence() as equivalence:
-        return best_of_n.judge(pool.load(path), scorer, equivalence, output, SILENT)
+        return judging.judge(pool.load(path), scorer, equivalence, output, SILENT)
 
 
 def _first_errors(scorer, output):

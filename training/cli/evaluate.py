@@ -116,7 +116,7 @@ def best_of_n(
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
     table is kept as votes.md."""
-    from training import best_of_n, pool
+    from training import best_of_n, pool, vote_results
     from unprm.equivalence import Equivalence
 
     questions = pool.load(candidates, reward)
@@ -125,7 +125,7 @@ def best_of_n(
         scorer = None if reward else stack.enter_context(prm.scoring())
         results = best_of_n.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
         best_of_n.write_solutions(questions, output, reading)
-    Console().print(best_of_n.table(results))
+    Console().print(vote_results.table(results))
 
 
 def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:

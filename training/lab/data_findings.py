@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training import best_of_n
+from training import judging
 from training.bootstrap import Estimate, Numbers
 from training.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
 from training.lab import elections, labels
@@ -104,7 +104,7 @@ def data(
 
 def _highest_reward(settings: LabSettings, output: Path, base: BaseName, name: str) -> str:
     """How often the solution with the highest reward of all is right."""
-    judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
+    judged = [judging.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
     return Estimate.mean(
         elections.outcomes(judged, elections.sizes(judged)[-1], elections.VOTES["prm"])
     ).share.in_percent

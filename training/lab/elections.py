@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from training import best_of_n
-from training.best_of_n import JudgedCandidates, RightShare, right_share
 from training.bootstrap import Numbers
+from training.judging import JudgedCandidates
+from training.right_votes import RightShare, right_share
 from training.settings import WrfSettings
 from unprm import votes
 from unprm.types import AnswerClass

@@ -7,7 +7,7 @@ together (`training.comparisons`).
 import json
 from pathlib import Path
 
-from training import best_of_n, resumable, search_findings
+from training import judging, resumable, search_findings
 from training.lab import data_findings, label_findings, vote_findings
 from training.lab.construct import annotated
 from training.lab.models import seeds
@@ -21,7 +21,7 @@ def write(settings: LabSettings, output: Path) -> None:
     for base in settings.bases:
         # votes lean on rewards: what holds for the paper's PRMs may not for those that find most errors
         for name in (name for name, data_set in DATA_SETS.items() if data_set.votes and data_set.search):
-            judged = [best_of_n.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
+            judged = [judging.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
             about = f"With PRMs of {name} on {data_findings.BASES[base]}"
             found += [
                 finding.model_copy(update={"question": f"{about}: {finding.question}"})

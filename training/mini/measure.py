@@ -10,9 +10,10 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from training.best_of_n import JudgedCandidates, right_share
+from training.judging import JudgedCandidates
 from training.metrics import Share, first_error_score, percent
 from training.mini.sample import sample
+from training.right_votes import right_share
 from unprm import steps, votes
 from unprm.engines.checkpoint import load_base, read_tokenizer
 from unprm.engines.load import load_engine

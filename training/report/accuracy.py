@@ -6,11 +6,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.best_of_n import uses_rewards
 from training.metrics import Share, percent
 from training.report.blocks import Plot, Table, counted, lead, listed, seeds
 from training.report.drawing import GREY, legend, percent_axis, plot, styles
 from training.report.found import BestOfN, BySize, over_seeds
+from training.right_votes import uses_rewards
 from unprm.types import Strategy
 from unprm.votes import STRATEGIES
 

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
 
 from training import stats
-from training.best_of_n import JudgedCandidates
+from training.judging import JudgedCandidates
 from training.metrics import Share
 from training.settings import WrfSettings
 from unprm.types import Strategy

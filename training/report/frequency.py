@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.best_of_n import right_share
 from training.metrics import Share, percent
 from training.report.blocks import Plot, counted, lead, listed
 from training.report.drawing import GREY, RIGHT, WRONG, percent_axis, plot
 from training.report.found import BestOfN
+from training.right_votes import right_share
 from unprm.votes import STRATEGIES
 
 BINS = 20

@@ -7,7 +7,7 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from training import best_of_n, processbench, resumable, sources, stats
+from training import judging, processbench, resumable, sources, stats
 from training.metrics import Share
 from training.report.found import (
     Annotation,
@@ -95,7 +95,7 @@ def _best_of_n(name: str, paths: Sequence[Path]) -> BestOfN:
         runs[0].questions,
         {vote: over_seeds([run.accuracy[vote] for run in runs]) for vote in votes.STRATEGIES},
         over_seeds([run.any_right for run in runs]),
-        () if kept is None else tuple(best_of_n.kept(paths[kept].parent)),
+        () if kept is None else tuple(judging.kept(paths[kept].parent)),
         WrfSettings(runs[kept or 0].alpha, runs[kept or 0].normalization),
     )
 
