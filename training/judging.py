@@ -1,6 +1,5 @@
 """What votes see of a question's candidates: their classes, whether each is right, and their rewards."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from training.resumable import Record, ResumableFile
 from training.scorers import Scorer, Scores, Solution
 from training.settings import AUTO, Reading
 from unprm import steps
+from unprm.calibration import sigmoid
 from unprm.equivalence import Equivalence
 from unprm.extraction import extract
 from unprm.types import Aggregate
@@ -112,15 +112,12 @@ def _as_probabilities(judged: Sequence[JudgedCandidates]) -> list[JudgedCandidat
     """Rewards that are no probabilities go through the logistic function, which leaves their order."""
     if are_probabilities(reward for candidates in judged for reward in candidates.rewards):
         return list(judged)
-    return [replace(candidates, rewards=tuple(map(_logistic, candidates.rewards))) for candidates in judged]
+    return [
+        replace(each, rewards=tuple(None if reward is None else sigmoid(reward) for reward in each.rewards))
+        for each in judged
+    ]
 
 
 def are_probabilities(rewards: Iterable[float | None]) -> bool:
     """Whether all rewards are in [0, 1]; a candidate without one (None) may be among them."""
     return all(reward is None or 0 <= reward <= 1 for reward in rewards)
-
-
-def _logistic(value: float | None) -> float | None:
-    if value is None:
-        return None
-    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))

@@ -43,8 +43,7 @@ class Calibration:
 
     def __call__(self, score: float) -> float:
         """The calibrated score, in [0, 1] as the score is."""
-        value = self.scale * log_odds(score) + self.shift
-        return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
+        return sigmoid(self.scale * log_odds(score) + self.shift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,11 @@ class RecordedCalibration:
     model: str
     calibration: Calibration
     threshold: float
+
+
+def sigmoid(value: float) -> float:
+    """The score in [0, 1] whose log-odds are `value`, without overflow."""
+    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
 
 
 def log_odds(score: float, edge: float = EDGE) -> float:

@@ -1,12 +1,12 @@
 """Scores with PyTorch, one sequence after the other, each by a forward pass as the model's authors wrote it: right for
 every causal model, and the measure of what is faster."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
+from unprm.calibration import sigmoid
 from unprm.engines.memory import plan
 from unprm.engines.readers import Reader
 from unprm.errors import SolutionTooLong
@@ -54,11 +54,6 @@ def read_margins(reader: Reader, item: Encoded, hidden: Sequence[torch.Tensor]) 
     tokens = torch.tensor([item.ids[index] for index in indices], device=device)
     values = reader.read([states[places] for states in hidden], tokens).tolist()
     return reader.margins(item, values)
-
-
-def sigmoid(margin: float) -> float:
-    """In [0, 1], without overflow."""
-    return 1 / (1 + math.exp(-margin)) if margin >= 0 else math.exp(margin) / (1 + math.exp(margin))
 
 
 def check_lengths(batch: Sequence[Encoded], most: int) -> None:

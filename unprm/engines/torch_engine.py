@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import torch
 
+from unprm.calibration import sigmoid
 from unprm.engines import tree_attention
 from unprm.engines.memory import plan
 from unprm.engines.passes import Pass, Waiting, admit
-from unprm.engines.plain import check_lengths, sigmoid
+from unprm.engines.plain import check_lengths
 from unprm.engines.prefix_tree import PrefixTree
 from unprm.engines.readers import Reader
 from unprm.engines.tree_attention import KeyValues, Spans

@@ -6,7 +6,6 @@ with log-probabilities: enough for candidate solutions, not for annotating them.
 """
 
 import asyncio
-import hashlib
 import random
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from unprm.affinity import ranked
 from unprm.errors import SamplerFailed
 from unprm.samplers.base import TokenSampler
 from unprm.samplers.prompts import messages
@@ -92,7 +92,8 @@ class Endpoints:
         awake = [endpoint for endpoint in self._endpoints if endpoint.rests_until <= now]
         if not awake:
             return min(self._endpoints, key=lambda endpoint: endpoint.rests_until)
-        return max(awake, key=lambda endpoint: hashlib.sha256(f"{endpoint.url}\0{affinity}".encode()).digest())
+        nearest = ranked(affinity, (endpoint.url for endpoint in awake))[0]
+        return next(endpoint for endpoint in awake if endpoint.url == nearest)
 
     def _failed(self, endpoint: Endpoint) -> None:
         endpoint.failures += 1
