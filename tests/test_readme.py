@@ -3,14 +3,14 @@
 import json
 import re
 import shlex
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.support import free_port, until
 
 ROOT = Path(__file__).parent.parent
 PAGES = "docs/requests.md", "README.md"
@@ -23,9 +23,7 @@ EXAMPLES = [(page, *found) for page in PAGES for found in _EXAMPLE.findall((ROOT
 @pytest.fixture(scope="module")
 def port():
     """A server with the embedded model, started as a user would."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
+    free = free_port()
     command = [sys.executable, "-m", "server", "--port", str(free)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as server:
         try:
@@ -38,16 +36,15 @@ def port():
     assert server.returncode == 0
 
 
-def _wait(port, server):
-    for _ in range(600):
+def _wait(free, server):
+    def ready():
         assert server.poll() is None, server.stderr.read()
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
-                return
+            return httpx.get(f"http://127.0.0.1:{free}/readyz").status_code == 200
         except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("not ready after 60 s")
+            return False
+
+    until(ready, 60, 0.1)
 
 
 def _approximately(value):

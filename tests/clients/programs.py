@@ -1,15 +1,15 @@
 """Programs that tests start as a user would."""
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+
+from tests.support import free_port, until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
@@ -33,9 +33,7 @@ def printed(*words: str, **variables: str) -> str:
 @contextmanager
 def listening(*words: str, **variables: str) -> Iterator[str]:
     """The address of a Python program that takes --port, until the end of the block."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, *words, "--port", str(port)]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(**variables), stderr=subprocess.PIPE, text=True
@@ -50,13 +48,12 @@ def listening(*words: str, **variables: str) -> Iterator[str]:
 
 
 def _wait(port: int, process: "subprocess.Popen[str]") -> None:
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
+    def listens() -> bool:
         assert process.poll() is None
         try:
             httpx.get(f"http://127.0.0.1:{port}/")
         except httpx.TransportError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("it does not listen")
+            return False
+        return True
+
+    until(listens, PATIENCE, 0.1)

@@ -4,10 +4,8 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ import psutil
 
 from tests.clients.programs import environment
 from tests.commands.blocks import ROOT
+from tests.support import free_port, until
 
 SECONDS = 900.0
 """For a command to end, or a server to be ready: much, because other programs may have the machine."""
@@ -56,9 +55,7 @@ class World:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._calls = directory / "calls.jsonl"
         self._hub, self._data = directory / "hub", directory / "data-of-the-hub"
         for program in ("docker", "pip", "vllm"):
@@ -211,10 +208,7 @@ class Started:
 
 def wait(condition: Callable[[], bool]) -> None:
     """Until something has come about."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.2)
+    until(condition, SECONDS, 0.2)
 
 
 def _answers(client: httpx.Client, path: str | None) -> bool:

@@ -14,7 +14,8 @@ import pytest
 
 from benchmarks import servers
 from server.settings import Settings
-from tests.server.harness import PATIENCE, Running, ask, serving, until
+from tests.server.harness import Running, ask, serving
+from tests.support import PATIENCE, until
 from unprm.affinity import HEADER, question_hash
 from unprm.engines.fake import FakeEngine
 

@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from server.model import Source
 from server.service import Service
 from server.serving import DrainingServer
 from server.settings import Settings
+from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.types import Encoded
 
-PATIENCE = 20.0
 PROBLEM = "How many?"
 
 
@@ -71,14 +70,6 @@ def serving(
     finally:
         server.should_exit = True
         thread.join()
-
-
-def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Waits for what other threads bring about."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.005)
 
 
 class Background:

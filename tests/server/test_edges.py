@@ -20,7 +20,8 @@ from starlette.types import Message, Receive, Scope, Send
 from server import encoding, lifetime, protocol, service
 from server.app import create_app
 from server.settings import Settings
-from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
+from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
+from tests.support import PATIENCE, until
 from unprm import wire
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.types import Encoded

@@ -11,7 +11,8 @@ import pytest
 
 from server.body import parse
 from server.errors import TABLE
-from tests.server.harness import PATIENCE, Background, Running, ask, boxed, raw, read, serving, until
+from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
+from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.errors import ModelInvalid, NoAnswer
 from unprm.types import Encoded

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from server import examples
-from tests.server.harness import Running, serving, until
+from tests.server.harness import Running, serving
+from tests.support import until
 
 
 @pytest.fixture(scope="module")

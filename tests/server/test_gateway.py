@@ -13,8 +13,9 @@ import pytest
 from openai.types.chat import ChatCompletion
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tests.server.harness import Background, Running, serving, until
+from tests.server.harness import Background, Running, serving
 from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
+from tests.support import until
 from unprm import votes
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Encoded

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from server import journal as journal_module
 from server.journal import Entry, Journal, JournalUnusable
 from server.replay import main as replay
-from tests.server.harness import Running, ask, boxed, serving, until
+from tests.server.harness import Running, ask, boxed, serving
+from tests.support import until
 from unprm.engines.fake import FakeEngine
 
 JSON = {"Content-Type": "application/json"}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from server.keys import Keys, KeysInvalid
-from tests.server.harness import PROBLEM, Background, ask, boxed, serving, until
+from tests.server.harness import PROBLEM, Background, ask, boxed, serving
+from tests.support import until
 from unprm.engines.fake import FakeEngine
 
 

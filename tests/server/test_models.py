@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from server.settings import Settings, SettingsInvalid
-from tests.server.harness import PROBLEM, Running, ask, boxed, raw, serving, until
+from tests.server.harness import PROBLEM, Running, ask, boxed, raw, serving
+from tests.support import until
 from unprm.calibration import Calibration
 from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelInvalid

@@ -20,7 +20,8 @@ import httpx
 import pytest
 import trustme
 
-from tests.server.harness import PATIENCE, Background, ask, boxed, raw, until
+from tests.server.harness import Background, ask, boxed, raw
+from tests.support import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 

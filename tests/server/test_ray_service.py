@@ -5,15 +5,14 @@ import copy
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from server.settings import SettingsInvalid
 from tests.docker.test_images import ray_service
 from tests.server.harness import ask, boxed
 from tests.server.test_keys import bearer
+from tests.support import free_ports, until
 
 pytest.importorskip("ray")
 
@@ -40,6 +40,7 @@ HEAD, WORKER = (
 )
 KEY, TOKEN = "CANARY-key", "token-of-the-cluster"
 PATIENCE = 200.0
+wait = partial(until, seconds=PATIENCE, every=0.2)
 
 
 @dataclass(frozen=True)
@@ -69,27 +70,12 @@ class Service:
         return self.http.post("/vote/prm", json=ask(*map(boxed, range(solutions)))).status_code
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.2)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A running one."""
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text(f"tests {KEY}\n")
-    dashboard, agent, serving, *others = _free_ports(5)
+    dashboard, agent, serving, *others = free_ports(5)
     config = yaml.safe_load(SPEC["serveConfigV2"])
     config["http_options"]["port"] = serving
     config["applications"][0]["args"] |= {
@@ -126,11 +112,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             httpx.Client(base_url=f"http://127.0.0.1:{dashboard}", timeout=PATIENCE) as client,
             httpx.Client(base_url=f"http://127.0.0.1:{serving}", timeout=60, headers=bearer(KEY)) as http,
         ):
-            _until(lambda: _answers(f"http://127.0.0.1:{agent}{HEAD['readinessProbe']['httpGet']['path']}"))
+            wait(lambda: _answers(f"http://127.0.0.1:{agent}{HEAD['readinessProbe']['httpGet']['path']}"))
             client.headers["x-ray-authorization"] = f"Bearer {TOKEN}"
             running = Service(client, http, config, Path(place, "session_latest", "logs", "serve"))
             running.put()
-            _until(lambda: running.application()["status"] not in ("NOT_STARTED", "DEPLOYING"))
+            wait(lambda: running.application()["status"] not in ("NOT_STARTED", "DEPLOYING"))
             yield running
     finally:
         started.send_signal(signal.SIGTERM)
@@ -175,7 +161,7 @@ def test_another_configuration_takes_over_without_a_failed_request(service: Serv
     caller.start()
     assert service.vote(3) == 200
     service.put(max_solutions=2, max_replicas=3)
-    _until(lambda: service.application()["status"] == "RUNNING")
+    wait(lambda: service.application()["status"] == "RUNNING")
     assert service.vote(3) == 422
     stop.set()
     caller.join()

@@ -27,10 +27,11 @@ from server.protocol import HEAD_BYTES
 from server.scale.metrics import LABEL, joined
 from server.scale.settings import RAY, ScaleSettings
 from server.service import BODIES
-from tests.server.harness import Background, ask, boxed, raw, serving, until
+from tests.server.harness import Background, ask, boxed, raw, serving
 from tests.server.test_gateway import refusal
 from tests.server.test_keys import bearer
 from tests.server.upstream import Upstream, upstream
+from tests.support import free_port, until
 from unprm.affinity import HEADER, bounded, question_hash, ranked
 from unprm.engines.fake import FakeEngine
 from unprm.types import Usage
@@ -81,11 +82,8 @@ def reasoner() -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module")
 def settings(keys: Path, reasoner: Upstream) -> ScaleSettings:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     return ScaleSettings(
-        port=port,
+        port=free_port(),
         replicas=2,
         entrances=2,
         replica_cpus=0.5,

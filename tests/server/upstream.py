@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.server.harness import until
+from tests.support import until
 
 PROMPT_TOKENS, COMPLETION_TOKENS = 10, 7
 

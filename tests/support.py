@@ -1,0 +1,32 @@
+"""What tests of all kinds need of the machine: free ports, and patience."""
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+PATIENCE = 20.0
+"""Seconds."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports on which nothing listens."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def free_port() -> int:
+    """A port on which nothing listens."""
+    (port,) = free_ports(1)
+    return port
+
+
+def until(condition: Callable[[], bool], seconds: float = PATIENCE, every: float = 0.005) -> None:
+    """Waits for what other threads or processes do: looks each `every` seconds, and fails after `seconds`."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"it did not come about in {seconds:g} s"
+        time.sleep(every)
