@@ -1,1 +1,1 @@
-"""What is claimed about speed: each command prints a ratio against a named baseline, measured in the same run."""
+"""Benchmarks: each command prints ratios against named baselines, measured in the same run."""

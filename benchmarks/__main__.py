@@ -40,10 +40,10 @@ Name = Literal[
 
 
 def main(
-    name: Annotated[Name, typer.Argument(help="What to measure; each module of this name tells what it does.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Figures for programs.")] = False,
+    name: Annotated[Name, typer.Argument(help="Benchmark to run; the module of this name describes it.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Measures what is claimed about speed, as ratios against named baselines of the same run."""
+    """Runs a benchmark and prints its ratios against named baselines of the same run."""
     comparisons = importlib.import_module(f"benchmarks.{name}").run()
     if as_json:
         typer.echo(json.dumps([asdict(row) | {"ratio": row.ratio} for row in comparisons], indent=1))

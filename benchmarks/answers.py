@@ -1,4 +1,4 @@
-"""Grouping answers for a vote, against Math-Verify compared with one member of each class so far."""
+"""Grouping answers for a vote, against Math-Verify, which compares each answer with one member of each class so far."""
 
 import itertools
 import random
@@ -40,11 +40,11 @@ def numbers(rng: random.Random) -> list[str]:
 
 
 EXPRESSIONS = 40
-"""Few, since the baseline compares each with all others, which takes seconds."""
+"""Few, as the baseline compares each with all others, which takes seconds."""
 
 
 def expressions(rng: random.Random) -> list[str]:
-    """Different expressions in x, which take the workers."""
+    """Different expressions in x, which are compared by the worker processes."""
     made = itertools.product(range(2, 10), range(2, 10), ("\\sin", "\\ln"))
     return rng.sample([f"\\frac{{{a}x^{b}+1}}{{{f}(x)+{a}}}" for a, b, f in made], EXPRESSIONS)
 
@@ -72,7 +72,7 @@ def real_answers(place: Path) -> list[list[str]]:
 
 
 def on_real_answers() -> list[Comparison]:
-    """Which answers are the gold one, on pools of real solutions: the time of both, and on how many they agree."""
+    """Comparing answers with the gold one, on pools of real solutions: the times, and the number of equal verdicts."""
     rows = []
     for place in sorted(POOLS.glob("*.jsonl.gz")):
         questions = real_answers(place)
@@ -88,7 +88,7 @@ def on_real_answers() -> list[Comparison]:
 def _verdicts(
     classes: Callable[[list[str]], Sequence[int | None]], questions: list[list[str]]
 ) -> tuple[list[bool], float]:
-    """Whether each answer is in the class of the first one of its question, and the seconds that it took."""
+    """Whether each answer is in the class of its question's first answer, and the seconds this took."""
     verdicts: list[bool] = []
 
     def judge() -> None:
@@ -101,7 +101,7 @@ def _verdicts(
 
 
 def run() -> list[Comparison]:
-    """A vote over numbers, the grouping of expressions (the first time, and from the cache), and real answers."""
+    """A vote over numbers, grouping of expressions (first time, and from the cache), and real answers."""
     rng = random.Random(0)
     spelled, written = numbers(rng), expressions(rng)
     rewards = [rng.random() for _ in spelled]

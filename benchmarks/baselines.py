@@ -1,4 +1,4 @@
-"""Baselines: what others do, implemented as well as each approach allows."""
+"""Baselines: other approaches, each implemented as well as it allows."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ Scores = list[tuple[float, ...]]
 
 
 class Plain:
-    """A causal language model of transformers, read by two rows of its output layer; counts its multiplications."""
+    """A causal language model of transformers, scored by two rows of its output layer; counts its multiplications."""
 
     def __init__(self, network: PreTrainedModel, verdicts: Verdicts) -> None:
         self.network, self.verdicts = network, verdicts
@@ -38,12 +38,12 @@ class Plain:
 
     @classmethod
     def load(cls, place: Path) -> Self:
-        """A PRM of family unprm, in fp32."""
+        """Loads a PRM of family unprm, in fp32."""
         config = PrmConfig.read(place)
         return cls(load_base(place, torch.float32), Verdicts(config.positive_id, config.negative_id))
 
     def work(self, items: Sequence[Encoded], logits: bool = False) -> int:
-        """Multiplications of the linear layers if nothing is shared, with those of all logits or without."""
+        """Multiplications of the linear layers if no prefix is shared; with `logits`, including those of all logits."""
         return sum(len(item.ids) for item in items) * (self.weights + logits * self._logits)
 
     def least(self, items: Sequence[Encoded]) -> int:
@@ -53,7 +53,7 @@ class Plain:
 
 @contextmanager
 def loaded(prefix_cache_gb: float = 0.0, dtype: Dtype = "float32") -> Iterator[tuple[Engine, Plain]]:
-    """The PRM of `models` by our torch engine, and plainly in fp32, on the CPU."""
+    """The PRM of `models` on the CPU: in our torch engine, and as a plain model in fp32."""
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory))
         engine = load_engine(str(place), device="cpu", dtype=dtype, prefix_cache_gb=prefix_cache_gb)
@@ -64,7 +64,7 @@ def loaded(prefix_cache_gb: float = 0.0, dtype: Dtype = "float32") -> Iterator[t
 
 @torch.inference_mode()
 def plain_loop(plain: Plain, items: Sequence[Encoded]) -> Scores:
-    """One solution a forward, logits of the whole vocabulary: the public scripts."""
+    """One solution per forward pass, with logits of the whole vocabulary, like the public scripts."""
     scores = []
     for item in items:
         logits = plain.network(input_ids=torch.tensor([item.ids])).logits[0, list(item.positions)].float()
@@ -75,8 +75,8 @@ def plain_loop(plain: Plain, items: Sequence[Encoded]) -> Scores:
 
 @torch.inference_mode()
 def padded(plain: Plain, items: Sequence[Encoded]) -> Scores:
-    """Batches of solutions of about equal length, padded on the right, two rows of the output layer: transformers,
-    used well."""
+    """Good use of transformers: batches of solutions of similar length, padded on the right, with only two rows of the
+    output layer."""
     scores: Scores = [()] * len(items)
     order = sorted(range(len(items)), key=lambda index: len(items[index].ids))
     for start in range(0, len(order), ROWS):

@@ -1,4 +1,4 @@
-"""Callers of an HTTP server on this machine, each with a connection that stays open."""
+"""Clients of an HTTP server on this machine, each with a persistent connection."""
 
 import http.client
 import json
@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 Request = tuple[str, bytes] | tuple[str, bytes, dict[str, str]]
-"""Path, JSON body, and headers if there are any to add."""
+"""Path, JSON body, and optional extra headers."""
 
 
 def request(path: str, body: Mapping[str, Any]) -> tuple[str, bytes]:
-    """A request as `call` takes it."""
+    """A request for `call`."""
     return path, json.dumps(body).encode()
 
 
@@ -28,8 +28,8 @@ def call(
     note: Note = lambda number, answer: None,
     accepted: Container[int] = (200,),
 ) -> list[float]:
-    """Sends the requests by `clients` threads, each of which sends the next one once it has its answer; returns the
-    seconds that each request took.
+    """Sends the requests from `clients` threads, each of which sends the next request when its last is answered;
+    returns the seconds of each request, in order of completion.
 
     Raises `RuntimeError` if one is not answered with an accepted status.
     """

@@ -18,9 +18,9 @@ from unprm.engines.vllm_model import prepare
 from unprm.types import Encoded, Engine
 
 ROUNDS = 1
-"""One, because a search takes vLLM minutes here."""
+"""Only one, as a search takes vLLM minutes here."""
 Work = Callable[[int], list[list[Encoded]]]
-"""From a seed to the batches to score, one call after the other."""
+"""Makes from a seed the batches that are scored one after the other."""
 
 
 def _vote(seed: int) -> list[list[Encoded]]:
@@ -35,7 +35,7 @@ WORKS: dict[str, Work] = {"64 candidates of one question": _vote, "a beam search
 
 
 def run() -> list[Comparison]:
-    """In fp32, one engine after the other: two at once would share the cores."""
+    """Runs both engines in fp32, one after the other, as both at once would share the cores."""
     # quiet, and no more memory than the small model needs
     os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "2"}
     with tempfile.TemporaryDirectory() as directory:
@@ -56,7 +56,7 @@ def run() -> list[Comparison]:
 
 
 def _measure(engine: Engine, work: Work) -> tuple[float, list[tuple[float, ...]]]:
-    """The median time, and the scores of the first run."""
+    """The median time, and the scores of the first run, which is not timed."""
     scores = [values for items in work(0) for values in engine.score(items).scores]
     searches = map(work, range(1, ROUNDS + 1))
     taken = [timed(lambda batches: [engine.score(items) for items in batches], search) for search in searches]

@@ -1,7 +1,7 @@
-"""A GPU that isn't there: operations on it compute nothing, but their devices, shapes and types are checked, and what
-they would compute, move and hold is counted. PyTorch's fake tensors do it, on a device type of their own.
+"""A simulated GPU: operations compute nothing, but their devices, shapes and types are checked, and what they would
+compute, move and hold is counted. Uses PyTorch's fake tensors, with a device type of its own.
 
-Registering the device changes the whole process, so this is run in one that does nothing else.
+Registering the device type changes the whole process, so run this in a separate one.
 """
 
 import math
@@ -33,13 +33,13 @@ from unprm.types import ModelDescription
 NAME = "fakecard"
 _HALF = (torch.float16, torch.bfloat16)
 _MOVES_ROWS = {torch.ops.aten.index.Tensor, torch.ops.aten.embedding.default, torch.ops.aten.index_copy_.default}
-"""Operations that read or write some rows of a large tensor, as many as what they make or are given has."""
+"""Operations that read or write only some rows of a large tensor: as many as their result or last argument has."""
 _ATTENTION = varlen._varlen_attn._opoverload
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one operation computes (multiplications and additions) and moves (bytes)."""
+    """Cost of one operation: multiplications plus additions (`flops`), and bytes read and written (`moved`)."""
 
     flops: int
     moved: int
@@ -47,7 +47,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Count:
-    """What was run. `held`: bytes on the card now, and at most. `tokens`: that were run."""
+    """Operations that were run. `held`, `most_held`: bytes on the card now, and at most. `tokens`: tokens run."""
 
     operations: list[Operation] = field(default_factory=list)
     held: int = 0
@@ -56,12 +56,12 @@ class Count:
 
     @property
     def flops(self) -> int:
-        """Of all operations."""
+        """Multiplications and additions of all operations."""
         return sum(operation.flops for operation in self.operations)
 
 
 class FakeCard(TorchDispatchMode):
-    """Counts what is run on the card, and raises `AssertionError` where a layer would wait for the host."""
+    """Counts the operations on the card, and raises `AssertionError` where a layer would wait for the host."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -71,16 +71,16 @@ class FakeCard(TorchDispatchMode):
         self._unattended: list[Span] = []
 
     def reset(self) -> None:
-        """Counts anew; what is held stays."""
+        """Resets the count, except the bytes held now."""
         self.count = Count(held=self.count.held, most_held=self.count.held)
 
     def begin(self, spans: Sequence[Span]) -> None:
-        """Begins a pass: how long its spans are is known to the host alone."""
+        """Begins a pass; `spans` are needed as only the host knows their lengths."""
         self._spans, self._unattended = list(spans), []
         self.count.tokens += sum(span.length for span in spans)
 
     def watch(self, network: PreTrainedModel) -> None:
-        """Lets no layer of this network wait for the host."""
+        """Makes layers of this network fail if they would wait for the host."""
         for layer in network.layers:
             layer.register_forward_pre_hook(lambda *_: setattr(self, "_in_layer", True))
             layer.register_forward_hook(lambda *_: setattr(self, "_in_layer", False))
@@ -129,7 +129,7 @@ class FakeCard(TorchDispatchMode):
         window_size: Sequence[int],
         *others: Any,
     ) -> int:
-        """Checks what FlashAttention demands, and counts its operations: two products for each pair of tokens."""
+        """Checks FlashAttention's requirements, and counts its operations: two products for each pair of tokens."""
         for tensor in (query, key, value, first_queries, first_keys):
             assert tensor.is_contiguous(), f"FlashAttention takes contiguous tensors, not strides {tensor.stride()}"
         for tensor in (query, key, value):
@@ -175,7 +175,7 @@ def _register() -> None:
 
 @contextmanager
 def fake_card() -> Iterator[FakeCard]:
-    """In this block tensors are fake."""
+    """Within this block, tensors are fake and on the card."""
     _register()
     tree_attention._has_flash = lambda device, dtype: dtype in _HALF  # type: ignore[assignment]
     with FakeTensorMode(allow_non_fake_inputs=True), FakeCard() as card, torch.device(NAME):
@@ -184,12 +184,12 @@ def fake_card() -> Iterator[FakeCard]:
 
 class _Absent(_DummyBackendModule):
     def is_available(self) -> bool:
-        """So that PyTorch initialises nothing."""
+        """False, so that PyTorch initialises nothing."""
         return False
 
 
 class _Unread(AtPositions):
-    """Values that nobody reads."""
+    """Reader whose values are meaningless."""
 
     def __init__(self, network: PreTrainedModel) -> None:
         self.decoders, self._head = [network], nn.Linear(network.config.hidden_size, 1)
@@ -202,7 +202,7 @@ class _Unread(AtPositions):
 
 
 class FakeEngine(TorchEngine):
-    """A `TorchEngine` on the card: its scores mean nothing."""
+    """A `TorchEngine` on the card; its scores are meaningless."""
 
     def __init__(self, card: FakeCard, network: PreTrainedModel, pass_tokens: int, cache_bytes: int) -> None:
         window = network.config.max_position_embeddings

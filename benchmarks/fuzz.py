@@ -1,5 +1,4 @@
-"""Requests with something wrong in them: none is answered with a 5xx or not at all, and the server's memory comes back
-to where it was."""
+"""Malformed requests: each must get an answer other than a 5xx, and the server's memory must not keep growing."""
 
 import json
 import random
@@ -22,15 +21,15 @@ from unprm import mini
 
 MUTATED, GENERATED, SENDERS, PATIENCE = 8_500, 1_500, 8, 30.0
 HUNG_UP = 0.5
-"""Seconds after which a sender of half a request goes away."""
+"""Seconds after which the sender of an incomplete request disconnects."""
 PATHS = ("/score_steps", "/vote/majority", "/vote/wrf", "/vote/compare", "/preview")
 STRANGE: list[Any] = [None, True, -1, 1e308, 2**70, "", " ", "\x00", "\u2028", "\\frac{", "ş", [], {}, [[]], "9" * 2000]
 Address = tuple[str, int]
 
 
 def run() -> list[Comparison]:
-    """By the embedded model, over sockets; twice 8,500 mutated ones and 1,500 that schemathesis makes of the OpenAPI
-    document."""
+    """Sends the embedded model's server, twice, 8,500 mutated requests over sockets and 1,500 that schemathesis
+    generates from the OpenAPI document."""
     rng = random.Random(0)
     with servers.unprm_process(f"--model={mini.NAME}", "--device=cpu", "--prefix-cache-gb=0.05") as (url, process):
         place = urlsplit(url)
@@ -86,8 +85,8 @@ def _ask(operation: Any, mode: GenerationMode, seen: Counter[str], count: int) -
 
 
 def send(address: Address, request: bytes, whole: bool) -> str:
-    """The status; `closed` if the server hung up because it was no HTTP, `left` if half a request got no answer.
-    Raises `TimeoutError` if a whole request gets none."""
+    """Sends a request and returns the status; `closed` if the server closed the connection as it was not valid HTTP,
+    `left` if an incomplete request got no answer. Raises `TimeoutError` if a whole request gets none."""
     with socket.create_connection(address, PATIENCE if whole else HUNG_UP) as connection:
         try:
             connection.sendall(request)
@@ -119,7 +118,7 @@ def _raw(path: str, body: bytes, length: int | None = None) -> bytes:
 
 
 def _other_values(rng: random.Random) -> tuple[bytes, bool]:
-    """Valid JSON with something strange in one of its places."""
+    """Valid JSON with an unexpected value in one place; and True: the request is whole."""
     path, body = _valid(rng)
     value: Any = body
     while value:
@@ -132,13 +131,13 @@ def _other_values(rng: random.Random) -> tuple[bytes, bool]:
 
 
 def _other_bytes(rng: random.Random) -> tuple[bytes, bool]:
-    """JSON with bytes changed, cut off or put in."""
+    """JSON with bytes changed, removed or inserted; and True: the request is whole."""
     path, body = _valid(rng)
     return _raw(path, _changed(rng, json.dumps(body).encode())), True
 
 
 def _other_http(rng: random.Random) -> tuple[bytes, bool]:
-    """A whole request with bytes changed, or a length that is not the body's."""
+    """A request with bytes changed anywhere, or with a wrong Content-Length; and False: it may be incomplete."""
     path, body = _valid(rng)
     content = json.dumps(body).encode()
     if rng.random() < 0.3:

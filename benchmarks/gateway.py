@@ -1,5 +1,5 @@
-"""What a change of the base URL gains: the answers of a reasoner alone against those of the gateway before it, and the
-tokens that stopping early saves."""
+"""What the gateway gains: accuracy of a reasoner alone against that of the gateway in front of it, and the tokens saved
+by stopping early."""
 
 import json
 import os
@@ -17,26 +17,26 @@ from unprm.extraction import extract
 
 QUESTIONS, BUDGET, ROUND, CLIENTS = 300, 16, 4, 24
 SEED = 31_337
-"""For questions that nothing else was made of."""
+"""Seed of questions that are used for nothing else."""
 CONFIDENCES = (0.95,)
 DIRECTLY = "one sample, without the gateway"
 
 
 class Answers:
-    """What came back: which are right, and the tokens that the reasoner wrote for each."""
+    """Which answers are right, and how many tokens the reasoner generated for all of them."""
 
     def __init__(self, right: list[bool], tokens: int) -> None:
         self.right, self.tokens = right, tokens
 
     @property
     def accuracy(self) -> Share:
-        """Over questions."""
+        """Share of right answers, over questions."""
         return Share.of(list(map(float, self.right)))
 
 
 def run() -> list[Comparison]:
     """On held-out questions of the embedded model's domain."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # two models on this machine would wait for each other's threads
+    os.environ["OMP_NUM_THREADS"] = "1"  # otherwise the threads of the two models would block each other
     questions = make_mini(QUESTIONS, SEED)
     with servers.running("/health", "-m", "benchmarks.reasoner") as (upstream, _):
         directly = ask(upstream, questions, None)
@@ -54,7 +54,7 @@ def run() -> list[Comparison]:
 
 
 def ask(url: str, questions: Sequence[Question], confidence: float | None) -> Answers:
-    """One chat about each question; with a confidence, by the gateway, which gets it as an option."""
+    """Sends one chat request per question; with a confidence, `url` is the gateway's, and it is sent as an option."""
     unprm = {"strategy": "wrf", "budget": BUDGET, "round": ROUND, "confidence": confidence}
     more = {} if confidence is None else {"unprm": unprm}
     bodies = [
@@ -72,13 +72,13 @@ def ask(url: str, questions: Sequence[Question], confidence: float | None) -> An
 
 
 def correct(texts: Sequence[str], questions: Sequence[Question]) -> list[bool]:
-    """Which solutions come to the answers of their questions."""
+    """For each solution, whether it reaches its question's gold answer."""
     with closing(Equivalence()) as equivalence:
         return [_is_right(equivalence, text, question.gold) for text, question in zip(texts, questions, strict=True)]
 
 
 def _chat(problem: str, number: int) -> dict[str, Any]:
-    """With a seed, so that a request for more candidates gets those of a request for fewer, and others."""
+    """A chat request with a seed, so that the candidates of a smaller request are among those of a larger one."""
     return {"model": mini.NAME, "messages": [{"role": "user", "content": problem}], "seed": 1000 * number}
 
 
@@ -88,7 +88,7 @@ def _is_right(equivalence: Equivalence, text: str, gold: str) -> bool:
 
 
 def gain(what: str, ours: Answers, name: str, theirs: Answers) -> Comparison:
-    """The two accuracies, and their difference over the same questions."""
+    """Compares two accuracies; the description includes their difference over the same questions."""
     difference = Share.of([float(a) - float(b) for a, b in zip(ours.right, theirs.right, strict=True)])
     description = (
         f"accuracy in % (95 % interval): {what} {ours.accuracy.in_percent}, {name} {theirs.accuracy.in_percent}, "

@@ -23,14 +23,15 @@ CANDIDATES, LENGTH, ROUNDS, MATRIX = 64, 500, 5, 8192
 
 
 def run() -> list[Comparison]:
-    """In bf16."""
+    """Measures in bf16."""
     if not torch.cuda.is_available():
         raise SystemExit("this benchmark needs a GPU that PyTorch sees")
     return measure(SEVEN_BILLION, torch.device("cuda"), MATRIX)
 
 
 def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Comparison]:
-    """A model of this shape on a device, whose peak is that of the product of two square matrices."""
+    """Measures a model of this shape on a device; the device's peak is measured with a product of two square matrices
+    of size `matrix`."""
     with device:
         network = Qwen2ForCausalLM._from_config(Qwen2Config(**shape), dtype=torch.bfloat16).eval()
     plain = Plain(network, Verdicts(11, 12))
@@ -41,7 +42,7 @@ def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Co
     expected = padded(plain, batches[0])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    # from here on the network takes our attention
+    # from here on the network uses our attention
     about = ModelDescription("7b", "", "", None, None, "torch", str(device), "bfloat16", 4096, "", None, False)  # type: ignore[arg-type]
     engine = TorchEngine(AtPositions(plain.decoder, plain.head, device), None, about, EngineOptions().batch_tokens, 0)  # type: ignore[arg-type]
     with closing(engine):
@@ -71,14 +72,14 @@ def _vote(rng: random.Random, vocabulary: int) -> list[Encoded]:
 
 
 def _peak(device: torch.device, size: int) -> float:
-    """Operations a second of a product of square matrices in bf16; two for each multiplication."""
+    """Operations per second of a product of square matrices in bf16; each multiplication counts as two operations."""
     first, second = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     taken = [timed(_synchronised, device, torch.matmul, first, second) for _ in range(10)]
     return 2 * size**3 / min(taken)
 
 
 def _synchronised(device: torch.device, work: Callable[..., object], *arguments: object) -> None:
-    """Waits for what a GPU does."""
+    """Runs `work` and waits until a GPU has finished it."""
     work(*arguments)
     if device.type == "cuda":
         torch.cuda.synchronize(device)

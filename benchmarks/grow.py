@@ -1,5 +1,5 @@
-"""How the cost grows: with the number of candidates and of steps, against padded batches, and with concurrent clients,
-against one."""
+"""How the cost grows with the number of candidates and of steps, against padded batches, and with the number of
+concurrent clients, against one."""
 
 import random
 
@@ -14,7 +14,7 @@ WIDTH, REQUESTS, ROUNDS = 4, 128, 1
 
 
 def run() -> list[Comparison]:
-    """In fp32."""
+    """Measures the engine in fp32."""
     with loaded(prefix_cache_gb=1.0) as (engine, plain):
         rows = [_candidates(engine, plain, count) for count in CANDIDATES]
         rows += [_steps(engine, plain, depth) for depth in DEPTHS]
@@ -32,7 +32,7 @@ def _steps(engine: Engine, plain: Plain, depth: int) -> Comparison:
 
 
 def _against_padded(what: str, engine: Engine, plain: Plain, rounds: list[list[list[Encoded]]]) -> Comparison:
-    """Each of the `rounds` scores other items; the first warms up."""
+    """Each of the `rounds` scores different items; the first one is a warm-up."""
     ours, theirs = iter(rounds), iter(rounds)
     for items in next(ours):
         engine.score(items)

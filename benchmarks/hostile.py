@@ -1,5 +1,5 @@
-"""Votes with answers that are made to take for ever, sent by some clients, beside the votes of honest ones: how long
-each takes, and whether the honest ones come out as they do alone."""
+"""Votes whose answers are made to take forever to compare, sent at the same time as honest votes: how long each takes,
+and whether the honest ones have the same results as without the hostile ones."""
 
 import json
 import random
@@ -14,9 +14,9 @@ from unprm import mini
 
 HOSTILE, HOSTILE_CLIENTS, WARM, HONEST, HONEST_CLIENTS, CANDIDATES, WITHIN = 200, 4, 30, 300, 2, 8, 2.0
 EXPRESSIONS = 0.1
-"""Share of the honest votes whose answers have unknowns and functions, so that a process has to compare them."""
+"""Share of the honest votes whose answers have unknowns and functions, which a worker process must compare."""
 TERMS = 140
-"""Of a sum: the most that an answer may have without being compared as text because of its length alone."""
+"""Terms of a sum: the most for which an answer is not yet compared as plain text because of its length."""
 KINDS: tuple[Callable[[int], str], ...] = (
     lambda n: "+".join(f"\\sqrt{{x+{n + k}}}" for k in range(TERMS)),
     lambda n: "+".join(f"\\sin(x^{{{k}}})" for k in range(n, n + TERMS)),
@@ -28,7 +28,7 @@ KINDS: tuple[Callable[[int], str], ...] = (
 
 
 def run() -> list[Comparison]:
-    """By the embedded model; hostile votes bring their step scores, so that they cost nothing but the comparing."""
+    """Uses the embedded model; hostile votes come with step scores, so that they only cost the comparison."""
     rng = random.Random(0)
     warm, honest = ([vote(rng, *query) for query in mixed.requests(rng, count, CANDIDATES)] for count in (WARM, HONEST))
     hostile = [attack(rng, number) for number in range(HOSTILE)]
@@ -64,7 +64,7 @@ def _p99(taken: list[float]) -> float:
 
 
 def _measure(url: str, requests: list[tuple[str, bytes]], count: int) -> tuple[list[float], list[str]]:
-    """Seconds that the requests took, and the elected answers in the order of the requests."""
+    """The seconds of each request, and the elected answers in the order of the requests."""
     answers: dict[int, str] = {}
 
     def note(number: int, answer: bytes) -> None:
@@ -75,7 +75,7 @@ def _measure(url: str, requests: list[tuple[str, bytes]], count: int) -> tuple[l
 
 
 def vote(rng: random.Random, problem: str, solutions: list[list[str]]) -> tuple[str, bytes]:
-    """A vote whose answers are fractions, or expressions of which some are equal."""
+    """An honest vote, whose answers are fractions or expressions."""
     numbers = [rng.randint(1, 3) for _ in solutions]
     if rng.random() < EXPRESSIONS:
         spelled = [f"\\frac{{{n}x^2+{len(problem)}}}{{\\sin(x)+{rng.random():.6f}}}" for n in numbers]
@@ -86,7 +86,7 @@ def vote(rng: random.Random, problem: str, solutions: list[list[str]]) -> tuple[
 
 
 def attack(rng: random.Random, number: int) -> tuple[str, bytes]:
-    """A vote with an answer that takes for ever; another one for every number."""
+    """A vote with an answer that takes forever to compare, different for every number."""
     answers = [KINDS[number % len(KINDS)](number), *(str(rng.randint(1, 3)) for _ in range(3))]
     candidates: list[dict[str, Any]] = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]
     return clients.request("/vote/wrf", {"solutions": candidates})

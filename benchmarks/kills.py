@@ -1,5 +1,5 @@
-"""Votes over answers that processes have to compare, while those processes are killed, and scores of two replicas under
-Ray Serve, while those are killed: whatever is answered comes out as it does without a server."""
+"""Votes while the worker processes that compare answers are killed, and scores of two replicas under Ray Serve while
+replicas are killed: every answer must be the same as without a server."""
 
 import json
 import os
@@ -24,18 +24,18 @@ from unprm.equivalence import Equivalence
 
 KILLS, EVERY, REQUESTS, CLIENTS = 50, 0.25, 2000, 8
 DEATHS, DISTINCT, CALLERS, CLOSE = 20, 80, 4, 1e-4
-"""Replicas that are killed; distinct requests, callers, and by how much scores may differ with what is in a batch."""
+"""Numbers of replicas killed, distinct requests and clients; tolerance for scores, which depend on the batch."""
 DOCUMENTED = {200, 429, 503, 504}
-"""Statuses that a caller may get while replicas die."""
+"""Statuses that a client may get while replicas die."""
 
 
 def run() -> list[Comparison]:
-    """First the processes, then the replicas."""
+    """Kills first the worker processes, then the replicas."""
     return [_comparers(), *_replicas()]
 
 
 def _comparers() -> Comparison:
-    """Requests are sent over and over until all kills are done; their step scores come with them."""
+    """Sends requests, which include step scores, until all kills are done."""
     rng = random.Random(0)
     rounds: list[list[list[str]]] = []
     killed = 0
@@ -69,7 +69,7 @@ def _comparers() -> Comparison:
 
 
 def _replicas() -> list[Comparison]:
-    """One is killed whenever both answer. Answers with status 200 are compared with the engine alone."""
+    """Kills a replica whenever both answer. Answers with status 200 are compared with the engine alone."""
     queries = mixed.requests(random.Random(1), DISTINCT, 2)
     with closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine:
         expected = [
@@ -93,7 +93,7 @@ def _replicas() -> list[Comparison]:
                 for number, answer in answers.items()
                 if "code" not in answer
             )
-        killer.result()  # raises what kept it from going on
+        killer.result()  # raises the killer's exception, if any
     sent = outcomes.total()
     failed = ", ".join(f"{count} {code}" for code, count in outcomes.items() if code != "answered") or "none"
     what = f"{DEATHS} of two replicas killed, {sent:,} requests: scores"
@@ -116,7 +116,7 @@ def _kill_replicas(url: str, cluster: int) -> None:
 
 
 def _wait_for_two(url: str, before: set[str]) -> set[str]:
-    """The names of two replicas that answer, other ones than before."""
+    """Waits until two replicas answer that are not the same two as before; returns their names."""
     until = time.monotonic() + servers.SECONDS
     while time.monotonic() < until:
         response = httpx.get(f"{url}/metrics", timeout=30)
@@ -144,7 +144,8 @@ def _noting(replies: dict[int, Any]) -> clients.Note:
 
 
 def _answers(rng: random.Random) -> list[str]:
-    """Three expressions in two spellings each, and one that is alone: which has most depends on what is equal."""
+    """Three expressions twice each, spelled at random, and a third time one of them: which class is largest depends on
+    which answers are equal."""
     numbers = [rng.randint(2, 10**6) for _ in range(3)]
     spelled = [(f"\\sin({n}x)+x", f"x + \\sin( {n}x )", f"\\frac{{2x+2\\sin({n}x)}}{{2}}") for n in numbers]
     return [rng.choice(spellings) for spellings in spelled for _ in range(2)] + [rng.choice(spelled[rng.randrange(3)])]

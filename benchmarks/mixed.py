@@ -1,5 +1,5 @@
-"""Many clients at once, with some questions far more often than others (Zipf), against padded batches of each request
-without HTTP and, where it is installed, vLLM's pooling server."""
+"""Many concurrent clients, with Zipf-distributed questions, against padded batches of each request without HTTP and, if
+installed, vLLM's pooling server."""
 
 import itertools
 import os
@@ -28,7 +28,7 @@ Query = tuple[str, list[list[str]]]
 
 
 def run() -> list[Comparison]:
-    """In fp32, one server after the other: two at once would share the cores."""
+    """Runs the servers in fp32, one after the other, as both at once would share the cores."""
     what = f"{CLIENTS} clients, {REQUESTS} requests of {CANDIDATES} candidates, {QUESTIONS} questions, over HTTP"
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory))
@@ -49,19 +49,19 @@ def run() -> list[Comparison]:
 
 
 def requests(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Query]:
-    """Problems and solutions; the k-th problem comes in proportion to 1 / k."""
+    """Problems with solutions; the frequency of the k-th problem is proportional to 1 / k."""
     problems, weights = _problems(rng, questions)
     return [_query(rng, problem, candidates) for problem in rng.choices(problems, weights, k=count)]
 
 
 def alike(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Query]:
-    """Problems and solutions; each problem comes as often as any other, and all of them before one comes again."""
+    """Problems with solutions; the problems come in turn, all equally often."""
     problems, _ = _problems(rng, questions)
     return [_query(rng, problem, candidates) for problem in itertools.islice(itertools.cycle(problems), count)]
 
 
 def endless(rng: random.Random, candidates: int) -> Iterator[Query]:
-    """As `requests`, without an end."""
+    """As `requests`, but endless."""
     problems, weights = _problems(rng, QUESTIONS)
     while True:
         (problem,) = rng.choices(problems, weights)
@@ -77,7 +77,7 @@ def _query(rng: random.Random, problem: Problem, candidates: int) -> Query:
 
 
 def ours(query: Query) -> tuple[str, bytes]:
-    """A request as our server takes it: path and body."""
+    """A request for our server: path and body."""
     return clients.request("/score_steps", {"problem": query[0], "solutions": query[1]})
 
 

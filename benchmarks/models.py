@@ -1,7 +1,7 @@
-"""A PRM of real proportions and random weights, and inputs for it.
+"""A PRM with realistic proportions and random weights, and inputs for it.
 
-Qwen2 with the 151,936 words of Qwen2.5, in six layers as wide as those of its smallest model: 0.1 billion parameters
-beside the embeddings. Random weights take as long as others.
+Qwen2 with Qwen2.5's vocabulary of 151,936 tokens and six layers as wide as those of its smallest model: 0.1 billion
+parameters besides the embeddings. Random weights are as fast as trained ones.
 """
 
 import random
@@ -46,18 +46,18 @@ def write(place: Path) -> Path:
 
 
 def tokens(rng: random.Random, count: int) -> list[int]:
-    """Random ids; where a step ends there is nothing special about them."""
+    """Random token ids, without special tokens at the ends of steps."""
     return rng.choices(range(300, VOCABULARY), k=count)
 
 
 def scored(ids: Sequence[int], question: int = QUESTION) -> Encoded:
-    """A sequence that is scored every `STEP` tokens after the question, and at its end."""
+    """A sequence with scored positions every `STEP` tokens after the question, and at its end."""
     ends = [*range(question + STEP - 1, len(ids) - 1, STEP), len(ids) - 1]
     return Encoded(tuple(ids), tuple(ends))
 
 
 def vote(rng: random.Random, candidates: int = 64) -> list[Encoded]:
-    """Candidates of one question, half to one and a half times the average long."""
+    """Candidates of one question, with lengths of 0.5 to 1.5 times the average."""
     question = tokens(rng, QUESTION)
     lengths = (rng.randint(CANDIDATE // 2, CANDIDATE * 3 // 2) for _ in range(candidates))
     return [scored(question + tokens(rng, length)) for length in lengths]
@@ -69,8 +69,8 @@ def unlike(rng: random.Random, solutions: int = 64) -> list[Encoded]:
 
 
 def beam_search(rng: random.Random, width: int = 8, depth: int = 10) -> list[list[Encoded]]:
-    """What a beam search scores after every step: `width` beams with as many continuations each, of which `width` at
-    random go on."""
+    """The batches that a beam search scores, one per step: `width` beams with `width` continuations each, of which
+    `width` random ones are kept."""
     beams = [tokens(rng, QUESTION)] * width
     batches = []
     for _ in range(depth):
@@ -81,10 +81,10 @@ def beam_search(rng: random.Random, width: int = 8, depth: int = 10) -> list[lis
 
 
 def distinct(items: Sequence[Encoded]) -> int:
-    """Tokens that a causal model has to run for these items at the least."""
+    """Minimum number of tokens that a causal model must run for these items: their distinct prefixes."""
     return len({item.needed[:k] for item in items for k in range(1, len(item.needed) + 1)})
 
 
 def apart(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> float:
-    """The largest difference of two scores."""
+    """The largest absolute difference between corresponding scores."""
     return max(abs(a - b) for one, other in zip(first, second, strict=True) for a, b in zip(one, other, strict=True))

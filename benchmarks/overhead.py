@@ -1,4 +1,4 @@
-"""What HTTP costs: requests of many clients, and of one, against the engine alone on the same solutions."""
+"""Overhead of HTTP: requests of many clients, and of one, against the engine alone on the same solutions."""
 
 import random
 import statistics
@@ -17,7 +17,7 @@ CLIENTS, SINGLE, ROUNDS = 64, 50, 3
 
 
 def run() -> list[Comparison]:
-    """In fp32. Every round has other requests; the engine alone gets all of a round at once."""
+    """Measures in fp32. Every round has different requests; the engine alone gets all of a round's at once."""
     with tempfile.TemporaryDirectory() as directory:
         place = str(models.write(Path(directory)))
         return [_many(place, "0.1 billion parameters", 64), _many(mini.NAME, mini.NAME, 512), _one()]
@@ -29,7 +29,7 @@ def _many(model: str, name: str, requests: int) -> Comparison:
     with (
         closing(load_engine(model, device="cpu", dtype="float32", prefix_cache_gb=1.0)) as engine,
         servers.unprm(*options) as url,
-    ):  # by turns: what else the machine does meets both
+    ):  # alternating, so that other load on the machine affects both
         taken = [
             (timed(clients.call, url, list(map(mixed.ours, batch)), CLIENTS), _seconds(engine, _encoded(engine, batch)))
             for batch in rounds

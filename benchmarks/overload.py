@@ -1,5 +1,5 @@
-"""Ten times more requests than the server can answer, for a minute: what is answered in time, against its capacity, and
-how fast the rest is refused."""
+"""Ten times more requests than the server can answer, for a minute: the rate answered in time, against its capacity,
+and how fast the rest is refused."""
 
 import http.client
 import random
@@ -20,15 +20,16 @@ from unprm import mini
 LARGER = "0.1 billion parameters"
 SECONDS, FACTOR, DEADLINE, SENDERS, CLOSED, CANDIDATES = 60, 10, 20.0, 96, 4, 16
 QUEUE = 16_384
-"""Tokens that may wait: some seconds' work, so that what is accepted is answered within the deadline."""
+"""Limit of queued tokens: a few seconds of work, so that accepted requests are answered within the deadline."""
 REFUSED_WITHIN = 0.02
 IDLE = 4.0
-"""Seconds after which a sender connects again: soon afterwards the server would have closed the connection."""
+"""Idle seconds after which a sender reconnects, shortly before the server would close the connection."""
 
 
 @dataclass
 class _Seen:
-    """What senders saw: seconds by status, and how many were answered with 200 while requests were offered, in time."""
+    """Responses that senders got. `taken`: seconds by status; `good`: number of 200s within `DEADLINE`, before the end
+    of the test."""
 
     taken: dict[int, list[float]] = field(default_factory=dict)
     good: int = 0
@@ -44,8 +45,7 @@ class _Seen:
 
 
 def run() -> list[Comparison]:
-    """Requests of 16 candidates that were not scored before: of a model that takes hardly longer than HTTP does, and of
-    one that does."""
+    """Requests of 16 new candidates, to a model that takes hardly longer than HTTP itself, and to a larger one."""
     with tempfile.TemporaryDirectory() as directory:
         larger = models.write(Path(directory))
         return _overload(mini.NAME, mini.NAME, 160) + _overload(LARGER, str(larger), 48)
@@ -75,7 +75,7 @@ def _overload(name: str, model: str, closed: int) -> list[Comparison]:
 
 
 def _offer(url: str, requests: Sequence[clients.Request], rate: float) -> _Seen:
-    """Sends at this rate whatever becomes of it; a sender that is late sends at once."""
+    """Sends at this rate regardless of the responses; a sender that is late sends at once."""
     seen, start = _Seen(), time.perf_counter()
 
     def send(sender: int) -> None:
@@ -105,7 +105,7 @@ def _offer(url: str, requests: Sequence[clients.Request], rate: float) -> _Seen:
 
 
 def resident(pid: int) -> float:
-    """Bytes of memory that a process holds."""
+    """Resident memory of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text("ascii")
     (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
     return 1024 * float(line.split()[1])

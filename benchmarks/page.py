@@ -1,4 +1,4 @@
-"""The page in Chromium: 256 candidates of 20 steps, from scores that are there to what is seen."""
+"""The web page in Chromium: time from available scores to the rendered page, for 256 candidates of 20 steps."""
 
 import random
 import shutil
@@ -12,7 +12,7 @@ from benchmarks.timing import Comparison
 
 CANDIDATES, STEPS, ROUNDS = 256, 20, 9
 
-# a forced layout after each, so that what is measured is what has to be done before something is seen
+# forces a layout after each action, so that all work before anything is visible is measured
 _RENDER = """
 async ([solutions, rounds]) => {
   const { Results } = await import("./page/results.js");
@@ -55,7 +55,7 @@ async ([solutions, rounds]) => {
 
 
 def run() -> list[Comparison]:
-    """Beside the requests, with step scores given, that bring what is drawn, or would take the votes again."""
+    """Compares the rendering with the requests, with step scores given, that fetch the same data."""
     solutions = _solutions(random.Random(0))
     with servers.unprm("--model=unprm-mini", "--device=cpu") as url, sync_playwright() as playwright:
         program = shutil.which("chromium") or shutil.which("google-chrome")

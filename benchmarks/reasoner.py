@@ -1,4 +1,4 @@
-"""The embedded reasoner behind OpenAI's API: what a gateway, a search or a sampler calls where no larger model is.
+"""The embedded reasoner behind OpenAI's API, for a gateway, a search or a sampler if there is no larger model.
 
 python -m benchmarks.reasoner --port 8001
 """
@@ -19,18 +19,18 @@ from unprm.samplers.load import SamplerSource
 from unprm.types import Completion, Sampler, SamplingSettings
 
 TEMPERATURE = 0.8
-"""Whatever a request says: the embedded model was measured with it."""
+"""Used whatever a request says, as the embedded model was measured with it."""
 
 
 class Reasoner:
-    """Completions of the last user message, or of an assistant's that goes on from it."""
+    """Completes the last user message, or an assistant message after it that has begun the solution."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self._seeds = counting(10**6, 1000)
 
     async def complete(self, request: Request) -> Response:
-        """`n` completions, cut at the first of `stop`, which `stop_reason` then names, as vLLM does."""
+        """Returns `n` completions, cut at the first stop string, which `stop_reason` names, as in vLLM."""
         body = await request.json()
         contents = [message["content"] for message in body["messages"] if message["role"] != "system"]
         begun = body["messages"][-1]["role"] == "assistant"
@@ -48,7 +48,7 @@ class Reasoner:
         return JSONResponse(common | {"choices": choices, "usage": usage})
 
     async def go_on(self, request: Request) -> Response:
-        """`n` completions of a prompt's token ids, with their token ids and log-probabilities, as vLLM returns them."""
+        """Returns `n` completions of a prompt's token ids, with token ids and log-probabilities, as in vLLM."""
         body = await request.json()
         choices = [
             {
@@ -64,7 +64,7 @@ class Reasoner:
         return JSONResponse(common | {"choices": choices})
 
     async def models(self, request: Request) -> Response:
-        """The one model."""
+        """Lists the only model."""
         card = {"id": mini.NAME, "object": "model", "created": 0, "owned_by": "unprm"}
         return JSONResponse({"object": "list", "data": [card]})
 
@@ -73,7 +73,7 @@ class Reasoner:
         return await self._sampler.complete(prompt, body.get("n", 1), seed, "")
 
     def _cut(self, completion: Completion, stops: list[str]) -> tuple[str, str | None, int]:
-        """The text before the first stop, that stop, and the tokens that a reasoner that stops there writes."""
+        """The text before the first stop string, that string, and the number of tokens up to its end."""
         places = [(place, stop) for stop in stops if (place := completion.text.find(stop)) >= 0]
         if not places:
             return completion.text, None, len(completion.ids)
@@ -84,12 +84,12 @@ class Reasoner:
 
 
 async def healthy(request: Request) -> Response:
-    """Answers that the server listens."""
+    """Responds as soon as the server listens."""
     return JSONResponse({})
 
 
 def main(host: str = "127.0.0.1", port: Annotated[int, typer.Option(min=0)] = 8001) -> None:
-    """Serves until a signal."""
+    """Serves until terminated by a signal."""
     sampler = SamplerSource("transformers", mini.NAME).load(SamplingSettings(TEMPERATURE, max_tokens=256))
     reasoner = Reasoner(sampler)
     routes: list[Any] = [

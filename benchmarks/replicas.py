@@ -1,6 +1,6 @@
-"""Two replicas on two cores against one on one core: behind nginx, and under Ray Serve. The same answers, and nearly as
-much known from before as by one that sees every question. And against what `benchmarks.simulation` makes of the same
-requests, which takes nothing from these measurements but how long the one replica took."""
+"""Two replicas on two cores against one on one core, behind nginx and under Ray Serve: request rates, equality of
+scores, and the share of cached tokens, which should be nearly that of one replica that gets all questions. Also against
+`benchmarks.simulation` on the same requests, whose only measured input is the rate of the single replica."""
 
 import json
 import os
@@ -25,14 +25,15 @@ from unprm.engines.checkpoint import load_tokenizer
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 REQUESTS, ROUNDS, WARM, CLIENTS, CANDIDATES, QUESTIONS = 160, 2, 8, 16, 8, 100
-"""So many questions that none is most of a replica's work. Each round sends as many requests to one as to two."""
+"""So many questions that none dominates a replica's work. Each round sends one and two replicas the same requests."""
 DEALS = 100
-"""Ways that questions fall to two replicas, which have other names each time that they are started."""
+"""Simulated assignments of questions to two replicas, whose names differ at every start."""
 OPTIONS = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=1", "--log-level=error")
 
 
 def run() -> list[Comparison]:
-    """With 0.1 billion parameters, one thread a replica; questions of which some are hot, and all alike."""
+    """Measures a model of 0.1 billion parameters, one thread per replica, with some hot questions, and with equally
+    frequent ones."""
     os.environ["OMP_NUM_THREADS"] = "1"
     count = WARM + REQUESTS
     loads = {
@@ -69,8 +70,9 @@ def _rows(what: str, one: "_Seen", two: "_Seen", expected: "Expected") -> list[C
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the simulation says: tokens known to one replica and to two, requests a second of two (medians over how
-    questions fall to them); `description`: the rates' 5th and 95th percentile in words."""
+    """The simulation's results. `one`, `known`: share of cached tokens with one replica and with two; `rate`: requests
+    per second of two. Those of two are medians over assignments of questions; `description`: their rates' 5th and 95th
+    percentiles, as text."""
 
     one: float
     known: float
@@ -79,7 +81,7 @@ class Expected:
 
 
 def requests(form: UnprmFormat, load: Sequence[mixed.Query]) -> list[Request]:
-    """For the simulation."""
+    """The load as requests for the simulation."""
     tree = Tree()
     return [
         tree.request(question_hash(problem), (form.encode(problem, steps).needed for steps in solutions))
@@ -88,8 +90,8 @@ def requests(form: UnprmFormat, load: Sequence[mixed.Query]) -> list[Request]:
 
 
 def expect(load: Sequence[Request], rate: float, bound: bool) -> Expected:
-    """What two replicas do with these requests, `WARM` to begin with, if one answers `rate` a second; `bound`: before
-    them is Ray's entrance, which passes over one that has more than its share."""
+    """Simulates two replicas on these requests, the first `WARM` of them as a warm-up, if one replica answers `rate`
+    per second; `bound`: as with Ray's router, which passes over a replica with more than its share of requests."""
     one = _play(load, Replicas(1, 1.0))
     second = _rate(one) / rate
     two = [_play(load, Replicas(2, second), f"deal-{number}", bound) for number in range(DEALS)]
@@ -100,7 +102,7 @@ def expect(load: Sequence[Request], rate: float, bound: bool) -> Expected:
 
 
 def _play(load: Sequence[Request], replicas: Replicas, names: str = "replica", bound: bool = False) -> Outcome:
-    """As `_by_turns`: the first requests warm the replicas, the rest counts."""
+    """As in `_by_turns`, the first requests are a warm-up and only the rest counts."""
     warm, rest = iter(load[:WARM]), iter(load[WARM:])
     later = 2 * replicas.seconds_per_token * sum(request.distinct for request in load)
     callers = [*[(0.0, warm)] * CLIENTS, *[(later, rest)] * CLIENTS]
@@ -109,7 +111,7 @@ def _play(load: Sequence[Request], replicas: Replicas, names: str = "replica", b
 
 
 def _rate(outcome: Outcome) -> float:
-    """Requests a second, as `_Seen.rate`."""
+    """Requests per second, as in `_Seen.rate`."""
     ends: list[float] = sorted(outcome.sent + outcome.latency - outcome.sent[0])
     counted = len(ends) - CLIENTS
     return counted / float(ends[counted - 1])
@@ -117,7 +119,7 @@ def _rate(outcome: Outcome) -> float:
 
 @dataclass(slots=True)
 class _Seen:
-    """What came back, in order; how much of it while there was more to ask, and how long that took."""
+    """The answers in order; the number of those that came while requests were left to send, and their seconds."""
 
     answers: list[Any] = field(default_factory=list)
     counted: int = 0
@@ -125,23 +127,23 @@ class _Seen:
 
     @property
     def rate(self) -> float:
-        """Requests a second, while all clients ask: when there are no more, a replica that is done waits for others."""
+        """Requests per second while all clients are busy; afterwards a replica that has finished would idle."""
         return self.counted / self.seconds
 
     @property
     def scores(self) -> list[tuple[float, ...]]:
-        """Of every solution's steps."""
+        """Step scores of every solution."""
         return [tuple(solution["step_scores"]) for answer in self.answers for solution in answer["solutions"]]
 
     @property
     def known(self) -> float:
-        """Share of the tokens that were known from before."""
+        """Share of the tokens that came from the prefix cache."""
         tokens, cached = (sum(answer["usage"][name] for answer in self.answers) for name in ("tokens", "cached_tokens"))
         return float(cached / tokens)
 
 
 def _by_turns(urls: Sequence[str], load: Sequence[mixed.Query]) -> list[_Seen]:
-    """Sends the whole load to each of the servers, in parts by turns, so that all see the same machine."""
+    """Sends the whole load to each server, in alternating parts, so that other load on the machine affects all."""
     sent = [(*mixed.ours(query), {HEADER: question_hash(query[0])}) for query in load]
     seen = [_Seen() for _ in urls]
     part = REQUESTS // ROUNDS
@@ -153,12 +155,12 @@ def _by_turns(urls: Sequence[str], load: Sequence[mixed.Query]) -> list[_Seen]:
                 answers, ends = _answers(url, sent[start : start + part])
                 record.answers += answers
                 record.counted += part - CLIENTS
-                record.seconds += ends[part - CLIENTS - 1]  # then the last is sent
+                record.seconds += ends[part - CLIENTS - 1]  # when the last request is sent
     return seen
 
 
 def _answers(url: str, sent: Sequence[clients.Request]) -> tuple[list[Any], list[float]]:
-    """The answers by request, and the seconds after which each of them came, in ascending order."""
+    """The answers in the order of the requests, and the seconds until each answer, in ascending order."""
     answers: dict[int, bytes] = {}
     ends: list[float] = []
     begun = time.perf_counter()
@@ -173,7 +175,7 @@ def _answers(url: str, sent: Sequence[clients.Request]) -> tuple[list[Any], list
 
 @contextmanager
 def _beside_the_first() -> Iterator[None]:
-    """Callers share the first replica's core, whether there is a second or not; threads inherit this."""
+    """Pins the clients to the first replica's core, whether there is a second replica or not; threads inherit this."""
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {0})
     try:
@@ -184,7 +186,7 @@ def _beside_the_first() -> Iterator[None]:
 
 @contextmanager
 def _nginx(place: Path, directory: Path) -> Iterator[str]:
-    """Two servers, each on its own core, and nginx before them."""
+    """Two servers, each on its own core, behind nginx."""
     model = f"--model={place}"
     with (
         servers.unprm(model, *OPTIONS, core=0) as one,
@@ -200,6 +202,6 @@ def _ray(place: Path) -> Iterator[str]:
     command = ["-m", "server.scale", f"--model={place}", *OPTIONS, "--replicas=2"]
     with servers.running("/readyz", *command) as (url, process):
         while len(set(re.findall(r'\breplica="(\w+)"', httpx.get(f"{url}/metrics").text))) < 2:
-            assert process.poll() is None, "the second replica did not start"  # the first is ready before it
+            assert process.poll() is None, "the second replica did not start"  # readiness only needs the first
             time.sleep(0.5)
         yield url

@@ -1,7 +1,7 @@
-"""A vote and a beam search with the shape of Qwen2.5-Math-7B, in bf16, on cards that aren't there: the operations are
-counted on a fake one, and their time follows from the cards' data sheets. Derived, not measured: no card is as fast.
+"""Estimated times of a vote and a beam search with the shape of Qwen2.5-Math-7B, in bf16, on GPUs: operations are
+counted on a simulated card, and their times derived from the GPUs' data sheets, not measured: no real card is as fast.
 
-Every operation takes as long as its multiplications or its bytes do, whichever is longer; starting it takes no time.
+Every operation takes the time of its arithmetic or of its memory traffic, whichever is longer; launches take no time.
 """
 
 import random
@@ -26,14 +26,14 @@ CACHE = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """By its data sheet: operations a second in bf16, without sparsity, and bytes a second of its memory."""
+    """A GPU by its data sheet: operations per second in bf16, without sparsity, and memory bytes per second."""
 
     name: str
     flops: float
     bandwidth: float
 
     def seconds(self, work: Count) -> float:
-        """What it needs at least for all operations, one after the other."""
+        """Minimum time for all operations, one after the other."""
         return sum(max(each.flops / self.flops, each.moved / self.bandwidth) for each in work.operations)
 
 
@@ -46,7 +46,7 @@ CARDS = (
 
 
 def run() -> list[Comparison]:
-    """With shared prefixes, and with every sequence whole, packed without padding."""
+    """Compares shared prefixes with whole sequences, packed without padding."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         counted = pool.submit(counts).result()
     rows = []
@@ -59,7 +59,7 @@ def run() -> list[Comparison]:
 
 
 def counts() -> dict[str, tuple[Count, Count]]:
-    """For each kind of work: with shared prefixes, and without. For a process of its own."""
+    """For each kind of work, the counts with shared prefixes and without. Run this in a separate process."""
     rng = random.Random(0)
     with fake_card() as card:
         network = Qwen2Model._from_config(Qwen2Config(**SEVEN_BILLION), dtype=torch.bfloat16).eval()
@@ -80,6 +80,6 @@ def _counted(card: FakeCard, engine: FakeEngine, batches: Sequence[Sequence[Enco
 
 
 def _apart(batches: Sequence[Sequence[Encoded]]) -> list[list[Encoded]]:
-    """The same with nothing in common: each sequence begins with another token."""
+    """The same batches without common prefixes: each sequence begins with a different token."""
     first = count()
     return [[Encoded((next(first), *item.ids[1:]), item.positions) for item in items] for items in batches]

@@ -1,4 +1,4 @@
-"""Rollouts for many searches at once, against the same engine on a flat list of the same prompts."""
+"""Rollouts for many concurrent searches, against the same engine on a flat list of the same prompts."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ def prompts(sampler: Sampler, rng: random.Random) -> list[tuple[int, ...]]:
 
 
 async def as_searches(sampler: Sampler, prefixes: list[tuple[int, ...]]) -> int:
-    """Every search gets its next block once it has the last one; returns the number of tokens."""
+    """Each search requests its next block when it has the previous one; returns the number of tokens."""
 
     async def search(number: int, prompt: tuple[int, ...]) -> int:
         tokens = 0
@@ -37,13 +37,13 @@ async def as_searches(sampler: Sampler, prefixes: list[tuple[int, ...]]) -> int:
 
 
 async def as_list(sampler: Sampler, prefixes: list[tuple[int, ...]]) -> int:
-    """All at once; returns the number of tokens."""
+    """Requests all rollouts at once; returns the number of tokens."""
     calls = (sampler.complete(prompt, BLOCK * BLOCKS, 1000 * number, "") for number, prompt in enumerate(prefixes))
     return sum(map(_tokens, await asyncio.gather(*calls)))
 
 
 def run() -> list[Comparison]:
-    """The same completions in both ways."""
+    """Draws the same number of completions per prompt in both ways."""
     sampler = SamplerSource("transformers", mini.NAME).load(SamplingSettings(max_tokens=192))
     prefixes = prompts(sampler, random.Random(0))
     return [

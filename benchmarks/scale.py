@@ -1,5 +1,5 @@
-"""How many replicas a load takes, by simulation: the same question to the same replica against any replica, for
-searches that score a path again whenever it has grown by a step, and for votes. `replicas` holds it against real ones.
+"""How many replicas a load needs, by simulation: routing by question against routing to any replica, for searches that
+score a path again whenever it has grown by a step, and for votes. `replicas` compares the simulation with measurements.
 
     python -m benchmarks.scale docs/scaling.png   # the figure of docs/scaling.md
 """
@@ -31,24 +31,24 @@ Arrivals = Literal["poisson", "bursts"]
 Kind = Literal["search", "vote"]
 How = Literal["affinity", "random"]
 TOKEN, REQUEST = 1.57e-3, 2.2e-3
-"""Seconds for a computed token (0.1 billion parameters in float32 on one core, as `replicas` measures it) and for HTTP
-(`overhead`). Another replica: multiply all times of the outcome by its seconds for a token over these."""
+"""Seconds per computed token (0.1 billion parameters in float32 on one core, measured by `replicas`) and per request
+for HTTP (`overhead`). For other replicas, multiply all times of the outcome by the ratio of their seconds per token."""
 CACHE = 2**30 // 6144
-"""Tokens that a replica keeps: the default of 1 GiB, at 6 KiB of keys and values for a token of that model."""
+"""Tokens in a replica's prefix cache: the default of 1 GiB, at 6 KiB of keys and values per token of that model."""
 QUESTIONS = 5000
 DEADLINE, OVERFLOW, PAUSE = 5.0, 1.0, 1.0
-"""Seconds: for a request, and of work that waits before one is refused; of work that waits before a replica is passed
-over; until a search has sampled its next step."""
+"""In seconds. `DEADLINE`: of a request, and of queued work beyond which requests are refused; `OVERFLOW`: queued work
+beyond which a replica is passed over; `PAUSE`: until a search has sampled its next step."""
 BEFORE, DURING, REQUESTS = 30.0, 20.0, 10_000
-"""Seconds that are left out; seconds that are measured at least; requests that are measured at least."""
+"""Warm-up seconds that are left out; minimum number of seconds, and of requests, that are measured."""
 SHAPE = Shape()
 COUNTS, RATE = (1, 8, 64, 1000), 100.0
 LOADS: dict[Arrivals, float] = {"poisson": 0.7, "bursts": 0.35}
-"""Share of what the replicas could do, if nothing were computed twice."""
+"""Load as a share of the replicas' capacity if nothing were computed twice."""
 
 
 def run() -> list[Comparison]:
-    """The same callers for both, from the same seed."""
+    """Compares both routings with the same clients, from the same seed."""
     rows: list[Comparison] = []
     for count in COUNTS:
         for arrivals, load in LOADS.items():
@@ -62,8 +62,8 @@ def run() -> list[Comparison]:
 
 
 def capacity(count: int, kind: Kind = "search") -> float:
-    """Requests a second that `count` replicas could answer at most, if each distinct token of a caller's requests were
-    computed once."""
+    """Maximum requests per second of `count` replicas, if each distinct token of a client's requests is computed
+    once."""
     grown = SHAPE.candidates * SHAPE.step * SHAPE.steps
     requests = SHAPE.steps if kind == "search" else 1
     return count * requests / ((SHAPE.question + grown) * TOKEN + requests * REQUEST)
@@ -72,7 +72,7 @@ def capacity(count: int, kind: Kind = "search") -> float:
 def trial(
     count: int, rate: float, arrivals: Arrivals, how: How, kind: Kind = "search", overflow: float = OVERFLOW
 ) -> Outcome:
-    """The outcome of `rate` requests a second, once searches end as often as they begin."""
+    """The outcome of `rate` requests per second in the steady state, after `BEFORE` seconds."""
     rng = random.Random(0)
     until = BEFORE + max(DURING, REQUESTS / rate)
     traffic = Traffic(rng, QUESTIONS, shape=SHAPE)
@@ -85,7 +85,7 @@ def trial(
 
 
 def needed(rate: float, arrivals: Arrivals, how: How) -> int:
-    """The fewest replicas that answer 99 % of the requests within the deadline at a load below 1."""
+    """Minimum number of replicas that answer 99 % of the requests within the deadline at a load below 1."""
 
     def enough(count: int) -> bool:
         outcome = trial(count, rate, arrivals, how)
@@ -128,7 +128,7 @@ def _summary(outcome: Outcome, count: int) -> str:
 
 
 def draw(file: Path) -> None:
-    """Draws the latencies of 64 replicas by their load, and by when a replica is passed over."""
+    """Draws the latencies of 64 replicas by load, and by the queued work beyond which a replica is passed over."""
     figure, (by_load, by_overflow) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
     full = capacity(64)
     loads = [0.1 * tenths for tenths in range(3, 11)]

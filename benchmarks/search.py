@@ -1,4 +1,4 @@
-"""Solutions grown step by step under the PRM against best-of-N, with as many tokens of the reasoner."""
+"""PRM-guided search over steps, against best-of-N with the same number of generated tokens."""
 
 import asyncio
 import os
@@ -16,9 +16,9 @@ from unprm_client import AsyncClient
 from unprm_client.search import ChatReasoner, Found, beam_search, dvts
 
 QUESTIONS, WIDTH, EXPAND, MOST, CONCURRENCY = 100, 4, 4, 20, 24
-"""`MOST` candidates are sampled; best-of-N takes as many of them as the search had tokens for."""
+"""`MOST` candidates are sampled; best-of-N uses as many of them as the search's tokens would pay for."""
 LINE = "\n"
-"""Ends a step of the embedded reasoner."""
+"""Separator between the embedded reasoner's steps."""
 Search = Callable[[AsyncClient, ChatReasoner, str], Awaitable[Found]]
 
 
@@ -37,8 +37,8 @@ SEARCHES: dict[str, Search] = {
 
 
 def run() -> list[Comparison]:
-    """On held-out questions of the embedded model's domain; the vote is WRF for all."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # two models on this machine would wait for each other's threads
+    """Runs held-out questions of the embedded model's domain; best-of-N votes by WRF."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # otherwise the threads of the two models would block each other
     questions = make_mini(QUESTIONS, SEED)
     with (
         servers.running("/health", "-m", "benchmarks.reasoner") as (upstream, _),

@@ -1,4 +1,4 @@
-"""Servers on loopback, for benchmarks and tests: ours, and vLLM's. Each lives as long as its block."""
+"""Servers on loopback, for benchmarks and tests: ours, vLLM's and nginx. Each runs for the time of its `with` block."""
 
 import os
 import shutil
@@ -16,12 +16,12 @@ import psutil
 NGINX = Path(__file__).parents[1] / "docker" / "nginx" / "unprm.conf"
 Process = subprocess.Popen[bytes]
 SECONDS = 900
-"""Time to be ready."""
+"""Timeout in seconds for a server to become ready."""
 
 
 @contextmanager
 def vllm(model: Path, *options: str) -> Iterator[str]:
-    """A server of vLLM; its address."""
+    """Starts a vLLM server; yields its address."""
     command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--enforce-eager"]
     with running("/health", *command, *options) as (url, _):
         yield url
@@ -29,25 +29,26 @@ def vllm(model: Path, *options: str) -> Iterator[str]:
 
 @contextmanager
 def unprm(*options: str, core: int | None = None) -> Iterator[str]:
-    """Our server, on one core if `core` is given; its address."""
+    """Starts our server, on one core if `core` is given; yields its address."""
     with unprm_process(*options, core=core) as (url, _):
         yield url
 
 
 @contextmanager
 def unprm_process(*options: str, core: int | None = None) -> Iterator[tuple[str, Process]]:
-    """Our server; its address, and its process."""
+    """Starts our server, on one core if `core` is given; yields its address and its process."""
     with running("/readyz", "-m", "server", "--log-level=error", *options) as (url, process):
         if core is not None:
             for thread in psutil.Process(process.pid).threads():
-                with suppress(ProcessLookupError):  # one that has ended since
+                with suppress(ProcessLookupError):  # the thread has ended
                     os.sched_setaffinity(thread.id, {core})
         yield url, process
 
 
 @contextmanager
 def running(health: str, *command: str) -> Iterator[tuple[str, Process]]:
-    """A program of Python that takes --host and --port, from when it answers there until the end of the block."""
+    """Starts Python with `command`, which must accept --host and --port, and waits until the path `health` responds;
+    yields its address and its process."""
     port = _free_port()
     whole = [sys.executable, *command, "--host=127.0.0.1", f"--port={port}"]
     with subprocess.Popen(whole, stdout=subprocess.DEVNULL) as process:
@@ -60,7 +61,8 @@ def running(health: str, *command: str) -> Iterator[tuple[str, Process]]:
 
 @contextmanager
 def nginx(directory: Path, one: str, other: str) -> Iterator[str]:
-    """nginx, as docker/nginx configures it, before two servers; its address. It writes to the directory."""
+    """Starts nginx, configured as in docker/nginx, in front of two servers; yields its address. It writes to
+    `directory`."""
     binary = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if binary is None:
         raise RuntimeError("this needs nginx (Debian: nginx-light)")
@@ -89,9 +91,9 @@ def _free_port() -> int:
 
 
 def wait(url: str, process: Process) -> None:
-    """Until the address answers with 200."""
+    """Waits until the address responds with 200; raises `AssertionError` if the process ends or after `SECONDS`."""
     until = time.monotonic() + SECONDS
-    with httpx.Client() as client:  # one for all: making it takes longer than a request
+    with httpx.Client() as client:  # only one, as creating a client takes longer than a request
         while time.monotonic() < until:
             assert process.poll() is None, "the server did not start"
             with suppress(httpx.TransportError):

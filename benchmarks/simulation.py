@@ -1,8 +1,8 @@
-"""Replicas that keep what they computed, as a simulation: which request goes where, what is known there, how long it
-takes. No clock and no network; the same seed gives the same outcome.
+"""Simulation of replicas with prefix caches: where each request goes, which of its tokens are cached there, and how
+long it takes. No clock and no network; the same seed gives the same outcome.
 
-A replica serves one request after the other, in the order in which they came. It computes the tokens that it does not
-know, each in the same time: batches of a real one change who waits for whom, not how much is computed.
+A replica serves its requests one after the other, in the order of arrival, and computes the tokens that are not cached,
+each in the same time. Batching in a real replica changes which requests wait, not how much is computed.
 """
 
 import heapq
@@ -20,13 +20,12 @@ import numpy.typing as npt
 from unprm.affinity import bounded, ranked
 
 Node = tuple[int, int]
-"""A run of tokens in the tree of all requests: its name, and its number of tokens."""
+"""A sequence of tokens in the tree of all requests: its name, and its number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`nodes`: those that it needs, each once, and after those that it continues. `tokens`: their number without
-    sharing."""
+    """`nodes`: the nodes that it needs, each once, and after its parent. `tokens`: number of tokens without sharing."""
 
     question: str
     nodes: tuple[Node, ...]
@@ -34,21 +33,21 @@ class Request:
 
     @property
     def distinct(self) -> int:
-        """Tokens that are computed for it where nothing is known."""
+        """Number of distinct tokens, which are computed if nothing is cached."""
         return sum(tokens for _, tokens in self.nodes)
 
 
 Caller = Iterator[Request]
-"""Sends a request, and the next when that is answered. Several may share an iterator, as clients a queue."""
+"""A client: it sends a request, and the next one when that is answered. Several may share an iterator, like a queue."""
 Router = Callable[[str, Sequence[int]], Iterable[int]]
-"""From a question, and the requests that each replica has to answer, to the replicas in order of preference."""
+"""From a question and each replica's number of unanswered requests to the replicas in order of preference."""
 
 
 class Tree:
-    """Makes requests of real sequences: each distinct token, by all that stand before it, is a node of its own."""
+    """Makes requests from real token sequences: each token with a distinct prefix is a node of its own."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[int, int], int] = {}  # by the name of the node before it
+        self._names: dict[tuple[int, int], int] = {}  # by the parent's name (0: none) and the token
 
     def request(self, question: str, sequences: Iterable[Sequence[int]]) -> Request:
         """A request that scores these sequences of token ids."""
@@ -62,15 +61,15 @@ class Tree:
 
 
 class Cache:
-    """Tokens that a replica keeps: those used last, `budget` at the most. As `unprm.engines.prefix_tree`, a node is
-    never let go before those that go on from it."""
+    """A replica's prefix cache: the most recently used nodes, at most `budget` tokens. As in
+    `unprm.engines.prefix_tree`, a node is never evicted before its children."""
 
     def __init__(self, budget: float) -> None:
         self.budget, self.held = budget, 0
-        self._nodes: OrderedDict[int, int] = OrderedDict()  # used last at the end, a parent after its children
+        self._nodes: OrderedDict[int, int] = OrderedDict()  # most recently used at the end, a parent after its children
 
     def read(self, nodes: Sequence[Node]) -> int:
-        """Tokens of these nodes that were not there; they are then, if there is room for them."""
+        """Adds these nodes to the cache, as far as they fit; returns the number of their tokens not cached before."""
         held, computed = self._nodes, 0
         for name, tokens in reversed(nodes):
             if name in held:
@@ -86,9 +85,9 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """`count` replicas. `seconds_per_token` and `seconds_per_request`: what a computed token and a request cost;
-    `cache_tokens`: what each keeps; `overflow_seconds`: work that may wait for one before it is passed over;
-    `queue_seconds`: for each of them before a request is refused."""
+    """`count` replicas. `seconds_per_token`, `seconds_per_request`: cost of a computed token and of a request;
+    `cache_tokens`: cache size of each; `overflow_seconds`: queued work beyond which a replica is passed over;
+    `queue_seconds`: queued work of the chosen replica beyond which a request is refused."""
 
     count: int
     seconds_per_token: float
@@ -100,9 +99,9 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A row for each request, in the order in which they were sent: when, until it was answered (NaN: refused, as
-    every replica had too much), who answered it (-1), its tokens, those of them that are distinct, and computed, and
-    how long it was worked on. `seconds`: that all of it took."""
+    """Arrays with one entry per request, in the order of sending: time `sent`; `latency` in seconds (NaN: refused, as
+    every replica had too much work); `replica` (-1: refused); its `tokens`, the `distinct` and the `computed` ones; and
+    `busy`, the seconds of work. `seconds`: duration of the whole simulation."""
 
     sent: npt.NDArray[np.float64]
     latency: npt.NDArray[np.float64]
@@ -114,7 +113,7 @@ class Outcome:
     seconds: float
 
     def between(self, start: float, end: float) -> "Outcome":
-        """What was sent in this time: nothing is typical until caches are filled and queues as long as they get."""
+        """The requests sent in this time span, to leave out the time until caches are full and queues are steady."""
         within = (start <= self.sent) & (self.sent < end)
         return Outcome(
             self.sent[within],
@@ -134,7 +133,7 @@ class Outcome:
 
     @property
     def hit_rate(self) -> float:
-        """Share of the distinct tokens that earlier requests had left in the cache."""
+        """Share of the distinct tokens that were in the cache."""
         return 1 - float(self.computed[self.answered].sum() / self.distinct[self.answered].sum())
 
     @property
@@ -147,21 +146,21 @@ class Outcome:
         return float((self.latency <= deadline).mean())  # a comparison with NaN is false
 
     def rate(self, deadline: float = math.inf) -> float:
-        """Requests a second that were answered within `deadline` seconds."""
+        """Requests per second that were answered within `deadline` seconds."""
         return len(self.sent) * self.served(deadline) / self.seconds
 
     def quantile(self, share: float) -> float:
-        """Latency that this share of the answers did not exceed."""
+        """This quantile of the answers' latency in seconds."""
         return float(np.nanquantile(self.latency, share))
 
     def load(self, replicas: int) -> float:
-        """The time that it took replicas to work on it, as a share of what they had: above 1 there was too much."""
+        """The replicas' working time as a share of the available time; above 1 they are overloaded."""
         return float(self.busy.sum()) / (replicas * self.seconds)
 
 
 def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route: Router, pause: float = 0.0) -> Outcome:
-    """What becomes of the callers' requests. Each caller begins at its time, and goes on `pause` seconds after each
-    answer; one that is refused gives up."""
+    """Simulates the callers' requests. Each caller starts at its time, and continues `pause` seconds after each answer;
+    a caller whose request is refused gives up."""
     order = itertools.count()
     due = [(start, next(order), caller) for start, caller in callers]
     heapq.heapify(due)
@@ -179,11 +178,11 @@ def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route:
         ranks = route(request.question, running)
         chosen = next((replica for replica in ranks if free[replica] - now <= replicas.overflow_seconds), None)
         if chosen is None:
-            chosen = free.index(min(free))  # whichever is free first
+            chosen = free.index(min(free))  # the one that is free first
         if free[chosen] - now > replicas.queue_seconds:
             rows.append((now, math.nan, -1, request.tokens, request.distinct, 0, 0.0))
             continue
-        # in order, so what it finds in the cache is what those before it leave there
+        # requests are served in order, so the cache holds what all earlier ones left
         computed = caches[chosen].read(request.nodes)
         busy = computed * replicas.seconds_per_token + replicas.seconds_per_request
         free[chosen] = end = max(now, free[chosen]) + busy
@@ -197,11 +196,10 @@ def simulate(callers: Iterable[tuple[float, Caller]], replicas: Replicas, route:
 
 
 def by_affinity(count: int, names: str = "replica", bound: bool = False) -> Router:
-    """An order of the replicas for each question, by the project's hash of their names; `bound`: as `bounded` changes
-    it."""
+    """Routes each question by `unprm.affinity.ranked`; `bound`: with the order changed by `unprm.affinity.bounded`."""
     index = {f"{names}-{number}": number for number in range(count)}
 
-    @cache  # a rank takes a hash for each replica, and questions come again and again
+    @cache  # ranking needs a hash per replica, and questions recur
     def ranks(question: str) -> list[int]:
         return [index[name] for name in ranked(question, index)]
 
@@ -212,7 +210,7 @@ def by_affinity(count: int, names: str = "replica", bound: bool = False) -> Rout
 
 
 def by_chance(rng: random.Random, count: int) -> Router:
-    """Any replica; those after it if it has too much."""
+    """Routes to a random replica; if it has too much work, to the next ones by number."""
 
     def order(question: str, running: Sequence[int]) -> Iterator[int]:
         first = rng.randrange(count)
@@ -222,7 +220,7 @@ def by_chance(rng: random.Random, count: int) -> Router:
 
 
 def poisson(rng: random.Random, rate: float, until: float) -> Iterator[float]:
-    """Times of independent arrivals, `rate` a second."""
+    """Times of independent arrivals, `rate` per second."""
     now = rng.expovariate(rate)
     while now < until:
         yield now
@@ -230,8 +228,8 @@ def poisson(rng: random.Random, rate: float, until: float) -> Iterator[float]:
 
 
 def bursts(rng: random.Random, rate: float, until: float, factor: float = 4.0, length: float = 2.0) -> Iterator[float]:
-    """As `poisson` on average, but at `factor` times the rate for one tenth of the time, `length` seconds at a time on
-    average, and slower in between (a Poisson process that two states modulate by turns)."""
+    """Arrivals at `rate` on average, but in bursts of `factor` times that rate for one tenth of the time, each of
+    `length` seconds on average, and slower in between (a Poisson process modulated by two alternating states)."""
     share = 0.1
     quiet = (1 - share * factor) / (1 - share)
     now, high = 0.0, False
@@ -244,7 +242,7 @@ def bursts(rng: random.Random, rate: float, until: float, factor: float = 4.0, l
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Tokens of a question and of a step; the candidates of a request, and the steps of one."""
+    """Tokens of a question and of a step; candidates per request; steps per solution."""
 
     question: int = 100
     step: int = 20
@@ -253,8 +251,8 @@ class Shape:
 
 
 class Traffic:
-    """Callers who ask about questions, the k-th in proportion to 1 / k^`exponent`. No text comes twice but for what
-    searches and questions have in common."""
+    """Makes callers; the frequency of the k-th question is proportional to 1 / k^`exponent`. Apart from questions and
+    the paths of searches, no text occurs twice."""
 
     def __init__(self, rng: random.Random, questions: int, exponent: float = 1.0, shape: Shape | None = None) -> None:
         self._rng, self._shape = rng, shape or Shape()
@@ -263,15 +261,16 @@ class Traffic:
         self._names = itertools.count(questions)  # a question's node has the question's number
 
     def vote(self) -> Caller:
-        """One request: new candidates of a question."""
+        """A caller with one request: new candidates for a question."""
         shape, question = self._shape, self._drawn()
         length = shape.steps * shape.step
         nodes = ((question, shape.question), *((next(self._names), length) for _ in range(shape.candidates)))
         return iter([Request(str(question), nodes, shape.candidates * (shape.question + length))])
 
     def search(self) -> Caller:
-        """A request a step: the path so far, and candidates for the step that comes next, of which one is taken."""
-        # drawn here and now: the same searches in whatever order their requests are answered
+        """A caller with one request per step: the path so far with candidates for the next step, of which one is
+        taken."""
+        # drawn at once, so that searches do not depend on the order in which their requests are answered
         return self._grown(
             self._drawn(), [self._rng.randrange(self._shape.candidates) for _ in range(self._shape.steps)]
         )

@@ -1,11 +1,10 @@
-"""The real size without a GPU: random checkpoints in the shapes of Qwen2.5-Math-7B and of a model of 1.5 billion
-parameters, written as they lie on the hub, served on a CPU from an empty process and trained for a step, one after the
-other.
+"""Real model sizes without a GPU: random checkpoints in the shapes of Qwen2.5-Math-7B and of a model of 1.5 billion
+parameters, written in the hub's layout, served on a CPU by a new process and trained for a step, one after the other.
 
 Takes about 10 minutes, 40 GB of disk and 24 GB of memory.
 
-Weights that are used as they are stay in the mapped file, and of its embedding only the rows of tokens that occur are
-read: what was planned is compared without the embedding there.
+Weights that need no conversion stay in the mapped file, and only the embedding rows of tokens that occur are read from
+it; in these cases measured memory is compared with the plan without the embedding.
 """
 
 import json
@@ -75,10 +74,10 @@ console = Console(stderr=True)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server was seen to do. `ready`, `vote`: seconds until it was ready, and for a vote (median). `loading`:
-    bytes that the process took at most until then beside mapped files. `serving`: bytes that the model took at most
-    afterwards, mapped files among them; `planned`: as the server says. `tokens`, `computed`: of all votes, and those
-    that were run.
+    """Measurements of a server. `ready`, `vote`: seconds until it was ready, and for a vote (median). `loading`: peak
+    bytes of the process until it was ready, without mapped files. `serving`: peak bytes of the model afterwards,
+    including mapped files; `planned`: the server's plan for these. `tokens`, `computed`: tokens of all votes, and those
+    of them that were run.
     """
 
     ready: float
@@ -91,7 +90,7 @@ class Served:
 
 
 def run() -> list[Comparison]:
-    """One size after the other; each is written, served and deleted."""
+    """Measures one size after the other; each is written, served, trained and deleted."""
     if shutil.disk_usage(tempfile.gettempdir()).free < DISK:
         raise SystemExit(f"this benchmark needs 40 GB of disk in {tempfile.gettempdir()}; TMPDIR names another place")
     program = _program()
@@ -126,7 +125,8 @@ def _measured(
 
 
 def write(place: Path, shape: dict[str, int], adapter: bool, shard: int = SHARD) -> Path:
-    """Writes a PRM in bfloat16, a base with an adapter or all in one, a shard in memory at a time; its directory."""
+    """Writes a PRM in bfloat16, as a base with an adapter or merged, with one shard in memory at a time; returns its
+    directory."""
     torch.manual_seed(0)
     tokenizer = read_tokenizer(mini.BASE)
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
@@ -160,7 +160,7 @@ def _random(name: str, like: torch.Tensor) -> torch.Tensor:
 
 
 def vote(seed: int) -> tuple[str, list[list[str]]]:
-    """A problem of the embedded model's domain, and candidates of several attempts each."""
+    """A problem of the embedded model's domain, and candidates made of `ATTEMPTS` solutions each."""
     rng = random.Random(seed)
     problem = generate(rng, DEMANDING)
     tries = [[step for _ in range(ATTEMPTS) for step in Author(rng).solve(problem)] for _ in range(CANDIDATES)]
@@ -168,7 +168,7 @@ def vote(seed: int) -> tuple[str, list[list[str]]]:
 
 
 def _program() -> float:
-    """Bytes of the server itself: what it takes with a small model, less that model's weights."""
+    """Bytes of the server itself: its memory with a small model, minus that model's weights."""
     with watched() as taken, servers.unprm("--device=cpu", "--prefix-cache-gb=0") as url, Client(url) as client:
         memory = client.model().memory
         assert memory is not None
@@ -206,7 +206,7 @@ def _served(
 
 
 def _padded(base: Path, votes: Sequence[tuple[str, list[list[str]]]]) -> tuple[float, float]:
-    """Seconds until transformers has read the weights, and for a vote in padded batches (median)."""
+    """Seconds for transformers to read the weights, and for a vote in padded batches (median)."""
     start = time.perf_counter()
     network = load_base(base, torch.bfloat16)
     loading = time.perf_counter() - start
@@ -214,13 +214,13 @@ def _padded(base: Path, votes: Sequence[tuple[str, list[list[str]]]]) -> tuple[f
     config = PrmConfig.for_base(tokenizer, "size", ".")
     form = UnprmFormat(tokenizer, config)
     plain = Plain(network, Verdicts(config.positive_id, config.negative_id))
-    widen(plain.decoder)  # as fast as it can be made here
+    widen(plain.decoder)  # makes the baseline as fast as possible on this CPU
     items = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in votes]
     return loading, statistics.median(timed(padded, plain, batch) for batch in items)
 
 
 def _trained(name: str, base: Path, unread: int) -> Comparison:
-    """An optimiser step of the trainer, as the paper trains but for the size of the batch, in a process of its own."""
+    """An optimiser step with the paper's settings, except for the batch size, in a separate process."""
     problem, solutions = vote(ROUNDS)
     labelled = [LabelledSolution(problem, tuple(steps), (True,) * len(steps)) for steps in solutions[:SOLUTIONS]]
     records.write(base / "data.jsonl", labelled)
@@ -234,7 +234,7 @@ def _trained(name: str, base: Path, unread: int) -> Comparison:
 
 
 def _step(settings: TrainSettings) -> tuple[int, float, int, Footprint]:
-    """Bytes that the process took before; seconds of a step and its tokens; the trainer's plan."""
+    """Bytes of the process before the trainer; seconds and tokens of a step; and the trainer's memory plan."""
     before = psutil.Process().memory_info().rss
     trainer = Trainer(settings)
     seconds = timed(lambda: trainer.step(0, trainer.examples))
@@ -243,7 +243,7 @@ def _step(settings: TrainSettings) -> tuple[int, float, int, Footprint]:
 
 
 class Use(NamedTuple):
-    """Bytes of memory, with mapped files and without."""
+    """Bytes of memory, with mapped files (`resident`) and without (`private`)."""
 
     resident: int
     private: int
@@ -251,7 +251,7 @@ class Use(NamedTuple):
 
 @contextmanager
 def watched() -> Iterator[list[Use]]:
-    """What the processes that are started in this block take together, ten times a second."""
+    """A list that grows by the total memory use of all child processes, ten times a second during the block."""
     uses: list[Use] = []
     over = threading.Event()
 

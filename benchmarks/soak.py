@@ -1,5 +1,4 @@
-"""Half an hour of everything that callers do: the server's memory and open files at the end, against those after it has
-warmed up."""
+"""Half an hour of mixed requests: the server's memory and open files at the end, against those after a warm-up."""
 
 import random
 import socket
@@ -21,7 +20,7 @@ MINUTES, WARM_MINUTES, CLIENTS, SAMPLE_SECONDS = 30.0, 8.0, 6, 5.0
 
 
 def run() -> list[Comparison]:
-    """With a journal and a small prefix cache, so that both are full when it counts."""
+    """Runs the server with a small journal and a small prefix cache, so that both are full when measuring starts."""
     start, end = time.monotonic() + 60 * WARM_MINUTES, time.monotonic() + 60 * (WARM_MINUTES + MINUTES)
     memory: dict[bool, list[float]] = {False: [], True: []}
     files: dict[bool, list[int]] = {False: [], True: []}
@@ -50,7 +49,7 @@ def run() -> list[Comparison]:
 
 
 def _call(url: str, seed: int, end: float) -> None:
-    """A caller that does one thing after the other until `end`, by the monotonic clock."""
+    """A client that sends random requests one after the other until `end`, a time of the monotonic clock."""
     rng = random.Random(seed)
     place = urlsplit(url)
     with httpx.Client(base_url=url, timeout=120.0) as http:
@@ -59,7 +58,7 @@ def _call(url: str, seed: int, end: float) -> None:
             if kind < 0.1:
                 fuzz.send((place.hostname or "", place.port or 0), *rng.choice(fuzz.FUZZERS)(rng))
             elif kind < 0.15:
-                with socket.create_connection((place.hostname, place.port)) as connection:  # leaves in between
+                with socket.create_connection((place.hostname, place.port)) as connection:  # disconnects midway
                     path, body = _request(rng)
                     connection.sendall(
                         f"POST {path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body[:99]

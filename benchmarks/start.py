@@ -1,5 +1,5 @@
-"""How long the server takes to start, from nothing to its first score over HTTP, and its --help, against a Python that
-imports torch and does nothing more."""
+"""Time from starting the server to its first score over HTTP, and time of its --help, against a Python process that
+only imports torch."""
 
 import statistics
 import subprocess
@@ -15,7 +15,7 @@ _REQUEST = clients.request("/score_steps", {"problem": "What is 4 * 15?", "solut
 
 
 def run() -> list[Comparison]:
-    """By turns; the first round fills the file cache."""
+    """Measures alternately; the first round, which fills the file cache, is left out."""
     rounds = [
         (_first_score(), timed(_python, "-m", "server", "--help"), timed(_python, "-c", "import torch"))
         for _ in range(ROUNDS + 1)
@@ -29,7 +29,7 @@ def run() -> list[Comparison]:
 
 
 def _first_score() -> float:
-    """Seconds from the start of the process; its end is not counted."""
+    """Seconds from the start of the process to its first score; its termination is not counted."""
     start = time.perf_counter()
     with servers.unprm(f"--model={mini.NAME}") as url:
         clients.call(url, [_REQUEST], 1)

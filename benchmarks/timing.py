@@ -1,4 +1,4 @@
-"""Medians of repeated runs, ours and the baseline's by turns, so that both see the same machine."""
+"""Medians of repeated runs, ours alternating with the baseline's, so that other load on the machine affects both."""
 
 import statistics
 import time
@@ -14,8 +14,8 @@ Unit = Literal["s", "B", "/s", "AUROC", "votes", "files", "share", "tokens", "re
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Medians over `rounds` runs of each; `ratio` > 1: ours is better. `allowed`: the ratio at which ours would do no
-    more than the multiplications that it has to."""
+    """Medians over `rounds` runs of each; `ratio` > 1: ours is better. `allowed`: the ratio if ours did only the
+    necessary multiplications."""
 
     what: str
     ours: float
@@ -27,7 +27,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """The baseline's figure over ours, or ours over the baseline's where more is better."""
+        """The baseline's figure divided by ours, or the inverse if more is better."""
         return (
             self.ours / self.baseline if self.unit in ("/s", "AUROC", "votes", "share") else self.baseline / self.ours
         )
@@ -41,7 +41,7 @@ def compare(
     rounds: int = 5,
     allowed: float | None = None,
 ) -> Comparison:
-    """Times both by turns."""
+    """Times both alternately."""
     taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
         for run, seconds in zip((ours, baseline), taken, strict=True):
@@ -59,7 +59,7 @@ def timed(run: Callable[P, object], *arguments: P.args, **options: P.kwargs) -> 
 
 
 def table(comparisons: list[Comparison]) -> Table:
-    """For a terminal."""
+    """The comparisons as a table for a terminal."""
     shown = Table(title="medians; a ratio above 1 means that unprm is better")
     for name in ("what", "unprm", "baseline", "took", "ratio", "allowed"):
         shown.add_column(name, justify="left" if name in ("what", "baseline") else "right")
@@ -71,9 +71,9 @@ def table(comparisons: list[Comparison]) -> Table:
 
 
 def peak(work: Callable[[], object]) -> float:
-    """Bytes that this process held at most while it worked, above what it held before. Linux only."""
+    """Peak memory of this process during `work`, in bytes above its memory before. Linux only."""
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")  # forgets the peak so far
+        file.write("5")  # resets the peak
     before = _status("VmRSS")
     work()
     return _status("VmHWM") - before

@@ -1,5 +1,5 @@
-"""An optimiser step of the PRM trainer, against a plain one: padded in the order of the data, logits of the whole
-vocabulary. A random Qwen2 of 0.1 billion parameters with Qwen2.5's 151,936 tokens, LoRA, the same solutions."""
+"""An optimiser step of the PRM trainer, against a plain one (batches padded in data order, logits of the whole
+vocabulary), with a random Qwen2 of 0.1 billion parameters, Qwen2.5's 151,936 tokens, LoRA, and the same solutions."""
 
 import random
 import tempfile
@@ -53,14 +53,14 @@ def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
 
 
 def run() -> list[Comparison]:
-    """One optimiser step: how long it takes, and how much memory above what the model takes."""
+    """Compares the time of one optimiser step, and its peak memory above the model's."""
     with tempfile.TemporaryDirectory() as place:
         trainer = _trainer(Path(place))
     batch = trainer.examples
     tokens = sum(len(example.encoded.ids) for example in batch)
     what, baseline = f"a step of {len(batch)} solutions, {tokens} tokens, bf16", "padded, all logits"
     taken = compare(what, lambda: trainer.step(0, batch), baseline, lambda: plain_step(trainer, batch), rounds=3)
-    # each in a separate process: memory that one frees the other could take again unseen
+    # each in a separate process, as memory freed by one could be reused by the other without being counted
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
         ours, plain = pool.map(_peak, (False, True))
     return [taken, Comparison("the same, memory at most", ours, baseline, plain, 1, "B")]

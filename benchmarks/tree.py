@@ -13,7 +13,7 @@ ROUNDS = 2
 
 
 def run() -> list[Comparison]:
-    """In fp32; every search has a question that was not seen before."""
+    """Measures in fp32; every search has a new question."""
     first = models.beam_search(random.Random(0))
     everything = [item for items in first for item in items]
     with loaded(prefix_cache_gb=1.0) as (engine, plain):
@@ -35,7 +35,7 @@ def run() -> list[Comparison]:
 
 
 def _searching(score: Callable[[list[Encoded]], object]) -> Callable[[], None]:
-    """Each call is another search."""
+    """A function that runs a different search at each call."""
     seeds: Iterator[int] = itertools.count(1)
 
     def search() -> None:

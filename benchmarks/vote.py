@@ -1,5 +1,5 @@
-"""Scoring 64 candidates of one question, and as many solutions that have nothing in common, against the loop of the
-public scripts and against padded batches."""
+"""Scoring 64 candidates of one question, and 64 solutions without common prefixes, against the loop of the public
+scripts and against padded batches."""
 
 import random
 
@@ -11,11 +11,11 @@ ROUNDS = 2
 
 
 def run() -> list[Comparison]:
-    """All in fp32."""
+    """Measures in fp32."""
     rng = random.Random(0)
     candidates, unlike = models.vote(rng), models.unlike(rng)
     with loaded() as (engine, plain):
-        engine.score(unlike[:8])  # the first forward of a process is slow
+        engine.score(unlike[:8])  # the first forward pass of a process is slow
         result, expected = engine.score(candidates), padded(plain, candidates)
         share = sum(result.computed) / models.distinct(candidates)
         what = f"64 candidates of one question; {share:.3f} × their distinct tokens run, scores within"

@@ -1,4 +1,4 @@
-"""Votes on scores that are given: as library calls against Math-Verify, and over HTTP against library calls."""
+"""Votes with given step scores: library calls against Math-Verify, and HTTP against library calls."""
 
 import random
 import statistics
@@ -14,7 +14,7 @@ Ballot = tuple[list[str], list[list[float]]]
 
 
 def run() -> list[Comparison]:
-    """16 candidates with plain numbers as answers, none of which was seen before."""
+    """Measures votes over 16 candidates whose answers are plain numbers not seen before."""
     ballots = [_ballots(random.Random(seed)) for seed in range(ROUNDS)]
     few = ballots[0][:50]
     with Equivalence() as equivalence:

@@ -8,7 +8,7 @@ from training.cli import data, evaluate, lab, train
 from unprm.errors import UnprmError
 
 app = typer.Typer(
-    help="Makes a process reward model and measures what it is worth.",
+    help="Makes a process reward model and evaluates it.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
@@ -30,7 +30,7 @@ console = Console(stderr=True)
 
 
 def main() -> None:
-    """Runs the command line; an error of ours, or of a file, is one red line and exit code 1."""
+    """Runs the command line; an `UnprmError` or `OSError` is printed as one red line, with exit code 1."""
     try:
         app()
     except (UnprmError, OSError) as error:

@@ -1,8 +1,8 @@
-"""Labels the steps of selected solutions (paper, section 3.2 and Algorithm 1; the other searches by the same door).
+"""Labels the steps of selected solutions (paper, section 3.2 and Algorithm 1, or another search).
 
     python -m training annotate runs/mini/selected.jsonl --output runs/mini/annotated.jsonl
 
-Three files come of it: the labelled solutions; those that could not be labelled, with their evidence, in
+It writes three files: the labelled solutions; those that could not be labelled, with the evidence, in
 `….unresolved.jsonl`; and the value of each question alone, τ, in `….questions.jsonl`.
 """
 
@@ -26,7 +26,7 @@ from unprm.types import Sampler
 
 
 class AnnotationFiles:
-    """The three files of an annotation. Use it as a context manager. `board`: where progress is shown."""
+    """The three files of an annotation; a context manager. `board`: progress display, if any."""
 
     def __init__(self, output: Path, settings: AnnotateSettings, model: str, selected: Path) -> None:
         source = json.loads(resumable.config_path(selected).read_text("utf-8"))
@@ -48,15 +48,15 @@ class AnnotationFiles:
             file.close()
 
     def is_done(self, solution: Record) -> bool:
-        """Whether an earlier run has dealt with the solution."""
+        """Whether the files already hold the solution, labelled or unresolved."""
         return any(solution["id"] in self.files[kind].records for kind in ("labelled", "unresolved"))
 
     def known(self) -> dict[str, QuestionValue]:
-        """The questions whose τ was found before."""
+        """The questions whose τ is already in the files, by id."""
         return {name: QuestionValue(**record) for name, record in self.files["question"].records.items()}
 
     def write(self, kind: Kind, record: Record) -> None:
-        """Keeps a record and shows that it came."""
+        """Appends a record to its file and updates the progress display."""
         self.files[kind].append(record)
         if self.board is None:
             return
@@ -76,9 +76,9 @@ async def annotate(
     concurrency: int,
     console: Console,
 ) -> dict[str, str]:
-    """Annotates a file of selected solutions, those of `concurrency` questions at a time.
+    """Annotates a file of selected solutions, `concurrency` questions at a time.
 
-    Returns the questions that failed, with reasons.
+    Returns the failed questions with reasons.
     """
     solutions = list(resumable.read(selected))
     check(solutions, selected, sampler.model)
@@ -95,12 +95,12 @@ async def annotate(
 
 
 def by_question(solutions: Sequence[Record]) -> list[list[Record]]:
-    """Groups neighbours of the same question."""
+    """Groups consecutive solutions of the same question."""
     return [list(group) for _, group in groupby(solutions, key=lambda solution: solution["question"])]
 
 
 def check(solutions: Sequence[Record], selected: Path, model: str) -> None:
-    """Raises `RecordInvalid` for a solution that `model` can't go on with."""
+    """Raises `RecordInvalid` for a solution that `model` cannot continue: by another model, or without token ids."""
     for number, solution in enumerate(solutions, 1):
         if solution["model"] != model:
             reason = f"a solution by {solution['model']} can't be gone on with by {model}: its tokens are its own"

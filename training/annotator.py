@@ -1,6 +1,6 @@
-"""Labels the solutions of one question, by Algorithm 1 of the paper or another search.
+"""Labels the solutions of one question by Algorithm 1 of the paper or another search.
 
-Nothing is read or written here: records go to a callback.
+This module does no file I/O: records go to a callback.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from unprm.uncertainty import ESTIMATORS, surprisal_mean
 Kind = Literal["labelled", "unresolved", "question"]
 Write = Callable[[Kind, Record], None]
 RANKING: tuple[SearchName, ...] = ("uncertainty", "uncertainty-literal")
-"""The searches that try steps by falling Δu, in which a step has a rank."""
+"""The searches that try steps by falling Δu, so that steps have ranks."""
 
 
 def named_search(settings: AnnotateSettings) -> Search | None:
-    """The search that the settings name; None for the random one, which needs no rollouts."""
+    """The search named in the settings; None for "random", which needs no rollouts."""
     searches: dict[str, Search] = {
         "uncertainty": search.uncertainty,
         "uncertainty-literal": search.uncertainty_literal,
@@ -41,8 +41,8 @@ def named_search(settings: AnnotateSettings) -> Search | None:
 @dataclass(frozen=True, slots=True)
 class QuestionValue:
     """What the solutions of one question and sampling model share: τ and its evidence. `samples`, `correct`, `tokens`:
-    of all rollouts of the question alone. `largest`: the largest log-perplexity among them. `count`: of the rollouts
-    from each prefix where that is fixed, 0 if the model solves the question too seldom; None where it is not."""
+    counts over all rollouts of the question alone. `largest`: their largest log-perplexity. `count`: number of rollouts
+    from each prefix if it is fixed, 0 if the model solves the question too seldom; None if it is adaptive."""
 
     id: str
     tau: float
@@ -53,19 +53,19 @@ class QuestionValue:
     count: int | None = None
 
     def plan(self, adaptive: AdaptiveSettings) -> AdaptiveSettings:
-        """How the prefixes of the question are sampled."""
+        """Sampling plan for the prefixes of the question."""
         return adaptive if self.count is None else replace(adaptive, first=self.count, most=self.count)
 
     def unsolved(self) -> str:
-        """Why its solutions are not labelled; empty if they are."""
+        """Why the question's solutions cannot be labelled; empty if they can."""
         if self.count == 0:
             return "the model solves the question too seldom"
         return "the model never solves the question" if self.tau == 0 else ""
 
 
 class SolutionPrefixes:
-    """The prefixes of one solution, as a search sees them. `used`: the rollouts that it took from each, in the
-    order of the first try. Prefixes lie in `memory`: solutions that share it draw none twice."""
+    """The prefixes of one solution, as a search sees them. `used`: the rollouts taken from each step's prefix, in the
+    order of the first try. Prefixes are stored in `memory`: solutions that share it draw no rollout twice."""
 
     def __init__(
         self, solution: Record, question: QuestionValue, roller: Roller, settings: AnnotateSettings, memory: Memory
@@ -83,12 +83,12 @@ class SolutionPrefixes:
         return self._roller.estimator(self.used[step])
 
     async def draw(self, step: int, count: int) -> Sequence[Rollout]:
-        """All rollouts from that prefix after `count` more."""
+        """Takes `count` more rollouts from the prefix that ends with a step, and returns all taken from it."""
         self.used[step] = await self._roller.draw(self._at(step), len(self.used.get(step, ())) + count)
         return self.used[step]
 
     def evidence(self) -> list[Record]:
-        """What was tried, in order."""
+        """A record per prefix tried, in order: its value, and its rollouts' counts."""
         return [
             {
                 "step": step,
@@ -110,7 +110,7 @@ class SolutionPrefixes:
 
 
 class Annotator:
-    """Annotates; `known` are the questions whose τ was found before."""
+    """Annotates solutions and passes the records to `write`. `known`: questions whose τ is already known, by id."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Annotator:
         self.roller = Roller(sampler, equivalence, ESTIMATORS[settings.estimator], settings.extraction)
 
     async def annotate(self, solutions: Sequence[Record], memory: Memory) -> None:
-        """Annotates solutions of one question. Raises `SamplerFailed` after all of them were tried."""
+        """Annotates the solutions of one question. Raises `SamplerFailed` only after all of them were tried."""
         first = next(filter(self._needs_question, solutions), None)
         question = asyncio.create_task(self._question_value(first, memory)) if first else None
         work = (self._annotate(solution, question, memory) for solution in solutions)
@@ -136,12 +136,12 @@ class Annotator:
         return self.search is not None and not solution["correct"] and len(solution["steps"]) > 1
 
     def _needs_question(self, solution: Record) -> bool:
-        """Whether the label depends on rollouts of the question alone; with a fixed count that of a right solution
-        does, too: it is left out where the model solves the question too seldom."""
+        """Whether the label depends on rollouts of the question alone. With a fixed count this holds for right
+        solutions, too: they are left out if the model solves the question too seldom."""
         return self._is_searched(solution) or (self.search is not None and self.settings.adaptive.fixed_count)
 
     async def _question_value(self, solution: Record, memory: Memory) -> QuestionValue:
-        """τ: the value of the question alone."""
+        """Finds τ, the value of the question alone, unless it is known."""
         name = f"{solution['question']}/{solution['model']}"
         if name in self.known:
             return self.known[name]
@@ -168,7 +168,7 @@ class Annotator:
         return question
 
     def _alone(self, solution: Record, memory: Memory, *purpose: str) -> Prefix:
-        """The question alone; its rollouts for another purpose are others."""
+        """The prefix of the question alone; with a `purpose` its rollouts are drawn separately."""
         prompt = tuple(solution["prompt"])
         seed = seed_of(self.settings.seed, solution["question"], *purpose)
         made = Prefix(prompt, len(prompt), solution["gold"], seed)
@@ -182,7 +182,7 @@ class Annotator:
             await self._find(self.search, solution, question, memory)
         else:
             found = None
-            if not solution["correct"]:  # of a single step it is always that one
+            if not solution["correct"]:  # with a single step it is always that one
                 found = search.drawn(len(solution["steps"]), seed_of(self.settings.seed, solution["id"]))
             self.write("labelled", _record(solution, {"labels": _labels(solution, found)}))
 
@@ -209,7 +209,7 @@ class Annotator:
 
 
 def _labels(solution: Record, found: int | None) -> list[bool]:
-    """A label per step; `found` (1-based) is the step from which on it is wrong, None if never."""
+    """A label per step; `found` (1-based): the step from which on the solution is wrong, None if it is right."""
     return [found is None or step < found for step in range(1, len(solution["steps"]) + 1)]
 
 

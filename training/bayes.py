@@ -1,10 +1,10 @@
-"""The first error by probabilistic bisection: a posterior over the steps, updated by small blocks of rollouts.
+"""Finds the first error by probabilistic bisection: a posterior over the steps, updated by small blocks of rollouts.
 
-Each hypothesis is a step t, the first wrong one. Under t, prefixes before t succeed about as often as the question
-itself, prefixes from t on rarely. The last step is never rolled out: it is what is left when the others are right.
-Both rates vary from prefix to prefix, so the likelihood of a prefix's rollouts is beta-binomial: many rollouts at one
-prefix never outweigh evidence from others. The next block goes where it is expected to tell most about the hypotheses
-(in bits), and the search ends as soon as one hypothesis is likely enough.
+Hypothesis t: step t is the first wrong one. Under it, prefixes before t succeed about as often as the question itself,
+and prefixes from t on rarely. There are no rollouts from the last step: it is the first error if no other step is. Both
+rates vary from prefix to prefix, so the likelihood of a prefix's rollouts is beta-binomial: many rollouts at one prefix
+never outweigh evidence from others. The next block goes to the prefix with the highest expected information about the
+hypotheses, and the search ends as soon as one hypothesis is likely enough.
 """
 
 import math
@@ -15,9 +15,10 @@ from training.search import Prefixes, WrongSolution
 
 @dataclass(frozen=True, slots=True)
 class BayesSettings:
-    """`block`: rollouts at a time; `budget`: rollouts for a solution in all. `strength`: how far the prior
-    follows the uncertainties (0: not at all). `recovery`: success rate after an error, as a fraction of the rate
-    before it. `concentration`: how little both rates vary. `sure`: posterior that ends the search."""
+    """`block`: rollouts drawn at a time; `budget`: maximum number of rollouts per solution. `strength`: how strongly
+    the prior follows the uncertainties (0: not at all). `recovery`: success rate after an error, as a fraction of the
+    rate before it. `concentration`: of the beta distributions of both rates; higher means less variation. `sure`:
+    posterior probability that ends the search."""
 
     block: int = 4
     budget: int = 72
@@ -28,7 +29,7 @@ class BayesSettings:
 
 
 async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSettings) -> int:
-    """The most likely first wrong step of a solution of at least two."""
+    """The most likely first wrong step of a solution with at least two steps."""
     belief = Belief(solution, settings)
     for _ in range(settings.budget // settings.block):
         if max(belief.posterior()) >= settings.sure:
@@ -41,7 +42,7 @@ async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSett
 
 
 class Belief:
-    """What is believed about the first wrong step; `observed[t]`: right rollouts from prefix t, and all."""
+    """Posterior over the first wrong step; `observed[t]`: numbers of right and of all rollouts from prefix t."""
 
     def __init__(self, solution: WrongSolution, settings: BayesSettings) -> None:
         self.settings, self.length = settings, solution.length
@@ -64,7 +65,7 @@ class Belief:
         return [weight / total for weight in weights]
 
     def most_telling(self) -> int:
-        """The step before T whose prefix's next block is expected to tell most; of equal ones the first."""
+        """The step before T whose prefix's next block has the highest expected information; of equal ones the first."""
         posterior = self.posterior()
         wrong = 0.0  # probability that prefix t contains an error
         gains = []
@@ -96,8 +97,8 @@ class Belief:
 
 
 def prior(solution: WrongSolution, settings: BayesSettings) -> list[float]:
-    """Prior of steps 1 to T being the first wrong one: a softmax of the standardised Δu, where the first step's is
-    taken against the mean of the question's steps."""
+    """Prior of steps 1 to T being the first wrong one: a softmax of the standardised Δu times `strength`; the first
+    step's Δu is taken against the mean over the question's steps."""
     before = (solution.mean_uncertainty, *solution.uncertainties)
     deltas = [after - b for after, b in zip(solution.uncertainties, before, strict=False)]
     mean = math.fsum(deltas) / len(deltas)

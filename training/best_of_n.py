@@ -1,8 +1,8 @@
 """Best-of-N: how often each vote elects a right answer among N candidate solutions.
 
-The candidates of a question are given once; a vote at N takes seeded draws of N of them without replacement, or all
-subsets of N where these are few. A question's accuracy is the mean over its draws, and the interval is that over
-questions (paper, section 6). Where candidates have step scores, votes are taken with each way to make a reward of them.
+Each question has a fixed set of candidates; votes at N are taken on seeded draws of N of them without replacement, or
+on all subsets of size N if these are few. A question's accuracy is the mean over its draws, and the interval is over
+questions (paper, section 6). If candidates have step scores, votes are taken with each aggregate of them as reward.
 """
 
 import itertools
@@ -35,7 +35,7 @@ from unprm.types import Aggregate, Strategy
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 DRAWS = 16
-"""Draws per question and N, where there are more subsets of N candidates."""
+"""Draws per question and N, if there are more subsets of N candidates."""
 
 
 def evaluate(
@@ -49,12 +49,12 @@ def evaluate(
     reading: Reading = AUTO,
     aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> Results:
-    """Judges, scores, votes, and writes `output/results.json`; `output/votes.md`, the same as a table; and
-    `output/elections.jsonl`, which says for each question which votes elect a right answer. Arguments as those of
+    """Judges and scores the candidates, takes the votes, and writes `output/results.json`; `output/votes.md`, the same
+    as a table; and `output/elections.jsonl`, which votes elect a right answer for each question. Arguments as for
     `judge` and `results`.
 
-    `logistic` in the results: whether the rewards of `candidates.jsonl` are no probabilities, and went through the
-    logistic function before the votes.
+    `logistic` in the results: whether the rewards in `candidates.jsonl` are not probabilities, so that the logistic
+    function was applied to them before the votes.
     """
     judged = judge(questions, scorer, equivalence, output, console, reading)
     measured = results(judged, wrf, seed, aggregates)
@@ -68,10 +68,10 @@ def evaluate(
 
 
 def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Reading = AUTO) -> None:
-    """Writes `place/solutions.jsonl`: the questions with the steps and the answers of their candidates, once for all
-    PRMs that are evaluated on them, in `place` or below. It goes on where it was stopped.
+    """Writes `place/solutions.jsonl`: the questions with the steps and answers of their candidates, shared by all PRMs
+    evaluated on them in `place` or below. Resumes an interrupted run.
 
-    Raises `OutputMismatch` if the file is there with other questions, or read in another way.
+    Raises `OutputMismatch` if the file exists with other questions or another `reading`.
     """
     config = {"stage": "solutions", "questions": pool.digest(questions), **asdict(reading)}
     with ResumableFile(place / "solutions.jsonl", config) as done:
@@ -88,7 +88,7 @@ def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Re
 def _write_elections(
     questions: Sequence[CandidatePool], judged: Sequence[JudgedCandidates], output: Path, wrf: WrfSettings
 ) -> None:
-    """What a list of the questions shows of each; votes are over all its candidates."""
+    """Writes one record per question for lists of questions; votes are over all candidates."""
     records = [
         {
             "id": question.id,
@@ -110,8 +110,8 @@ def results(
     seed: int = 0,
     aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> Results:
-    """Takes all votes at all sizes that every question has candidates for, and over all candidates. `aggregates`: what
-    rewards are made of step scores, the minimum in any case."""
+    """Takes all votes at all N for which every question has enough candidates, and over all candidates. `aggregates`:
+    aggregates of step scores used as rewards, besides the minimum, which is always used."""
     counts = [len(candidates.classes) for candidates in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
     rules = {name: partial(right_share, name, wrf=wrf) for name in votes.STRATEGIES}
@@ -173,13 +173,13 @@ def _accuracy(
 def _measure(
     judged: Sequence[JudgedCandidates], rule: RightShare, sizes: Sequence[int], seed: int
 ) -> tuple[dict[int, Share], Share]:
-    """By size, and over all candidates."""
+    """The rule's accuracy by size, and over all candidates."""
     by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
     return by_size, Share.of([rule(candidates, range(len(candidates.classes))) for candidates in judged])
 
 
 def accuracies(judged: Sequence[JudgedCandidates], size: int, rule: RightShare, seed: int = 0) -> list[float]:
-    """Of each question: how often draws of `size` of its candidates are decided rightly."""
+    """For each question, the mean of `rule` over draws of `size` of its candidates."""
     shares = []
     for number, candidates in enumerate(judged):
         drawn = _draws(len(candidates.classes), size, f"{seed}/{number}")

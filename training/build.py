@@ -1,4 +1,4 @@
-"""The whole construction: questions, samples, selection, annotation and the merged data set, in one directory."""
+"""The whole data pipeline in one directory: samples, selection and annotation per model, and the merged data set."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,16 +15,16 @@ from unprm.equivalence import Equivalence
 from unprm.types import Sampler, SamplingSettings
 
 Loader = Callable[[str, SamplingSettings], Sampler]
-"""Makes the sampler of a model's name."""
+"""Makes a sampler from a model's name and sampling settings."""
 
 
 async def build(
     questions: list[Question], load: Loader, preset: Preset, output: Path, concurrency: int, console: Console
 ) -> dict[str, str]:
-    """Runs every stage for every model of the preset; what an earlier run has done is kept.
+    """Runs every stage for every model of the preset, reusing the results of an earlier run.
 
-    Writes `output/MODEL/{samples,selected,annotated}.jsonl` and the data set `output/dataset`. Returns what
-    failed, with reasons; the data set is then made of the rest.
+    Writes `output/MODEL/{samples,selected,annotated}.jsonl` and the data set `output/dataset`. Returns the failed
+    questions with reasons; the data set is made without them.
     """
     failures: dict[str, str] = {}
     annotated = []

@@ -1,7 +1,7 @@
-"""Platt calibration of a PRM: step scores that say how often such steps are right.
+"""Platt calibration of a PRM: a calibrated step score is the probability that such a step is right.
 
-Where several models are asked together, their calibrated scores are averaged; a model that is asked alone gives its
-scores as they are, unless its server was started with `--calibration recorded`.
+The calibrated scores of an ensemble's models are averaged; a single model returns its raw scores, unless its server
+was started with `--calibration recorded`.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from unprm.calibration import EDGE, Calibration, log_odds
 from unprm.errors import RecordInvalid
 
 BATCH = 64
-"""Solutions that are scored between two signs of progress."""
+"""Solutions scored between two updates of the progress display."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """What was found, on how many steps, and how well scores fit the labels before and after it."""
+    """A fitted calibration, the number of steps it was fitted to, and validation figures before and after it."""
 
     calibration: Calibration
     steps: int
@@ -33,7 +33,7 @@ class Calibrated:
 
 
 def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
-    """Fits the calibration to step-labelled solutions. Those that do not fit the model's window are left out.
+    """Fits the calibration to step-labelled solutions; those too long for the model's window are left out.
 
     Raises `RecordInvalid` unless there are both right and wrong steps.
     """
@@ -57,8 +57,8 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
 
 
 def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]], edge: float = EDGE) -> Calibration:
-    """Platt's: a logistic regression of labels on log-odds, without regularisation. Scores count as no nearer to 0 or
-    1 than `edge`. Both labels must occur."""
+    """Platt scaling: logistic regression of labels on the scores' log-odds, without regularisation. Scores are clipped
+    to [edge, 1 - edge]. Both labels must occur."""
     odds = np.array([[log_odds(score, edge)] for values in scores for score in values])
     fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(
         odds, [label for step_labels in labels for label in step_labels]

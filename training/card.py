@@ -1,4 +1,4 @@
-"""The model card that a training run leaves beside its adapter."""
+"""The model card that a training run writes next to its adapter."""
 
 from pathlib import Path
 

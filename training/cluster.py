@@ -1,5 +1,5 @@
-"""The stages that sample, on a Ray cluster: Ray Data's actors hold an engine each, and this process keeps the
-records. An actor that dies is started again and repeats its items; a driver that dies resumes when it is started again.
+"""The sampling stages on a Ray cluster: each Ray Data actor holds an engine, and this process, the driver, writes the
+records. An actor that dies is restarted and repeats its items; a driver that dies resumes when it is started again.
 
     python -m training annotate selected.jsonl --output annotated.jsonl --ray 4
 """
@@ -26,11 +26,11 @@ from unprm.errors import UnprmError
 from unprm.types import Sampler, SamplingSettings
 
 Row = dict[str, str]
-"""What an actor gives back: the kind of a record, or "failed", and its JSON."""
+"""What an actor returns: `kind`, the kind of a record or "failed", and `record`, its JSON."""
 
 
 class Source(Protocol):
-    """What an actor gets its sampler from; it is pickled."""
+    """Loads an actor's sampler; it is pickled."""
 
     @property
     def model(self) -> str:
@@ -44,7 +44,8 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`actors`: engines, one each. `batch`: items that an actor works on at the same time. `gpus`: per actor."""
+    """`actors`: number of actors, with one engine each. `batch`: items an actor works on concurrently. `gpus`: GPUs per
+    actor."""
 
     actors: int
     batch: int
@@ -56,10 +57,10 @@ class SampleActor:
 
     def __init__(self, source: Source, settings: SampleSettings) -> None:
         self.sampler, self.settings = source.load(settings.drawing), settings
-        self.runner = asyncio.Runner()  # one event loop for all batches: samplers keep what belongs to it
+        self.runner = asyncio.Runner()  # one event loop for all batches: samplers are bound to it
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """A batch of questions as JSON to rows."""
+        """Turns a batch of questions in JSON into rows."""
         return _columns(self.runner.run(self._all([Question(**json.loads(item)) for item in batch["item"]])))
 
     async def _all(self, questions: Sequence[Question]) -> list[Row]:
@@ -81,7 +82,7 @@ class AnnotateActor:
         self.runner = asyncio.Runner()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """A batch of groups as JSON to rows."""
+        """Turns a batch of groups in JSON into rows."""
         return _columns(self.runner.run(self._all([json.loads(item) for item in batch["item"]])))
 
     async def _all(self, groups: Sequence[list[Record]]) -> list[Row]:
@@ -109,7 +110,7 @@ def sample(
     cluster: Cluster,
     console: Console,
 ) -> dict[str, str]:
-    """As `training.sample.sample`, with the same records."""
+    """Does the same as `training.sample.sample`, on the cluster."""
     failures: dict[str, str] = {}
     with ResumableFile(output, {"stage": "sample", "model": source.model, **asdict(settings)}) as written:
         todo = [asdict(question) for question in questions if question.id not in written.records]
@@ -133,7 +134,7 @@ def annotate(
     cluster: Cluster,
     console: Console,
 ) -> dict[str, str]:
-    """As `training.annotate.annotate`, with the same records."""
+    """Does the same as `training.annotate.annotate`, on the cluster."""
     failures: dict[str, str] = {}
     solutions = list(resumable.read(selected))
     check(solutions, selected, source.model)
@@ -153,7 +154,7 @@ def annotate(
 def _run(
     items: Sequence[object], actor: Callable[..., Any], arguments: tuple[Any, ...], cluster: Cluster
 ) -> Iterator[tuple[Any, Record]]:
-    """The records that the actors make of the items, as they come."""
+    """The records that the actors make from the items, in order of completion."""
     if not items:
         return
     rows = ray.data.from_items([{"item": json.dumps(item)} for item in items], override_num_blocks=len(items))

@@ -1,4 +1,4 @@
-"""From labelled solutions to the tensors of optimiser batches."""
+"""Turns labelled solutions into the tensors of optimiser batches."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One forward pass. `ids` (texts, length): a solution each, padded on the right; or (1, tokens): all of them one
-    behind the other, where `positions` of the same shape begin anew with each. `solutions`, `places`, `labels`
-    (tags,): the solution of each tag, by number in the order of its text, where it stands in `ids` flattened, and
-    its label (1: right)."""
+    """Inputs of one forward pass. `ids`: (texts, length), one solution per row, padded on the right; or, if packed,
+    (1, tokens), all solutions concatenated, with `positions` of the same shape that restart at 0 for each solution.
+    `solutions`, `places`, `labels`, (tags,): for each step tag the index of its solution in the batch, its index in the
+    flattened `ids`, and its label (1: right)."""
 
     ids: torch.Tensor
     positions: torch.Tensor | None
@@ -41,8 +41,8 @@ def batches(count: int, size: int, epoch: int, seed: int) -> Iterator[list[int]]
 
 
 def micro_batches(examples: Sequence[Example], tokens: int, packing: bool = False) -> Iterator[MicroBatch]:
-    """Splits an optimiser batch by length into parts of at most `tokens`, padding included; a longer example is a
-    part of its own. With `packing` there is no padding: the attention has to keep the solutions apart."""
+    """Splits an optimiser batch, sorted by length, into parts of at most `tokens` tokens, padding included; a longer
+    example is a part of its own. With `packing` there is no padding; the attention must keep the solutions apart."""
     group: list[Example] = []
     for example in sorted(examples, key=lambda e: len(e.encoded.ids)):
         length = len(example.encoded.ids)
@@ -56,7 +56,7 @@ def micro_batches(examples: Sequence[Example], tokens: int, packing: bool = Fals
 
 
 def _pad(group: Sequence[Example]) -> MicroBatch:
-    # a causal model can't see padding on the right: any id will do for it
+    # a causal model cannot see padding on the right, so any id will do
     length = len(group[-1].encoded.ids)
     ids = torch.zeros(len(group), length, dtype=torch.long)
     for row, example in enumerate(group):

@@ -1,4 +1,4 @@
-"""Which of two ways is better, in words no stronger than the numbers: families of comparisons, corrected together."""
+"""Which of two methods is better, in cautious words: families of comparisons with jointly corrected p-values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,19 +8,20 @@ from training.bootstrap import Estimate, Key, holm
 from training.metrics import Share
 
 LEVEL = 0.05
-"""Corrected p-values below it count as significant."""
+"""Corrected p-values below this level count as significant."""
 F1_MARGIN = 0.03
-"""Of F1, and of shares of labels: about the least difference of two PRMs that ProcessBench's 3,400 solutions show."""
+"""Margin for F1 and for shares of labels: about the smallest difference of two PRMs that ProcessBench's 3,400 solutions
+can show."""
 ACCURACY_MARGIN = 0.01
-"""Of a vote's accuracy: two of the lab's 200 questions, five of MATH500's."""
+"""Margin for a vote's accuracy: two of the lab's 200 questions, five of MATH500's."""
 
 Outcome = Literal["better", "worse", "as good", "open"]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The difference of a first way to a second, in shares. `p` that there is none, `p_equivalent` that it is `margin`
-    or more; both corrected within the family."""
+    """The difference of a first method from a second, in shares. `p`: against no difference; `p_equivalent`: against a
+    difference of `margin` or more; both p-values corrected within the family."""
 
     difference: Estimate
     margin: float
@@ -29,23 +30,23 @@ class Comparison:
 
     @property
     def outcome(self) -> Outcome:
-        """What may be said of the first way."""
+        """What may be said about the first method, by the p-values."""
         if self.p < LEVEL:
             return "better" if self.difference.value > 0 else "worse"
         return "as good" if self.is_small else "open"
 
     @property
     def is_small(self) -> bool:
-        """Whether the difference is shown to be below the margin."""
+        """Whether the difference is significantly below the margin."""
         return self.p_equivalent < LEVEL
 
     @property
     def figures(self) -> str:
-        """In points, with the 95 % interval and the corrected p: `+1.2 [+0.3, +2.1], p = 0.012`."""
+        """The difference in points, with 95 % interval and corrected p: `+1.2 [+0.3, +2.1], p = 0.012`."""
         return f"{points(self.difference.interval())}, {shown(self.p)}"
 
     def sentence(self, first: str, second: str) -> str:
-        """What may be said, with the figures."""
+        """The outcome as a sentence, with the figures."""
         small = f", by less than {_margin(self.margin)}" if self.is_small else ""
         said = {
             "better": f"{first} is better than {second}{small}",
@@ -57,19 +58,20 @@ class Comparison:
 
 
 def compare(differences: Mapping[Key, Estimate], margin: float) -> dict[Key, Comparison]:
-    """Corrects a family of differences; whatever is said of any of them belongs in it."""
+    """Compares a family of differences, with p-values corrected over all of them; it must hold every difference about
+    which something is said."""
     p = holm({key: difference.p for key, difference in differences.items()})
     within = holm({key: difference.p_within(margin) for key, difference in differences.items()})
     return {key: Comparison(difference, margin, p[key], within[key]) for key, difference in differences.items()}
 
 
 def sentences(family: Mapping[tuple[str, str], Comparison]) -> str:
-    """What may be said of each pair: `a is better than b (…); …`."""
+    """The outcome of each pair: `a is better than b (…); …`."""
     return "; ".join(comparison.sentence(*pair) for pair, comparison in family.items())
 
 
 def grouped(family: Mapping[str, Comparison]) -> str:
-    """The first ways by what may be said of them against a common second one: `better: a (…), b (…); worse: c (…)`."""
+    """The first methods grouped by outcome against a common second one: `better: a (…), b (…); worse: c (…)`."""
     words: dict[Outcome, str] = {
         "better": "better", "worse": "worse", "as good": "as good", "open": "can't be told apart from it"
     }  # fmt: skip
@@ -84,7 +86,7 @@ def grouped(family: Mapping[str, Comparison]) -> str:
 
 
 def note(count: int, margin: float, seeds: int) -> str:
-    """How to read the figures of a family of `count` comparisons, of PRMs of `seeds` training seeds (0: no PRM)."""
+    """Explains the figures of a family of `count` comparisons of PRMs with `seeds` training seeds (0: no PRM)."""
     over = {0: "questions", 1: "questions, not over training seeds, of which there is one"}
     corrected = (
         f" Of each family of {count} comparisons p is corrected (Holm), and only p below {LEVEL:g} says anything."
@@ -102,7 +104,7 @@ def points(difference: Share) -> str:
 
 
 def shown(p: float) -> str:
-    """`p = 0.012`."""
+    """A p-value as text: `p = 0.012`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 

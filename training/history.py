@@ -1,4 +1,4 @@
-"""What a training run has seen so far: losses and validations, kept in its checkpoint and written to its logs."""
+"""Losses and validations of a training run so far, kept in its checkpoint and written to its logs."""
 
 import json
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class History:
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Self:
-        """The history that `as_dict` gave."""
+        """The history from what `as_dict` returned."""
         return cls(list(state["losses"]), [Validation(**figures) for figures in state["validations"]])
 
     def as_dict(self) -> dict[str, Any]:
@@ -26,14 +26,14 @@ class History:
         return asdict(self)
 
     def best(self) -> int:
-        """Index of the best epoch so far, by AUROC, by accuracy where there is none; the first of equal ones."""
+        """Index of the best epoch so far by AUROC, or by accuracy if it has no AUROC; ties go to the first."""
         ranks = [
             validation.accuracy if validation.auroc is None else validation.auroc for validation in self.validations
         ]
         return ranks.index(max(ranks))
 
     def is_over(self, patience: int | None) -> bool:
-        """Whether the last `patience` epochs were no better than the one before them; never without a patience."""
+        """Whether the last `patience` epochs brought no improvement; always False without a patience."""
         return bool(patience and self.validations and len(self.validations) - 1 - self.best() >= patience)
 
     def recent_loss(self) -> float:
@@ -42,7 +42,7 @@ class History:
         return sum(recent) / len(recent)
 
     def write(self, directory: Path) -> None:
-        """Writes `train.jsonl`, a line per step, and `validation.jsonl`, a line per validated epoch."""
+        """Writes `train.jsonl`, one line per step, and `validation.jsonl`, one line per validated epoch, if any."""
         steps = ({"step": number, "loss": loss} for number, loss in enumerate(self.losses, 1))
         epochs = ({"epoch": number, **asdict(validation)} for number, validation in enumerate(self.validations, 1))
         _write(directory / "train.jsonl", steps)

@@ -1,4 +1,4 @@
-"""What votes see of a question's candidates: their classes, whether each is right, and their rewards."""
+"""What votes use of a question's candidates: answer classes and rewards; and whether each candidate is right."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,10 +22,10 @@ GIVEN = "given rewards"
 
 @dataclass(frozen=True, slots=True)
 class JudgedCandidates:
-    """What votes see of a question's candidates: classes of equal answers (None: no answer), whether each is right,
-    and their rewards (None: the PRM can't read it).
+    """A question's candidates as votes use them: classes of equal answers (None: no answer), whether each is right, and
+    rewards (None: not scored, for example too long for the PRM).
 
-    `scores`: the step scores that the rewards are the minimum of, none for a candidate that was not scored; None if
+    `scores`: the step scores from which the rewards are computed, empty for a candidate that was not scored; None if
     rewards were given as numbers.
     """
 
@@ -35,7 +35,7 @@ class JudgedCandidates:
     scores: tuple[tuple[float, ...], ...] | None = None
 
     def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
-        """With the rewards that this makes of the step scores, which must be there."""
+        """The same candidates with rewards aggregated from the step scores, which must not be None."""
         assert self.scores is not None
         return replace(self, rewards=tuple(_reward_of(step_scores, aggregate) for step_scores in self.scores))
 
@@ -48,12 +48,13 @@ def judge(
     console: Console,
     reading: Reading = AUTO,
 ) -> list[JudgedCandidates]:
-    """Judges and scores all candidates; kept in `output` as they come, so that a run that was killed goes on.
+    """Judges and scores all candidates; results are written to `output` as they come, so that an interrupted run can
+    resume.
 
-    Without a scorer the given rewards count. A solution that the model can't read has no reward. Step scores are kept
-    as well: of each candidate, null for one without any; null for all if rewards were given as numbers.
+    Without a scorer, the given rewards are used. A solution that the model cannot score has no reward. Step scores are
+    written, too: null for a candidate without any, null for the whole question if rewards were given as numbers.
 
-    Raises `OutputMismatch` if `output` holds what another model scored, whatever its name, or other questions.
+    Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or other questions.
     """
     model = scorer.identity.config if scorer else {"model": GIVEN}
     config = {"stage": "best-of-n", **model, "questions": pool.digest(questions), **asdict(reading)}
@@ -71,7 +72,7 @@ def judge(
 
 
 def kept(output: Path) -> list[JudgedCandidates]:
-    """What `judge` left in a directory, by the questions' ids: draws don't depend on which came first."""
+    """What `judge` wrote to a directory, sorted by question id, so that draws do not depend on the order of work."""
     records = sorted(resumable.read(output / "candidates.jsonl"), key=lambda record: str(record["id"]))
     return _as_probabilities([_judged(record) for record in records])
 
@@ -86,7 +87,7 @@ def _judged(record: Record) -> JudgedCandidates:
 
 def _scored(question: CandidatePool, scorer: Scorer, reading: Reading) -> list[Scores]:
     solutions = [Solution(question.problem, parts) for parts in question.split(reading)]
-    # easy questions get the same text many times
+    # candidates of easy questions often have the same text
     distinct = list(dict.fromkeys(solution for solution in solutions if solution.steps))
     scores = dict(zip(distinct, scorer.score(distinct), strict=True))
     return [scores.get(solution) for solution in solutions]
@@ -102,14 +103,14 @@ def _answers(
     found = [extract(text, reading.extraction) for text in question.texts]
     stated = [answer for answer in found if answer is not None]
     names = iter(equivalence.classes(stated))
-    # the gold answer is no candidate: it must not change which of them are equal
+    # the gold answer is not a candidate: it must not change which candidates are equal
     right = {answer: equivalence.equal(answer, question.gold) for answer in dict.fromkeys(stated)}
     classes = tuple(None if answer is None else next(names) for answer in found)
     return classes, tuple(answer is not None and right[answer] for answer in found)
 
 
 def _as_probabilities(judged: Sequence[JudgedCandidates]) -> list[JudgedCandidates]:
-    """Rewards that are no probabilities go through the logistic function, which leaves their order."""
+    """Applies the logistic function, which keeps their order, to rewards that are not probabilities."""
     if are_probabilities(reward for candidates in judged for reward in candidates.rewards):
         return list(judged)
     return [
@@ -119,5 +120,5 @@ def _as_probabilities(judged: Sequence[JudgedCandidates]) -> list[JudgedCandidat
 
 
 def are_probabilities(rewards: Iterable[float | None]) -> bool:
-    """Whether all rewards are in [0, 1]; a candidate without one (None) may be among them."""
+    """Whether all rewards are in [0, 1]; None (no reward) is ignored."""
     return all(reward is None or 0 <= reward <= 1 for reward in rewards)

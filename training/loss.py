@@ -1,7 +1,7 @@
 """The losses of the PRM (paper, section 4.2), on the margins `logit₊ − logit₋` at the step tags.
 
-All of them are sums over solutions or steps, divided by how many the whole optimiser batch has: so the parts of
-micro-batches, and of several devices, add up to the mean.
+Each is a sum over solutions or steps, divided by their number in the whole optimiser batch, so that the losses of
+micro-batches and devices add up to the mean.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ ZETA = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`parts(margins, labels, rows)`: loss per step or per solution. `margins`, `labels` (1: right), `rows` (which
-    solution of the micro-batch) are (tags,), in the order of the solutions; margins in fp32. `count(labels)`: how
-    many parts a solution with these labels has."""
+    """`parts(margins, labels, rows)`: loss per step or per solution. `margins` (fp32), `labels` (1: right) and `rows`
+    (index of the solution in the micro-batch) are (tags,), in the order of the solutions. `count(labels)`: number of
+    parts of a solution with these labels."""
 
     parts: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
     count: Callable[[Sequence[bool]], int]
@@ -39,15 +39,15 @@ def _mse(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> tor
 
 
 def _orm(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Binary cross-entropy of each solution's last step alone: an outcome reward model."""
+    """Binary cross-entropy of each solution's last step only: an outcome reward model."""
     last = torch.cat([rows[1:] != rows[:-1], rows.new_ones(1, dtype=torch.bool)])
     return _bce(margins[last], labels[last], rows[last])
 
 
 def _rank(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Each right step is to stand above those before it and, by `ZETA`, above all wrong ones of its solution; the
-    question itself counts as a right step of margin 0 (Li and Li, "Process Reward Model with Q-value Rankings",
-    2024, equation 10)."""
+    """Ranks each right step above the right steps before it and, by a margin of `ZETA`, above all wrong steps of its
+    solution; the question itself counts as a right step of margin 0 (Li and Li, "Process Reward Model with Q-value
+    Rankings", 2024, equation 10)."""
     parts = []
     for row in rows.unique_consecutive():
         row_margins, right = margins[rows == row], labels[rows == row] > 0
@@ -64,4 +64,4 @@ def _one(labels: Sequence[bool]) -> int:
 
 
 LOSSES = {"bce": Loss(_bce, len), "mse": Loss(_mse, len), "orm": Loss(_orm, _one), "rank": Loss(_rank, _one)}
-"""By the name of the option."""
+"""Losses by the name in the option."""

@@ -1,8 +1,8 @@
-"""The memory of a training run, counted before any weight is loaded.
+"""Counts the memory of a training run before any weight is loaded.
 
-A pass forward and backward runs on tensors that have shapes and no numbers, and the bytes of those that are alive are
-added up. So it holds for every architecture, and for what a formula would have to guess: what autograd keeps, what is
-computed twice, what the backward pass needs for a moment.
+A forward and a backward pass run on fake tensors, which have shapes but no data, and the bytes of live tensors are
+added up. This works for every architecture, and includes what a formula would have to guess: what autograd keeps, what
+is recomputed, and temporaries of the backward pass.
 """
 
 import ctypes
@@ -29,25 +29,25 @@ from unprm.errors import ModelInvalid
 from unprm.types import Encoded
 
 MOST_TOKENS = 16_384
-"""Of a pass: more gain nothing."""
+"""Maximum tokens of a pass: more would gain nothing."""
 ENOUGH_TOKENS = 4_096
-"""Of a pass: what more would gain is less than what gradient checkpointing costs."""
+"""Tokens of a pass from which on larger passes gain less than gradient checkpointing costs."""
 SPARE = 0.15
-"""The share of the memory for activations that is left to allocators and kernels."""
+"""Share of the activation memory reserved for allocators and kernels."""
 _ROUND = 256
 _STEP_TOKENS = 32
-"""Of the steps that are counted with: a tag each."""
+"""Tokens per step (and so per tag) assumed in the count."""
 
 _CAUSAL = "causal_sdpa"
-"""Attention without a mask, as in the trainer's passes: for tensors without numbers transformers would make a mask, as
-it can't see from their positions that none is needed."""
+"""Attention without a mask, as in the trainer's passes: with fake tensors transformers would make a mask, as it cannot
+see from their positions that none is needed."""
 AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes that training takes: `weights` of the base; `adapter`: its weights, their gradients and AdamW's moments;
-    `activations`: what there is beside these during a pass, forward and backward, at most."""
+    `activations`: peak of everything else during a forward and backward pass."""
 
     weights: int
     adapter: int
@@ -55,7 +55,7 @@ class Footprint:
 
     @property
     def needed(self) -> int:
-        """Bytes that have to be free."""
+        """Bytes that must be free, including `SPARE`."""
         return self.weights + self.adapter + round(self.activations / (1 - SPARE))
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What a run takes of the `free` bytes, and the settings with which it does."""
+    """What a run takes of the `free` bytes, and the settings chosen for it."""
 
     footprint: Footprint
     free: int
@@ -73,7 +73,7 @@ class MemoryPlan:
 
     @property
     def scarce(self) -> bool:
-        """Whether more than half of it is needed."""
+        """Whether more than half of the free memory is needed."""
         return 2 * self.footprint.needed > self.free
 
     def __str__(self) -> str:
@@ -84,12 +84,12 @@ class MemoryPlan:
 
 
 def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: int, longest: int) -> MemoryPlan:
-    """Chooses what the settings leave open of `batch_tokens` and `gradient_checkpointing`.
+    """Chooses `batch_tokens` and `gradient_checkpointing` where the settings leave them open.
 
-    For a model of this configuration, whose weights need not be there, on a device of the type "cpu" or "cuda" with
-    `free` bytes, and solutions of up to `longest` tokens. Activations are computed twice only where `ENOUGH_TOKENS` per
-    pass, or the longest solution, don't fit otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises
-    `ModelInvalid` if nothing fits; settings that leave nothing open are taken as they are.
+    `config`: the base model's configuration; its weights are not needed. `device`: "cpu" or "cuda"; `free`: its free
+    bytes; `longest`: tokens of the longest solution. Gradient checkpointing is chosen only if `ENOUGH_TOKENS` per pass,
+    or the longest solution, do not fit otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises
+    `ModelInvalid` if nothing fits; settings that leave nothing open are accepted without this check.
     """
     batch = settings.batch_size * longest
     most = max(longest, min(settings.batch_tokens or MOST_TOKENS, batch))
@@ -104,7 +104,7 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
         if settings.batch_tokens is None and few < most:
             tokens, large, found = few, found, footprint(config, tried, device, few, longest)
             if found.needed <= free:
-                # on a straight line, which is not below the truth: a peak is the largest of sums linear in the tokens
+                # linear interpolation never underestimates: a peak is a maximum of sums linear in the tokens
                 share = (free - found.needed) / (large.needed - found.needed)
                 tokens = max(few, int(few + share * (most - few)) // _ROUND * _ROUND)
                 return MemoryPlan(footprint(config, tried, device, tokens, longest), free, tokens, checkpointing)
@@ -123,7 +123,7 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
 
 
 def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, tokens: int, longest: int) -> Footprint:
-    """What training takes if a pass has `tokens` tokens, padding included; the rest as for `plan`."""
+    """Memory of training with passes of `tokens` tokens, padding included; other arguments as for `plan`."""
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, device))
         tuned = with_adapter(base, settings, device)
@@ -142,7 +142,7 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
                 if isinstance(module, torch.nn.Dropout):
                     setattr(parent, name, _FusedDropout(module.p))
     with FakeTensorMode():
-        # meta tensors alone would know nothing of autocast, nor of the attention kernel
+        # meta tensors would not reflect autocast or the attention kernel
         tuned._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
         held = [*tuned.parameters(), *tuned.buffers()]
         for parameter in tuned.parameters():
@@ -157,7 +157,7 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
 
 
 class _Alive(TorchDispatchMode):
-    """Bytes of the tensors that are alive, and the most that ever were; those that are `held` all along don't count."""
+    """Counts the bytes of live tensors (`now`) and their peak (`most`), without the tensors in `held`."""
 
     def __init__(self, held: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -181,14 +181,14 @@ class _Alive(TorchDispatchMode):
 
 
 class _FusedDropout(torch.nn.Dropout):
-    """Dropout as a GPU computes it, which keeps a byte per number for the way back; a CPU keeps a number."""
+    """Dropout as on a GPU, which keeps one byte per element for the backward pass; a CPU keeps a full element."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return torch.native_dropout(input, self.p, self.training)[0]
 
 
 def table(config: PreTrainedConfig, free: Sequence[int], longest: int) -> Table:
-    """What the presets take on GPUs with `free` bytes each. Arguments as for `plan`."""
+    """Memory and plans of the presets on GPUs with `free` bytes each. Arguments as for `plan`."""
     shown = Table(title=f"training on solutions of up to {longest:,} tokens")
     for name in ("preset", "weights", "adapter", "activations per token", "with checkpointing", *map(_gb, free)):
         shown.add_column(name, justify="left" if name == "preset" else "right")
@@ -213,7 +213,7 @@ def _chosen(config: PreTrainedConfig, settings: TrainSettings, free: int, longes
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process can still take on a device; on a CPU, what its container is allowed to, if less."""
+    """Bytes that this process can still allocate on a device; on a CPU at most what its container's limit leaves."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(device)[0]
@@ -221,18 +221,18 @@ def free_memory(device: torch.device) -> int:
 
 
 def left_to_container(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that the limit of a container leaves (control groups, version 2); a very large number without a limit."""
+    """Bytes left by a container's memory limit (control groups, version 2); `sys.maxsize` without a limit."""
     try:
         limit, used = (int((cgroup / name).read_text("ascii")) for name in ("memory.max", "memory.current"))
         counts = dict(line.split() for line in (cgroup / "memory.stat").read_text("ascii").splitlines())
-        return limit - used + int(counts["inactive_file"])  # files that were read count as used, and give way
+        return limit - used + int(counts["inactive_file"])  # cached files count as used, but can be evicted
     except (OSError, ValueError):  # no such file, or "max"
         return sys.maxsize
 
 
 def return_freed_memory() -> None:
-    """Has glibc give back what is freed in large blocks at once. Else it keeps holes among those that are alive, half
-    as much as these; but small models take twice as long then."""
+    """Makes glibc return large freed blocks to the system at once. Otherwise it keeps holes between live blocks, half
+    their size in total. The price: training small models takes twice as long."""
     if sys.platform == "linux" and hasattr(glibc := ctypes.CDLL(None), "mallopt"):
         glibc.mallopt(-3, 2**20)  # M_MMAP_THRESHOLD
 

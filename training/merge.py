@@ -1,4 +1,4 @@
-"""Joins annotated solutions of several models into a data set in the published layout.
+"""Joins annotated solutions, for example of several models, into a data set in the published layout.
 
 python -m training merge runs/mini/annotated.jsonl --output runs/mini/dataset
 """
@@ -50,7 +50,7 @@ Made with:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What went into a data set."""
+    """Numbers of solutions in a data set, and of duplicates left out."""
 
     solutions: int
     duplicates: int
@@ -59,8 +59,8 @@ class Merged:
 def merge(annotated: Sequence[Path], output: Path) -> Merged:
     """Writes `output/data/train.jsonl` and the card `output/README.md`; `datasets.load_dataset(output)` reads it.
 
-    Solutions of equal problem and steps are kept once: that of the first file. Raises `RecordInvalid` for a
-    file that is not annotated.
+    Of solutions with equal problem and steps, only the first is kept, in the order of the files. Raises
+    `RecordInvalid` for a file that is not a file of records.
     """
     rows: dict[tuple[str, ...], dict[str, object]] = {}
     models: Counter[tuple[str, bool]] = Counter()
@@ -88,7 +88,7 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
 
 
 def push(output: Path, repository: str) -> None:
-    """Uploads the folder as a data set of the hub, with the token of the environment."""
+    """Uploads the folder to the hub as a data set, with the token from the environment."""
     from huggingface_hub import HfApi
 
     api = HfApi()

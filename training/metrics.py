@@ -1,4 +1,4 @@
-"""Figures that tell how good a PRM is."""
+"""Quality metrics of a PRM."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from unprm import steps
 
 BINS = 15
-"""Of the calibration error."""
+"""Number of bins of the calibration error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def first_error_score(predicted: Sequence[int | None], actual: Sequence[int | No
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A mean of shares in [0, 1], or of differences between such, with its 95 % bootstrap interval."""
+    """A mean of shares in [0, 1], or of differences of shares, with its 95 % bootstrap interval."""
 
     mean: float
     low: float
@@ -57,12 +57,12 @@ class Share:
 
     @property
     def in_percent(self) -> str:
-        """For people: `86.7 (84.1–89.0)`."""
+        """As text, in percent: `86.7 (84.1–89.0)`."""
         return f"{100 * self.mean:.1f} ({100 * self.low:.1f}–{100 * self.high:.1f})"
 
 
 def percent(share: float) -> str:
-    """A share in [0, 1] for people: `86.7 %`."""
+    """A share in [0, 1] as text: `86.7 %`."""
     return f"{100 * share:.1f} %"
 
 
@@ -106,7 +106,7 @@ class Validation:
 
 
 def _calibration_error(scores: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> float:
-    """Mean distance of the scores in a bin from the share of right steps in it, weighted by the bin's size."""
+    """Mean distance of a bin's mean score from its share of right steps, weighted by the bin's size."""
     bins = np.minimum((scores * BINS).astype(int), BINS - 1)
     gaps = [abs(scores[bins == b].sum() - right[bins == b].sum()) for b in range(BINS)]
     return float(sum(gaps) / len(scores))

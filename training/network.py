@@ -1,4 +1,4 @@
-"""What the trainer computes with: a frozen base, a LoRA adapter, and of the output layer two rows."""
+"""The trainer's network: a frozen base, a LoRA adapter, and two rows of the output layer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,14 +21,14 @@ def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
 
 
 def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
-    """Whether what is multiplied is in bfloat16 too: not on a CPU without instructions for it."""
+    """Whether matrix products are computed in bfloat16, too: not on a CPU without fast instructions for it."""
     return settings.bf16 and computes_in_few_bits(torch.device(device))
 
 
 def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
-    """The configuration of a causal language model: a directory's, or a hub name's without its weights.
+    """The configuration of a causal language model, by directory or hub name; weights are not loaded.
 
-    Raises `ModelInvalid` if there is none, or if code would come with the model.
+    Raises `ModelInvalid` if there is none, or if the model needs code of its own.
     """
     try:
         config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
@@ -39,12 +39,12 @@ def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
 
 
 def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) -> PeftModel:
-    """The base with a new adapter, in training mode, for a device of type `device`; with gradient checkpointing if the
-    settings say so.
+    """Adds a new adapter to the base, in training mode, for a device of type `device`; with gradient checkpointing if
+    the settings say so.
 
-    Raises `ModelInvalid` if the base has no such layers, or if one of them is the output layer.
+    Raises `ModelInvalid` if the base lacks the layers in `lora_targets`, or if one of them is the output layer.
     """
-    torch.manual_seed(settings.seed)  # the adapter's first weights
+    torch.manual_seed(settings.seed)  # for the adapter's initial weights
     targets = ", ".join(settings.lora_targets)
     lora = LoraConfig(
         r=settings.lora_rank,
@@ -63,7 +63,7 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) ->
             "not be trained"
         )
     if settings.gradient_checkpointing:
-        # not the reentrant kind, which needs a first layer whose input has a gradient
+        # the reentrant variant would need a gradient at the first layer's input
         tuned.gradient_checkpointing_enable({"use_reentrant": False})
     if settings.bf16 and not computes_in_bf16(settings, device):
         compute_in_float32(tuned)
@@ -71,9 +71,9 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) ->
 
 
 def compute_in_float32(model: torch.nn.Module) -> None:
-    """Has frozen linear layers compute in float32, whatever they are kept in.
+    """Makes frozen linear layers compute in float32, whatever the type of their weights.
 
-    Raises `ModelInvalid` if weights of other layers are in bfloat16, beside embeddings and vectors.
+    Raises `ModelInvalid` if other layers, apart from embeddings, have bfloat16 weights that are not vectors.
     """
     for name, module in model.named_modules():
         if type(module) is torch.nn.Linear and not module.weight.requires_grad:
@@ -91,7 +91,7 @@ class _Float32Linear(torch.nn.Linear):
 
 
 class _Float32Product(torch.autograd.Function):
-    """An input times frozen weights, which are converted again on the way back: a copy of them all would not fit."""
+    """Product with frozen weights, which are converted again in the backward pass to avoid keeping float32 copies."""
 
     @staticmethod
     def forward(ctx: Any, input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -106,9 +106,9 @@ class _Float32Product(torch.autograd.Function):
 
 
 def take_direction(base: PreTrainedModel, positive: int, negative: int) -> torch.Tensor:
-    """Of the output layer, what `logit₊ − logit₋` needs: the difference of two rows, (hidden,) in fp32.
+    """The difference of the output layer's two rows for `logit₊ − logit₋`, (hidden,) in fp32.
 
-    The layer itself is dropped then, unless the embedding has the same weights.
+    Removes the output layer from the model, unless it shares its weights with the embedding.
     """
     rows = base.get_output_embeddings().weight.detach()
     direction: torch.Tensor = rows[positive].float() - rows[negative].float()
@@ -118,11 +118,11 @@ def take_direction(base: PreTrainedModel, positive: int, negative: int) -> torch
 
 
 def margins(decoder: Callable[..., Any], direction: torch.Tensor, micro: MicroBatch, bf16: bool) -> torch.Tensor:
-    """`logit₊ − logit₋` at the tags, (tags,) in fp32: read at the tag itself, nothing is shifted."""
+    """`logit₊ − logit₋` at the tags, (tags,) in fp32, read at the tag's own position (no shift by one)."""
     device = direction.device
     with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         positions = None if micro.positions is None else micro.positions.to(device)
-        # solutions that stand one behind the other are kept apart by their positions, if there is no cache
+        # without a cache, packed solutions are kept apart by their positions
         hidden = decoder(input_ids=micro.ids.to(device), position_ids=positions, use_cache=False).last_hidden_state
     tags: torch.Tensor = hidden.flatten(0, 1)[micro.places.to(device)]  # (tags, hidden)
     return tags.float() @ direction

@@ -1,4 +1,4 @@
-"""Questions with their gold answers and the candidates that were sampled for each, with rewards if they came along."""
+"""Questions with their gold answers and sampled candidates, with rewards if the file has them."""
 
 import hashlib
 import json
@@ -16,15 +16,15 @@ from unprm import steps
 from unprm.errors import RecordInvalid
 
 Given = float | tuple[float, ...]
-"""A candidate's reward, or the scores of its steps, each in [0, 1]; no score at all if it was not scored."""
+"""A candidate's reward, or its step scores, each in [0, 1]; an empty tuple if it was not scored."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePool:
     """A question with its gold answer and its candidates.
 
-    `steps`: of each candidate as they were given, None where they have to be found in its text. `rewards` or
-    `step_scores`: of each candidate, if they were given; a candidate without step scores was not scored.
+    `steps`: the given steps of each candidate, None if its text has to be split. `rewards` or `step_scores`: one entry
+    per candidate, if given; empty step scores mean that the candidate was not scored.
     """
 
     id: str
@@ -68,11 +68,11 @@ class _Row(BaseModel):
 
 
 def load(path: Path, reward_field: str = "") -> list[CandidatePool]:
-    """The questions of a JSONL file, plain or `.gz`. `reward_field`: where each candidate's reward stands, a number, or
-    the list of its step scores.
+    """The questions of a JSONL file, plain or `.gz`. `reward_field`: field of a candidate that holds its reward (a
+    number) or the list of its step scores.
 
-    Raises `RecordInvalid` with the record that is none, or has a candidate without reward, or with step scores that
-    are no numbers in [0, 1] or not as many as its steps; for a file with rewards of both kinds; and for an empty one.
+    Raises `RecordInvalid` for an invalid record; a duplicate id; a candidate without reward; step scores that are not
+    numbers in [0, 1], or not as many as the steps; a file with both kinds of rewards; and an empty file.
     """
     questions: dict[str, CandidatePool] = {}
     for number, row in sources.from_file(path):
@@ -130,12 +130,12 @@ def _step_scores(values: list[object], given: list[str] | None, place: str) -> t
 
 
 def _number(value: object) -> float | None:
-    """A finite number, None for anything else."""
+    """The value as a float if it is a finite number, else None."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     try:
         return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer too large for a float
         return None
 
 

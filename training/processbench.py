@@ -1,8 +1,8 @@
 """ProcessBench: does a PRM find the first wrong step, and leave right solutions alone?
 
-A solution's prediction is the first step that scores below the threshold. Of each subset: the share of the wrong
-solutions whose first wrong step was named exactly, that of the right ones in which none was named, and F1, their
-harmonic mean; the average is over the subsets' F1 (Zheng et al., "ProcessBench", 2024).
+The predicted error is the first step with a score below the threshold. Measured per subset: the share of the wrong
+solutions whose first wrong step is predicted exactly, the share of the right ones without a predicted error, and F1,
+their harmonic mean; the average is over the subsets' F1 (Zheng et al., "ProcessBench", 2024).
 """
 
 import hashlib
@@ -26,13 +26,13 @@ from unprm.errors import RecordInvalid
 
 SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
 CHOOSING = "gsm8k"
-"""The subset that the threshold is chosen on."""
+"""The subset on which the threshold is chosen."""
 THRESHOLD = 0.5
 GRID = tuple(k / 100 for k in range(1, 100))
-"""Thresholds that the best is chosen from."""
+"""Candidate thresholds."""
 RESAMPLES = 2000
 BATCH = 32
-"""Solutions that are scored between two writes to the disk."""
+"""Solutions scored between two writes to disk."""
 UNSCORED = -2
 """The prediction for a solution that could not be scored: equal to no label."""
 PUBLISHED = {
@@ -60,7 +60,7 @@ class Sample:
 
 
 class Labelled(Protocol):
-    """What `figures` needs of a sample; `label` as that of `Sample`."""
+    """What `figures` needs of a sample."""
 
     @property
     def id(self) -> str:
@@ -83,10 +83,10 @@ class _Row(BaseModel):
 
 
 def load(source: str) -> dict[str, list[Sample]]:
-    """Samples by subset: of a JSONL file, plain or `.gz`, named after it; of each such file in a directory; or of
-    the hub's data set of that name.
+    """Samples by subset, read from a JSONL file, plain or `.gz` (a subset is named after its file), from each such file
+    in a directory, or from the hub's data set of that name.
 
-    Raises `RecordInvalid` with the record that is none, or has a label beyond its steps; and if all solutions of a
+    Raises `RecordInvalid` for an invalid record, a duplicate id, or a label beyond the steps; and if all solutions of a
     subset are wrong, or all right.
     """
     place = Path(source)
@@ -123,9 +123,10 @@ def check_kinds(source: str, samples: Iterable[Labelled]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one subset at one threshold; shares in [0, 1], F1 with its 95 % bootstrap interval over the samples.
+    """Results on one subset at one threshold; shares in [0, 1], F1 with its 95 % bootstrap interval over the samples.
 
-    `too_long`: samples that do not fit the model; they count as not found and not left alone.
+    `erroneous`, `correct`: as in `FirstErrorScore`. `wrong`, `right`: numbers of solutions. `too_long`: samples that do
+    not fit the model's window; their predictions count as wrong.
     """
 
     erroneous: float
@@ -150,17 +151,18 @@ def figures(samples: Sequence[Labelled], scores: Mapping[str, Scores], threshold
 
 
 def prediction(scores: Scores, threshold: float) -> int | None:
-    """The first step below the threshold, None if there is none; what can't be scored is never right."""
+    """Index of the first step below the threshold, None if there is none; `UNSCORED` without scores."""
     return UNSCORED if scores is None else steps.first_error(scores, threshold)
 
 
 def best_threshold(samples: Sequence[Labelled], scores: Mapping[str, Scores]) -> float:
-    """The threshold with the highest F1 on these samples; of equal ones that nearest to 0.5."""
+    """The threshold with the highest F1 on these samples; of equal ones the one nearest to 0.5."""
     return max(GRID, key=lambda threshold: (figures(samples, scores, threshold).f1, -abs(threshold - THRESHOLD)))
 
 
 def _f1_interval(*shares: tuple[float, int]) -> tuple[float, float]:
-    """Of the harmonic mean of two shares, each `(value, count)`: resampling hits and misses is drawing binomials."""
+    """95 % bootstrap interval of the harmonic mean of two shares, each `(value, count)`: resampling hits and misses
+    amounts to drawing binomials."""
     rng = np.random.default_rng(0)
     first, second = (rng.binomial(count, value, RESAMPLES) / count for value, count in shares)
     total = first + second
@@ -171,7 +173,7 @@ def _f1_interval(*shares: tuple[float, int]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Figures of every subset at one threshold, and the mean of their F1."""
+    """Figures of each subset at one threshold, and the mean of their F1."""
 
     threshold: float
     subsets: dict[str, Figures]
@@ -181,7 +183,7 @@ class Result:
 def evaluate(
     subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
 ) -> dict[str, Result]:
-    """Scores, and writes `output/results.json`; arguments as those of `score`."""
+    """Scores the samples and writes `output/results.json`; arguments as for `score`."""
     measured = results(subsets, score(subsets, scorer, output, console))
     record = {"model": scorer.name, **{key: asdict(result) for key, result in measured.items()}}
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
@@ -189,9 +191,9 @@ def evaluate(
 
 
 def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapping[str, Scores]]) -> dict[str, Result]:
-    """The result at the threshold 0.5, and that at the best one of GSM8K; of the first subset if that is not there.
+    """The results at the threshold 0.5, and at the best threshold on GSM8K (on the first subset if that is missing).
 
-    A single subset has no best one: it would be chosen on what it is tried on.
+    A single subset has no best threshold: it would be chosen and tested on the same data.
     """
     thresholds = {"fixed": THRESHOLD}
     if len(subsets) > 1:
@@ -207,9 +209,9 @@ def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapp
 def score(
     subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
 ) -> dict[str, dict[str, Scores]]:
-    """Scores of all samples by subset and id, kept in `output` as they come: a run that was killed goes on.
+    """Scores of all samples by subset and id, written to `output` as they come, so that an interrupted run can resume.
 
-    Raises `OutputMismatch` if `output` holds what another model scored, whatever its name, or other samples.
+    Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or of other samples.
     """
     found = {}
     for name, samples in subsets.items():
@@ -227,13 +229,13 @@ def score(
 
 
 def kept(output: Path, subset: str) -> dict[str, Scores]:
-    """The scores by sample that `score` left in a directory."""
+    """The scores by sample id that `score` wrote to a directory."""
     records = resumable.read(output / f"{subset}.jsonl")
     return {record["id"]: record["scores"] and tuple(record["scores"]) for record in records}
 
 
 def table(measured: Mapping[str, Result]) -> Table:
-    """The results beside those that were published, F1 in percent."""
+    """The results next to the published ones, F1 in percent."""
     names = next(iter(measured.values())).subsets
     shown = Table(title="ProcessBench: F1 of finding the first wrong step")
     shown.add_column("model")
@@ -251,6 +253,6 @@ def table(measured: Mapping[str, Result]) -> Table:
 
 
 def _digest(samples: Sequence[Sample]) -> str:
-    # "asked": the key in the digests of existing files
+    # the key "asked" must stay: it is part of the digests of existing files
     fields = [{"id": sample.id, "asked": asdict(sample.solution), "label": sample.label} for sample in samples]
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Several processes as one trainer: started by `torchrun`, each computes its share of every optimiser batch."""
+"""Data-parallel training: each process started by `torchrun` computes its share of every optimiser batch."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch import distributed
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """This process, the `rank`-th of `count`, and the device it computes on."""
+    """This process: its `rank` among `count` processes, and its device."""
 
     rank: int
     count: int
@@ -19,7 +19,7 @@ class Processes:
 
     @classmethod
     def join(cls) -> Self:
-        """Joins the others if `torchrun` started this one; alone otherwise."""
+        """Joins the process group if `torchrun` started this process; otherwise it is the only one."""
         cuda = torch.cuda.is_available()
         if not distributed.is_torchelastic_launched():
             return cls(0, 1, torch.device("cuda" if cuda else "cpu"))
@@ -29,22 +29,22 @@ class Processes:
         return cls(distributed.get_rank(), distributed.get_world_size(), device)
 
     def leave(self) -> None:
-        """Parts from the others."""
+        """Leaves the process group."""
         if self.count > 1:
             distributed.destroy_process_group()
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes and shows."""
+        """Whether this is the process that writes files and shows progress."""
         return self.rank == 0
 
     @property
     def sharing(self) -> int:
-        """How many of them compute on the device of this one: a GPU has one each."""
+        """Number of processes that share this process's device: 1 on a GPU, all of this machine's on a CPU."""
         return 1 if self.count == 1 or self.device.type == "cuda" else int(os.environ["LOCAL_WORLD_SIZE"])
 
     def smallest(self, number: int) -> int:
-        """The smallest of the numbers that the processes give."""
+        """The minimum of `number` over all processes."""
         if self.count == 1:
             return number
         least = torch.tensor(number, device=self.device)
@@ -61,6 +61,6 @@ class Processes:
             tensor.copy_(total.view_as(tensor))
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Waits until all processes have called this."""
         if self.count > 1:
             distributed.barrier()

@@ -1,4 +1,4 @@
-"""From a trained adapter to what others load: one merged checkpoint, or a model on the hub."""
+"""Publishes a trained adapter: as one merged checkpoint, or as a model on the hub."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from unprm.formats.unprm import PrmConfig
 
 PUBLISHED = ["README.md", "*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 APART = ["checkpoint.safetensors", "best.safetensors"]
-"""Left by the training run, no part of the model."""
+"""Files left by the training run that are not part of the model."""
 
 
 def merge_adapter(model: str, adapter: str | None, output: Path, dtype: torch.dtype) -> None:
-    """Writes base and adapter as one checkpoint that `python -m server --model OUTPUT` loads.
+    """Merges base and adapter into one checkpoint that `python -m server --model OUTPUT` loads.
 
-    Arguments and errors as `load_engine`'s; raises `OutputMismatch` if something stands at `output`.
+    Arguments and errors as for `load_engine`; raises `OutputMismatch` if `output` exists and is not empty.
     """
     if output.exists() and any(output.iterdir()):
         raise OutputMismatch(f"{output} is not empty")
@@ -29,8 +29,8 @@ def merge_adapter(model: str, adapter: str | None, output: Path, dtype: torch.dt
 
 
 def push(directory: Path, repository: str) -> str:
-    """Uploads a PRM's directory to the hub, with the token of the environment; returns its address."""
-    locate(str(directory), None, None, None)  # a directory that is no PRM is refused before anything is sent
+    """Uploads a PRM's directory to the hub, with the token from the environment; returns its URL."""
+    locate(str(directory), None, None, None)  # rejects a directory that is not a PRM before anything is sent
     api = HfApi()
     address = api.create_repo(repository, exist_ok=True)
     api.upload_folder(folder_path=str(directory), repo_id=repository, allow_patterns=PUBLISHED, ignore_patterns=APART)

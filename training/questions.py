@@ -1,4 +1,4 @@
-"""Questions with answers: from JSON lines, from the hub, or made up in the domain of the embedded model."""
+"""Questions with answers: from JSON lines, from the hub, or generated in the domain of the embedded model."""
 
 import hashlib
 import random
@@ -24,7 +24,7 @@ class Question:
 
 
 class _Record(BaseModel):
-    """One line; `question` and `gold` are other names of the same, and an answer may be stated in `solution`."""
+    """One line; `question` and `gold` are aliases of `problem` and `answer`; the answer may be stated in `solution`."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -41,10 +41,10 @@ class _Record(BaseModel):
 def load(
     source: str, split: str = "train", limit: int | None = None, seed: int = 0, extraction: Extraction = "auto"
 ) -> list[Question]:
-    """The questions of a JSONL file, or of the hub's data set of that name; `limit` of them drawn with the seed.
-    `extraction`: where the answer is looked for in the solution of a question that is given without.
+    """The questions of a JSONL file, or of the hub's data set of that name; `limit` of them, drawn with the seed.
+    `extraction`: where to look for the answer in the solution if a question has no answer field.
 
-    Raises `RecordInvalid` with the record that has no problem or no answer, or whose id is taken.
+    Raises `RecordInvalid` for a record without a problem or an answer, or with a duplicate id.
     """
     rows = sources.from_file(Path(source)) if Path(source).is_file() else sources.from_hub(source, split)
     questions: dict[str, Question] = {}

@@ -1,5 +1,5 @@
-"""Calibrations and thresholds of published PRMs, of step scores that somebody has recorded: fitted on one subset of
-ProcessBench, tested on another."""
+"""Calibrations and thresholds of published PRMs from recorded step scores: fitted on one subset of ProcessBench, tested
+on another."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from unprm.errors import RecordInvalid
 from unprm.formats.registry import known_models
 
 EDGE = 2.0**-9
-"""Recorded scores count as no nearer to 0 or 1: bfloat16 has none between 1 - 2⁻⁸ and 1, so a recorded 1 may have been
-1 - 2⁻⁹. Taken for log-odds of 20, the many of them would fix the slope."""
+"""Recorded scores are clipped to this distance from 0 and 1: bfloat16 has no number between 1 - 2⁻⁸ and 1, so a
+recorded 1 may have been 1 - 2⁻⁹. Taken as log-odds of 20, the many such scores would determine the slope."""
 _DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Of one subset by one PRM: calibration error without and with the calibration, F1 of the first wrong step at 0.5
-    and at the threshold; all in [0, 1]."""
+    """Effect on one PRM and subset: calibration error before and after the calibration, F1 of the first wrong step at
+    the threshold 0.5 and at the fitted one; all in [0, 1]."""
 
     error_before: float
     error_after: float
@@ -36,7 +36,7 @@ class Effect:
 
     @classmethod
     def of(cls, model: str, samples: Sequence[RecordedSolution], calibration: Calibration, threshold: float) -> Self:
-        """Measured on these samples; `threshold` is one of the PRM's scores before they are calibrated."""
+        """Measures the effect on these samples; `threshold` applies to uncalibrated scores."""
         scores = scores_of(model, samples)
         labels = [sample.step_labels for sample in samples]
         before = [scores[sample.id][: len(step_labels)] for sample, step_labels in zip(samples, labels, strict=True)]
@@ -51,8 +51,8 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A PRM's calibration, the best threshold for its scores, the same for calibrated ones, and by subset what came of
-    both: the subset that they were fitted on, then the one that they are tested on, if there is one."""
+    """A PRM's calibration, the best threshold for its scores, the same threshold for calibrated scores, and the effect
+    of both by subset: first the subset they were fitted on, then the test subset, if there is one."""
 
     calibration: Calibration
     threshold: float
@@ -61,9 +61,9 @@ class Fitted:
 
 
 def fit_all(subsets: Mapping[str, Sequence[RecordedSolution]], source: str) -> dict[str, Fitted]:
-    """By PRM, under its hub name if it is a published one: fitted on the first subset, tested on all.
+    """Calibrations by PRM (hub name of a known PRM, else its name): fitted on the first subset, tested on all.
 
-    Raises `RecordInvalid` with `source`, what holds the scores, if a PRM's are no higher for right steps.
+    Raises `RecordInvalid` with `source`, where the scores are from, if a PRM's are no higher for right steps.
     """
     return {_hub_name(model): _fit_one(model, subsets, source) for model in next(iter(subsets.values()))[0].scores}
 
@@ -82,14 +82,14 @@ def _fit_one(model: str, subsets: Mapping[str, Sequence[RecordedSolution]], sour
 
 
 def _hub_name(model: str) -> str:
-    """Of a published PRM, which may be recorded by the last part of its name; else the name as it is."""
+    """The hub name of a known PRM, which may be recorded by the last part of that name; else the name unchanged."""
     return next((known.name for _, known in known_models() if known.name.rpartition("/")[2] == model), model)
 
 
 def write(
     found: Mapping[str, Fitted], subsets: Mapping[str, Sequence[RecordedSolution]], source: str, path: Path
 ) -> None:
-    """Writes what `unprm.formats.recorded` reads, of one subset that was fitted on and one that it was tested on;
+    """Writes the file that `unprm.formats.recorded` reads, for exactly two subsets: fitted on, then tested on.
     `source`: where the scores are from, and their licence."""
     counts = {name: _counts(samples) for name, samples in subsets.items()}
     fitted, tested = subsets
@@ -128,7 +128,7 @@ def _rounded(**values: float) -> dict[str, float]:
 
 
 def table(found: Mapping[str, Fitted]) -> Table:
-    """A row for each PRM and subset, and in the last column what got worse."""
+    """One row per PRM and subset; the last column names what got worse."""
     shown = Table(title="Calibration and threshold, fitted on the first subset")
     shown.add_column("PRM", overflow="fold")
     columns = (
@@ -153,6 +153,6 @@ def table(found: Mapping[str, Fitted]) -> Table:
 
 
 def worse(effect: Effect) -> list[str]:
-    """What the calibration or the threshold makes worse."""
+    """Which of the calibration error ("calibration") and "F1" get worse."""
     wrong = {"calibration": effect.error_after > effect.error_before, "F1": effect.f1_after < effect.f1_before}
     return [name for name, is_worse in wrong.items() if is_worse]

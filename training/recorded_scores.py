@@ -1,7 +1,7 @@
-"""Step scores of published PRMs on ProcessBench that somebody has recorded: the metrics without a model.
+"""Metrics from recorded step scores of published PRMs on ProcessBench, without a model.
 
 A file is JSON lines, plain or `.gz`, of one subset: `{"id": ProcessBench's, "label": …, "scores": {PRM: [score, …]}}`.
-Scores may end with the first wrong step: no prediction of it depends on what comes after.
+Scores may end at the first wrong step: whether it is found does not depend on later steps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,8 @@ class _Row(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RecordedSolution:
-    """A solution by its name in ProcessBench: the index of its first wrong step, None if all are right, and by PRM the
-    scores of its steps, at least up to that one."""
+    """A solution of ProcessBench (`id`), the index of its first wrong step (None if all are right), and by PRM its step
+    scores, at least up to that step."""
 
     id: str
     label: int | None
@@ -39,18 +39,18 @@ class RecordedSolution:
 
     @property
     def step_labels(self) -> tuple[bool, ...]:
-        """Whether each step is right, up to the first wrong one: of those that come after it nothing is known."""
+        """Whether each step is right, up to the first wrong one; the labels of later steps are unknown."""
         if self.label is None:
             return (True,) * len(next(iter(self.scores.values())))
         return (True,) * self.label + (False,)
 
 
 def read(places: Iterable[Path]) -> dict[str, list[RecordedSolution]]:
-    """Solutions by subset: of files, and of all files of directories whose names begin with `prm_scores`.
+    """Solutions by subset, from files, and from the `prm_scores*.jsonl*` files of directories.
 
-    Raises `RecordInvalid` with the record that is none, or is not of the file's subset; that has a label beyond its
-    scores, an id that was there before, or other PRMs than the first record of all; if a subset has two files, or its
-    solutions are all wrong or all right; and for a directory without such a file.
+    Raises `RecordInvalid` for an invalid record; a record of another subset than the file's first, with a label beyond
+    its scores, a duplicate id, or other PRMs than the first record of all; a second file of a subset; a subset whose
+    solutions are all wrong or all right; and a directory without such files.
     """
     subsets: dict[str, list[RecordedSolution]] = {}
     models: set[str] = set()
@@ -100,7 +100,7 @@ def _parse(path: Path, number: int, row: object) -> RecordedSolution:
 
 
 def _subset(id: str) -> str:
-    """The subset that an id of ProcessBench begins with: `gsm8k-77`; raises `ValueError` if there is none."""
+    """The subset in an id of ProcessBench, such as `gsm8k-77`; raises `ValueError` if there is none."""
     name = id.rpartition("-")[0]
     if name not in SUBSETS:
         raise ValueError(f"the id {id!r} is none of ProcessBench's, which begin with {', '.join(SUBSETS)}")
@@ -109,19 +109,19 @@ def _subset(id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Of one PRM: results as those of an evaluation, and by subset its best threshold with the F1 there."""
+    """Results of one PRM as in an evaluation, and by subset its best threshold and the F1 there."""
 
     results: Mapping[str, Result]
     best: Mapping[str, tuple[float, float]]
 
 
 def measure(subsets: Mapping[str, Sequence[RecordedSolution]]) -> dict[str, Measured]:
-    """By PRM, in the order of the first record."""
+    """Results by PRM, in the order of the first record."""
     return {model: _measure(model, subsets) for model in next(iter(subsets.values()))[0].scores}
 
 
 def scores_of(model: str, samples: Sequence[RecordedSolution]) -> dict[str, tuple[float, ...]]:
-    """One PRM's scores by sample."""
+    """One PRM's step scores by sample id."""
     return {sample.id: sample.scores[model] for sample in samples}
 
 
@@ -135,7 +135,7 @@ def _measure(model: str, subsets: Mapping[str, Sequence[RecordedSolution]]) -> M
 
 
 def table(measured: Mapping[str, Measured]) -> Table:
-    """A row for each PRM and subset; their average if there are several."""
+    """One row per PRM and subset, and per PRM an average over the subsets if there are several."""
     shown = Table(title="ProcessBench on recorded scores: first wrong step, in percent")
     shown.add_column("PRM", overflow="fold")
     for name in ("subset", f"F1 at {THRESHOLD:g}", "wrong ones found", "right ones kept", "best F1, threshold"):

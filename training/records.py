@@ -14,7 +14,7 @@ from unprm.errors import RecordInvalid
 
 @dataclass(frozen=True, slots=True)
 class LabelledSolution:
-    """A solution and, for each of its steps, whether it is right so far."""
+    """A solution, and for each step whether the solution is right up to and including it."""
 
     problem: str
     steps: tuple[str, ...]
@@ -22,7 +22,7 @@ class LabelledSolution:
 
 
 class _Record(BaseModel):
-    """`{"problem", "steps", "labels", …}`; other fields are left alone."""
+    """`{"problem", "steps", "labels", …}`; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -44,7 +44,7 @@ class _PublishedRecord(BaseModel):
 def read(path: Path) -> Iterator[LabelledSolution]:
     """The records of a file in either layout.
 
-    Raises `RecordInvalid` with the file, the line and what is wrong with it.
+    Raises `RecordInvalid` with the file, the line number and the reason.
     """
     for number, record in sources.from_file(path):
         try:
@@ -54,7 +54,8 @@ def read(path: Path) -> Iterator[LabelledSolution]:
 
 
 def parse(record: Any) -> LabelledSolution:
-    """A record in either layout as a value; raises `ValueError` if it is neither or its lengths differ."""
+    """Parses a record in either layout; raises `ValueError` if it fits neither, if there are not as many labels as
+    steps, or if a step is blank."""
     layout = _PublishedRecord if isinstance(record, dict) and "completions" in record else _Record
     valid = layout.model_validate(record)
     if len(valid.labels) != len(valid.steps):
@@ -65,6 +66,6 @@ def parse(record: Any) -> LabelledSolution:
 
 
 def write(path: Path, solutions: Sequence[LabelledSolution]) -> None:
-    """Writes the file anew, one record a line."""
+    """Writes the file, one record per line, replacing its content."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(solution), ensure_ascii=False) + "\n" for solution in solutions)

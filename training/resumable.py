@@ -1,7 +1,7 @@
-"""Records that survive: JSON lines that are appended, synced, and gone on with after a crash.
+"""Crash-safe record files: JSON lines that are appended and synced, and that a later run continues.
 
-Beside `NAME.jsonl` stands `NAME.config.json`, the configuration that its records were made with. A run with
-another one is refused, a last line that a crash tore is cut off, and two runs can't write one file.
+Next to `NAME.jsonl`, `NAME.config.json` holds the configuration with which its records were made. A run with another
+configuration is refused, a last line left incomplete by a crash is cut off, and two runs cannot write the same file.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ Record = dict[str, Any]
 
 
 class ResumableFile:
-    """An open file of records, each with a string `id` that occurs once. Use it as a context manager.
+    """An open file of records, each with a unique string `id`; a context manager.
 
     Raises `OutputMismatch` if the file was made with another configuration, or is being written by another run.
     """
@@ -27,7 +27,7 @@ class ResumableFile:
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a+b", buffering=0)  # what could not be written must not linger in a buffer
+        self._file = path.open("a+b", buffering=0)  # unbuffered: after a failed write nothing may be left in a buffer
         with ExitStack() as on_failure:
             on_failure.callback(self._file.close)
             self._lock()
@@ -37,9 +37,9 @@ class ResumableFile:
             on_failure.pop_all()
 
     def append(self, record: Record) -> None:
-        """Adds a record; once this returns, no crash takes it away.
+        """Appends a record; once this returns, the record survives a crash.
 
-        Raises `OSError` if the disk is full or fails; the records so far stay, and so does the file's use.
+        Raises `OSError` if the disk is full or fails; earlier records are kept and the file stays usable.
         """
         line = _line(record).encode()
         end = self._file.seek(0, os.SEEK_END)
@@ -71,7 +71,7 @@ class ResumableFile:
             raise OutputMismatch(f"{self.path} is being written by another run") from None
 
     def _mend(self) -> None:
-        """Cuts off what stands behind the last line break."""
+        """Cuts off everything after the last line break."""
         end = self._file.seek(0, os.SEEK_END)
         while end:
             start = max(0, end - 65536)
@@ -98,12 +98,12 @@ class ResumableFile:
 
 
 def config_path(path: Path) -> Path:
-    """Where the configuration of a file of records stands."""
+    """Path of the configuration of a record file."""
     return path.with_suffix(".config.json")
 
 
 def write(path: Path, config: Mapping[str, Any], records: Iterable[Record]) -> None:
-    """Writes a file of records anew, all or nothing, with its configuration."""
+    """Writes a record file and its configuration; each file is replaced atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(path, "".join(_line(record) for record in records))
     replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
@@ -127,7 +127,7 @@ def _line(record: Record) -> str:
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes a text file anew, all or nothing."""
+    """Replaces a text file atomically."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Training state on disk: one safetensors file, replaced atomically, so that a killed run goes on from it."""
+"""Training state on disk: one safetensors file, replaced atomically, from which a killed run resumes."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 
 def replace_file(tensors: Mapping[str, torch.Tensor], path: Path, metadata: Mapping[str, str]) -> None:
-    """Writes `path` so that a reader, or a run after a crash, sees the old file or the new one, never a part."""
+    """Replaces `path` atomically: a reader, or a run after a crash, sees the old or the new file, never a part."""
     partial = path.with_suffix(".partial")
     save_file({name: t.detach().contiguous() for name, t in tensors.items()}, partial, dict(metadata))
     with partial.open("rb") as file:
@@ -26,7 +26,7 @@ def save(
     optimizers: list[torch.optim.Optimizer],
     progress: Mapping[str, Any],
 ) -> None:
-    """Saves the parameters that are trained, the optimizers' moments and where the run is (JSON values)."""
+    """Saves the trained parameters, the optimizers' moments, and the run's `progress` (JSON values)."""
     tensors = {f"parameter/{name}": tensor for name, tensor in parameters.items()}
     for number, optimizer in enumerate(optimizers):
         for index, moments in optimizer.state_dict()["state"].items():
@@ -42,7 +42,7 @@ def read_progress(path: Path) -> dict[str, Any]:
 
 
 def load(path: Path, parameters: Mapping[str, torch.Tensor], optimizers: list[torch.optim.Optimizer]) -> dict[str, Any]:
-    """Puts a saved state back in place and returns its `progress`."""
+    """Restores parameters and optimizers from a saved state; returns its `progress`."""
     states: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
     with safe_open(path, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118  (not a mapping)

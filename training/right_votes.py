@@ -1,4 +1,4 @@
-"""Whether a vote among some of a question's candidates is right."""
+"""Whether a vote among candidates of a question elects a right answer."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,19 +8,19 @@ from unprm import votes
 from unprm.types import AnswerClass, Strategy, VoteResult
 
 RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
-"""How much of a decision among these candidates (indices) is right, in [0, 1]; between only for ties."""
+"""How right the decision among these candidates (indices) is: 0 or 1, in between only for ties."""
 
 
 def uses_rewards(strategy: Strategy) -> bool:
-    """Whether rewards ever change what a vote elects."""
+    """Whether the vote's result can depend on rewards."""
     return votes.needs_rewards(strategy, (0, 1))
 
 
 def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings = WRF) -> float:
-    """How much of a vote among these candidates (indices) is right, in [0, 1]; 0 if it can elect none.
+    """How right a vote among these candidates (indices) is, in [0, 1]; 0 if no answer can be elected.
 
-    The answer that is elected is right or not. But where tied answers differ in nothing but the order of their first
-    candidates, it is the share of them that are right: the order is luck.
+    It is 1 if the elected answer is right, else 0. If answers are tied and differ only in the order of their first
+    candidates, it is the share of right ones among them, as that order is chance.
     """
     result = _vote(strategy, judged, picks, wrf)
     if result is None:
@@ -31,8 +31,8 @@ def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[in
 
 
 def _level(result: VoteResult) -> list[AnswerClass]:
-    """The elected class and those that only came later: tied with it and, where the vote uses rewards, as frequent and
-    with the same mean reward."""
+    """The elected class and those that lose only by order: tied with it and, if the vote uses rewards, with the same
+    count and mean reward."""
     winner = result.classes[0]
     tied = [result.classes[k] for k in result.tied] or [winner]
     if result.decided_by == "majority":
@@ -45,13 +45,13 @@ def _level(result: VoteResult) -> list[AnswerClass]:
 
 
 def elects_right(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings = WRF) -> bool:
-    """Whether the answer that a vote among these candidates elects is right, the first of tied ones."""
+    """Whether the answer elected by a vote among these candidates is right; of tied answers the first counts."""
     result = _vote(strategy, judged, picks, wrf)
     return result is not None and judged.correct[picks[result.solution_index]]
 
 
 def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings) -> VoteResult | None:
-    """None if there is no answer to elect, or no reward where the vote needs one."""
+    """None if no candidate has an answer, or none a reward although the vote needs rewards."""
     classes, rewards = [judged.classes[k] for k in picks], [judged.rewards[k] for k in picks]
     unscored = all(reward is None for reward in rewards)
     if all(name is None for name in classes) or (unscored and votes.needs_rewards(strategy, classes)):

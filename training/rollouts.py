@@ -1,4 +1,4 @@
-"""Rollouts: how often a model gets from a prefix of a solution to the right answer."""
+"""Rollouts: how often a model reaches the right answer from a prefix of a solution."""
 
 import asyncio
 import hashlib
@@ -14,12 +14,12 @@ from unprm.types import Extraction, Rollout, Sampler
 from unprm.uncertainty import Estimator, surprisal_mean
 
 SIMULATIONS = 200
-"""Imagined continuations that an early stop at a chosen confidence is decided by."""
+"""Simulated continuations per decision of an early stop with a confidence below 1."""
 
 
 @dataclass(slots=True)
 class Prefix:
-    """A place in a solution that rollouts start from: the token ids up to it, and what was drawn so far."""
+    """A prefix of a solution from which rollouts start: its token ids, including the prompt's, and rollouts so far."""
 
     ids: tuple[int, ...]
     prompt_length: int
@@ -29,7 +29,7 @@ class Prefix:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def key(self) -> str:
-        """Equal prefixes have equal keys."""
+        """Digest of the token ids: equal prefixes have equal keys."""
         return digest(self.ids)
 
 
@@ -38,7 +38,7 @@ Memory = dict[tuple[int, str], Prefix]
 
 
 class Roller:
-    """Draws rollouts with a sampler and judges them; never draws again what a prefix has."""
+    """Draws rollouts with a sampler and judges them; reuses the rollouts that a prefix already has."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class Roller:
         return prefix.rollouts[:count]
 
     async def sample(self, prefix: Prefix, plan: AdaptiveSettings, early: "EarlyStop | None" = None) -> list[Rollout]:
-        """The rollouts that adaptive sampling takes (paper, section 3.2), or fewer with an early stop."""
+        """The rollouts of adaptive sampling (paper, section 3.2), or fewer with an early stop."""
         rollouts = await self.draw(prefix, plan.block if early else plan.first)
         while not finished(rollouts, plan) and not (early and early.is_settled(rollouts, self.estimator, plan)):
             rollouts = await self.draw(prefix, min(plan.most, len(rollouts) + plan.block))
         return rollouts
 
     async def _more(self, prefix: Prefix, have: int, count: int) -> list[Rollout]:
-        # the n-th rollout has the same seed however the calls are cut
+        # the n-th rollout has the same seed however rollouts are grouped into calls
         seed = seed_of(prefix.seed, prefix.key()) + have
-        affinity = digest(prefix.ids[: prefix.prompt_length])  # the question: its prefixes are cached together
+        affinity = digest(prefix.ids[: prefix.prompt_length])  # by question: all its prefixes are cached together
         completions = await self.sampler.complete(prefix.ids, count, seed, affinity)
         written = prefix.ids[prefix.prompt_length :]
         found = [
@@ -83,8 +83,8 @@ class Roller:
 
 
 def fixed_count(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> int:
-    """How many rollouts every prefix of a question gets, as the authors' program counts: as many as sampling takes of
-    the question's own; `rollouts` are all `plan.most` of them. 0 if at most `plan.enough` of them are right."""
+    """Number of rollouts for every prefix of a question, as in the authors' program: as many as adaptive sampling takes
+    of `rollouts`, all `plan.most` of the question alone. 0 if at most `plan.enough` of them are right."""
     if sum(rollout.correct for rollout in rollouts) <= plan.enough:
         return 0
     count = plan.first
@@ -94,7 +94,7 @@ def fixed_count(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> int:
 
 
 def finished(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> bool:
-    """Whether adaptive sampling ends here: at least N_0 drawn, and N_min right or N_max drawn."""
+    """Whether adaptive sampling ends: at least N_0 drawn and N_min right, or N_max drawn."""
     correct = sum(rollout.correct for rollout in rollouts)
     return len(rollouts) >= plan.most or (len(rollouts) >= plan.first and correct >= plan.enough)
 
@@ -103,10 +103,10 @@ def finished(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> bool:
 class EarlyStop:
     """Ends sampling when the verdict "value < tau" is settled.
 
-    At `confidence` 1: when no outcome of the remaining rollouts could change it, provided that their perplexity
-    does not exceed `largest`, the largest log-perplexity seen for the question. Below 1: when it stays in that
-    fraction of imagined continuations, whose rollouts are right at a rate drawn from the posterior
-    Beta(right + ½, wrong + ½) and as perplexing as those seen.
+    With `confidence` 1: when no outcome of the remaining rollouts could change it, provided that their log-perplexity
+    does not exceed `largest` (the largest seen for the question) or the largest seen from this prefix. Below 1: when
+    the verdict stays the same in that fraction of simulated continuations, whose rollouts are right at a rate drawn
+    from the posterior Beta(right + ½, wrong + ½), with perplexities of rollouts seen.
     """
 
     tau: float
@@ -115,7 +115,7 @@ class EarlyStop:
     seed: int
 
     def is_settled(self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings) -> bool:
-        """Whether sampling can end; `rollouts` are those so far, at least one."""
+        """Whether sampling can end; `rollouts`: those drawn so far, at least one."""
         rest = max(plan.most - len(rollouts), 0)
         verdict = estimator(rollouts) < self.tau
         if self.confidence < 1:
@@ -128,7 +128,7 @@ class EarlyStop:
         self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings, verdict: bool
     ) -> float:
         rng = random.Random(seed_of(self.seed, len(rollouts)))
-        # the estimators see the mean surprisal alone: one token that has it stands for each rollout
+        # estimators depend only on the mean surprisal, so one token with that value represents a rollout
         seen = [Rollout((-surprisal_mean(rollout.logprobs),), rollout.correct) for rollout in rollouts]
         right = [rollout for rollout in seen if rollout.correct]
         wrong = [rollout for rollout in seen if not rollout.correct]
@@ -146,5 +146,5 @@ class EarlyStop:
 
 
 def digest(ids: Sequence[int]) -> str:
-    """A short name for a sequence of token ids."""
+    """A short digest of a sequence of token ids."""
     return hashlib.sha256(" ".join(map(str, ids)).encode()).hexdigest()[:16]

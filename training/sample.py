@@ -28,7 +28,7 @@ async def sample(
 ) -> dict[str, str]:
     """Appends a record per question to `output`: `{"id", "problem", "answer", "model", "prompt", "completions"}`.
 
-    `concurrency`: questions that are asked at the same time. Returns the questions that failed, with reasons.
+    `concurrency`: questions sampled at the same time. Returns the failed questions with reasons.
     """
     with ResumableFile(output, {"stage": "sample", "model": sampler.model, **asdict(settings)}) as written:
         todo = [question for question in questions if question.id not in written.records]
@@ -45,7 +45,7 @@ async def sample(
 
 
 async def record_of(question: Question, sampler: Sampler, settings: SampleSettings) -> Record:
-    """A question with its samples; raises `SamplerFailed` if the sampler does."""
+    """Samples a question's solutions and returns them as a record; raises `SamplerFailed` if the sampler does."""
     seed = seed_of(settings.seed, sampler.model, question.id)
     completions = await sampler.solve(question.problem, settings.k, seed)
     return {

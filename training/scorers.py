@@ -1,4 +1,4 @@
-"""Scorers of solutions for an evaluation: a model in this process, or a running server."""
+"""Scorers of solutions for evaluations: a model in this process, or a running server."""
 
 import json
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from unprm.types import Engine
 from unprm.wire import ScoreResponse
 
 Scores = tuple[float, ...] | None
-"""Of each step, in [0, 1]; None for a solution that does not fit the model's window."""
+"""Step scores in [0, 1]; None for a solution that does not fit the model's window."""
 SECONDS = 600.0
-"""A server that takes longer for a request has failed."""
+"""Timeout in seconds of a request to a server."""
 IN_FLIGHT = 8
-"""Requests to a server at the same time: it batches them."""
+"""Concurrent requests to a server, which batches them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What scores are kept with, so that no other model's are taken for them: `digest` as in `ModelDescription`;
-    `calibration`: the server's, as JSON, empty if it does not calibrate."""
+    """Identifies the model of stored scores, so that another model's are not mistaken for them. `digest`: as in
+    `ModelDescription`; `calibration`: the server's, as JSON, empty if it does not calibrate."""
 
     model: str
     dtype: str
@@ -40,7 +40,7 @@ class Identity:
 
     @property
     def config(self) -> dict[str, str]:
-        """For the configuration of a file of scores. Raises `ModelUnavailable` if the digest is not known."""
+        """Fields for the configuration of a file of scores. Raises `ModelUnavailable` if the digest is not known."""
         if self.digest is None:
             raise ModelUnavailable(
                 f"the server does not tell the `digest` of {self.model} in /model, so scores of another model of that "
@@ -51,7 +51,7 @@ class Identity:
 
 
 class Scorer(Protocol):
-    """Scores the steps of solutions; `name`: the model's."""
+    """Scores the steps of solutions."""
 
     @property
     def name(self) -> str:
@@ -60,11 +60,11 @@ class Scorer(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """The model's; two that score differently have different ones."""
+        """Identity of the model; models that score differently have different ones."""
         ...
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
-        """Scores per solution. Raises `ModelUnavailable` if a server does not answer."""
+        """Step scores of each solution. Raises `ModelUnavailable` if a server does not answer."""
         ...
 
 
@@ -81,12 +81,12 @@ class EngineScorer:
 
     @property
     def identity(self) -> Identity:
-        """The model's."""
+        """Identity of the model."""
         about = self._engine.description
         return Identity(about.name, about.dtype, about.digest)
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
-        """Scores per solution."""
+        """Step scores of each solution."""
         encoded = [self._engine.format.encode(solution.problem, solution.steps) for solution in batch]
         fitting = [k for k, inputs in enumerate(encoded) if len(inputs.ids) <= self._engine.description.max_tokens]
         scores: list[Scores] = [None] * len(batch)
@@ -96,9 +96,9 @@ class EngineScorer:
 
 
 class ServerScorer:
-    """Scores by a running server at `url`, with its API key if it has one.
+    """Scores with a running server at `url`, which may require an API key.
 
-    Raises `ModelUnavailable` if it does not answer, or refuses to.
+    Raises `ModelUnavailable` if the server does not answer, or answers with an error.
     """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
@@ -118,12 +118,12 @@ class ServerScorer:
 
     @property
     def identity(self) -> Identity:
-        """Of the server's default model when this scorer was made."""
+        """Identity of the server's default model when this scorer was made."""
         return self._identity
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
-        """Scores per solution, a request each. Raises `ModelUnavailable` also if the server serves another model now:
-        models can be swapped while it answers."""
+        """Step scores of each solution, with one request each. Raises `ModelUnavailable` also if the server's model has
+        been swapped since this scorer was made."""
         with ThreadPoolExecutor(IN_FLIGHT) as pool:
             scores = list(pool.map(self._score, batch))
         if (now := self._served()) != self._identity:

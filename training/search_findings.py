@@ -1,4 +1,4 @@
-"""What every search costs on the same solutions, and how true its labels are: the tables of `training study`."""
+"""The tables of `training study`: what each search costs on the same solutions, and how accurate its labels are."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ Row = list[str | int | float]
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
            *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
 SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
-"""Columns, and their names in the records."""
+"""Columns, and their field names in the records."""
 PAPER_RANKS = "0.33 to 0.51"
-"""Of the step found, by sampling model (paper, section 6)."""
+"""Mean ranks of the step found, over the sampling models (paper, section 6)."""
 
 
 def markdown(place: Path) -> str:
-    """The table of a study's directory in Markdown; below it, where the truth is known, what may be said of it."""
+    """The table of a study's directory in Markdown; if the true labels are known, followed by conclusions."""
     if stats.agreement(stats.load(place / f"{BASELINE}.jsonl")) is None:
         return _table(COLUMNS, rows(place))
     found = finding(place)
@@ -65,30 +65,30 @@ def _found(records: Sequence[Record]) -> list[str]:
 
 
 def _kept(name: str, records: Mapping[str, Sequence[Record]]) -> str:
-    """Share of the solutions that a way of saving rollouts labels as the search does without."""
+    """For a search with a way of saving rollouts: share of the wrong solutions with the same outcome as without it."""
     whole, _, saving = name.partition("+")
     return percent(stats.same_outcome(records[name], records[whole])) if saving else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """How true a search's labels of the wrong solutions are: the share whose first error was found, none for a solution
-    without labels; and the share of the step labels that are right. `spent`: by `SPENT`, of each question."""
+    """Accuracy of a search's labels of wrong solutions. `first`: share whose first error was found (not found if there
+    are no labels); `steps`: share of the step labels that are right. `spent`: the values of `SPENT` by question."""
 
     first: Estimate
     steps: Estimate
     spent: dict[str, Numbers]
 
     def saved(self, what: str, baseline: "Truth") -> Estimate:
-        """The share of what another search spends that this one saves on the same questions; negative if it spends
+        """The share of another search's spending that this one saves on the same questions; negative if it spends
         more."""
         return Estimate.ratio((baseline.spent[what] - self.spent[what])[None], baseline.spent[what])
 
 
 def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
-    """Of searches that annotated the same solutions, by name.
+    """Accuracy of the labels by search; all must have annotated the same solutions.
 
-    Raises `ValueError` naming a search that annotated others.
+    Raises `ValueError` that names a search that annotated other solutions.
     """
     records = {name: [record for record in stats.load(path) if not record["correct"]] for name, path in runs.items()}
     solutions = {name: {str(record["id"]) for record in wrong} for name, wrong in records.items()}
@@ -118,7 +118,7 @@ def _truth(wrong: Sequence[Record]) -> Truth:
 
 
 def finding(place: Path) -> Finding:
-    """What every search costs on the same solutions, and how true its labels are; `place`: their directory."""
+    """What each search costs on the same solutions, and how accurate its labels are; `place`: the study's directory."""
     measured = rows(place)
     true = truths({row[0]: place / f"{row[0]}.jsonl" for row in measured})
     baseline = true[BASELINE]

@@ -32,7 +32,8 @@ Embed = Callable[[Sequence[str]], Vectors]
 
 @dataclass(frozen=True, slots=True)
 class JudgedSolution:
-    """A well-formed solution: its steps, the token each ends before, and whether its answer is the gold one."""
+    """A well-formed solution. `ends`: for each step, the number of tokens up to its end, as from `step_ends`.
+    `correct`: whether its answer is the gold one."""
 
     index: int
     text: str
@@ -46,9 +47,9 @@ class JudgedSolution:
 
 
 def step_ends(text: str, ids: Sequence[int], decode: Decode, split: Split = "auto") -> list[int]:
-    """For each step of the text, the number of tokens up to its end; a token that reaches into the next step
-    belongs to that one. `ids` decode to `text`. The last step ends before the end-of-text token: after that a model
-    writes another text."""
+    """For each step of the text, the number of tokens up to its end; a token that reaches into the next step belongs to
+    the next step. `ids` decode to `text`. The last step ends before the end-of-text token, after which a model would
+    start another text."""
     starts = [start for start, _ in steps.spans(text, split)][1:]
     length = range(len(ids) + 1)
     whole = decode(ids)
@@ -65,8 +66,8 @@ def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: 
 
 
 def choose(judged: Sequence[JudgedSolution], settings: SelectSettings, embed: Embed, seed: int) -> list[JudgedSolution]:
-    """Of the solutions of one question the m right and the n wrong ones that the strategy prefers, or as many wrong
-    ones as fill m + n."""
+    """Chooses the m right and n wrong solutions of a question that the strategy prefers; with `fill`, as many wrong
+    ones as it takes to reach m + n."""
     chosen: list[JudgedSolution] = []
     for correct in (True, False):
         count = settings.m if correct else settings.n
@@ -95,13 +96,13 @@ def _preferred(
 
 
 def tf_idf(texts: Sequence[str]) -> Vectors:
-    """Term frequencies of words and numbers, rare ones weighing more."""
+    """TF-IDF vectors of the texts' words and numbers, (texts, terms): rare terms weigh more."""
     vectors: Vectors = TfidfVectorizer(token_pattern=r"\S+").fit_transform(texts).toarray()
     return vectors
 
 
 def sentence_embedding(name: str) -> Embed:
-    """The vectors of a sentence-embedding model: hub name or directory; needs `pip install unprm[embed]`."""
+    """Loads a sentence-embedding model, by hub name or directory; needs `pip install unprm[embed]`."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(name, trust_remote_code=False)
@@ -109,9 +110,8 @@ def sentence_embedding(name: str) -> Embed:
 
 
 def least_similar(vectors: Vectors, count: int) -> list[int]:
-    """Indices of `count` vectors, (texts, width), that resemble each other little by their cosine: the least
-    similar pair, then one by one that whose mean similarity to the chosen is lowest (SimPRM40K). Ties: by lower
-    index."""
+    """Indices of `count` of the `vectors`, (texts, width), with low cosine similarity: the least similar pair, then one
+    by one the vector with the lowest mean similarity to those chosen (SimPRM40K). Ties: by lower index."""
     if count <= 0:
         return []
     similar = cosine_similarity(vectors)
@@ -124,8 +124,8 @@ def least_similar(vectors: Vectors, count: int) -> list[int]:
 
 
 def token_similarity(ids: Sequence[Sequence[int]]) -> Vectors:
-    """Cosine of each two texts' token ids as they are, the longer cut to the shorter's length; (texts, texts). The
-    authors' program; ids are no magnitudes, so it says little about what the texts mean."""
+    """Cosine similarity of every two texts' token ids taken as numbers, the longer text cut to the shorter's length;
+    (texts, texts). As in the authors' program; ids are not magnitudes, so it says little about what the texts mean."""
     vectors = [np.asarray(text, dtype=float) for text in ids]
     similar = np.ones((len(ids), len(ids)))
     for a, first in enumerate(vectors):
@@ -138,9 +138,9 @@ def token_similarity(ids: Sequence[Sequence[int]]) -> Vectors:
 
 
 def uncertain_and_diverse(uncertainties: Sequence[float], similar: Vectors, count: int, diversity: float) -> list[int]:
-    """Indices of `count` texts: the most uncertain one, then one by one that with the highest
-    (1 − diversity) · uncertainty + diversity · (1 − mean similarity to the chosen), uncertainty min-max normalised
-    (the authors' program). `similar` is (texts, texts). Ties: by lower index."""
+    """Indices of `count` texts: the most uncertain one, then one by one the text with the highest
+    (1 − diversity) · uncertainty + diversity · (1 − mean similarity to those chosen), with uncertainty min-max
+    normalised (as in the authors' program). `similar` is (texts, texts). Ties: by lower index."""
     values = np.asarray(uncertainties)
     spread = np.ptp(values)
     scaled = (values - values.min()) / spread if spread else np.zeros(len(values))
@@ -154,13 +154,13 @@ def uncertain_and_diverse(uncertainties: Sequence[float], similar: Vectors, coun
 
 
 def mean_change(uncertainties: Sequence[float]) -> float:
-    """Mean of abs(Δu) over the steps: how uncertain a solution is in the authors' program; 0 for a single step."""
+    """Mean of abs(Δu) over the steps, the authors' program's measure of a solution's uncertainty; 0 for one step."""
     changes = np.abs(np.diff(uncertainties))
     return float(changes.mean()) if changes.size else 0.0
 
 
 class Selector:
-    """Judges and selects; `dropped` counts malformed solutions and repetitions by reason."""
+    """Judges and selects solutions; `dropped` counts malformed and repeated ones by reason."""
 
     def __init__(self, equivalence: Equivalence, decode: Decode, settings: SelectSettings) -> None:
         self.equivalence, self.decode, self.settings = equivalence, decode, settings
@@ -202,7 +202,7 @@ class Selector:
         judged = list(self.judge(record))
         distinct: dict[str, JudgedSolution] = {}
         for solution in judged:
-            if distinct.setdefault(solution.text, solution) is not solution:  # would be annotated twice for nothing
+            if distinct.setdefault(solution.text, solution) is not solution:  # annotating it again would be a waste
                 self.dropped["same text as another"] += 1
         seed = seed_of(self.settings.seed, record["model"], record["id"])
         means = {measure: _mean_step(judged, measure) for measure in MEASURES}
@@ -220,8 +220,8 @@ class Selector:
 
 
 def select(samples: Path, output: Path, selector: Selector, console: Console) -> tuple[int, int]:
-    """Writes the selected solutions of a file of samples; returns how many right and wrong ones. `console`: where
-    progress is shown."""
+    """Writes the selected solutions of a file of samples; returns the numbers of right and wrong ones. `console`: for
+    the progress display."""
     made_with = json.loads(resumable.config_path(samples).read_text("utf-8"))
     config = {**asdict(selector.settings), "stage": "select", "samples": made_with}
     records = list(resumable.read(samples))
@@ -235,7 +235,7 @@ def select(samples: Path, output: Path, selector: Selector, console: Console) ->
 
 
 def _check(records: Sequence[resumable.Record], samples: Path, settings: SelectSettings) -> None:
-    """Raises `RecordInvalid` for samples that the selection can't compare."""
+    """Raises `RecordInvalid` for samples without the token ids that "uncertainty-diversity" compares."""
     if settings.selection != "uncertainty-diversity":
         return
     for number, record in enumerate(records, 1):

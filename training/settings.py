@@ -1,4 +1,4 @@
-"""Settings of the stages, and what a training run did."""
+"""Settings of the pipeline's stages, and the summary of a training run."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -14,58 +14,58 @@ from unprm.types import Extraction, Normalization, SamplingSettings, Split
 LossName = Literal["bce", "mse", "orm", "rank"]
 
 
-Seed = Annotated[int, Option(help="Seed of everything that is drawn.")]
-ExtractionOption = Annotated[Extraction, Option("--extraction", help="Where answers are looked for in solutions.")]
+Seed = Annotated[int, Option(help="Seed of all random choices.")]
+ExtractionOption = Annotated[Extraction, Option("--extraction", help="Where to look for the answer in a solution.")]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
-    """How to train. The defaults are those of the authors' public code.
+    """How to train. The defaults follow the paper and the authors' public code (docs/paper.md).
 
-    Where `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it by the memory that is free.
-    `validation`: held-out solutions, looked at after each epoch. `packing`: solutions one behind the other without
-    padding, None where FlashAttention is there.
+    If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory.
+    `validation`: files of held-out solutions, evaluated after each epoch. `packing`: concatenate solutions without
+    padding; None: only if FlashAttention is available.
     """
 
     base: str
     data: tuple[Path, ...]
     output: Path
     name: Annotated[str, Option(help="Name of the model; the output directory's by default.")] = ""
-    base_revision: Annotated[str | None, Option(help="Revision of the base on the hub.")] = None
-    problem_template: Annotated[str, Option(help="How the model reads a problem; {problem} stands for it.")] = (
+    base_revision: Annotated[str | None, Option(help="Revision of the base model on the hub.")] = None
+    problem_template: Annotated[str, Option(help="Template of the problem text; {problem} is replaced.")] = (
         PROBLEM_TEMPLATE
     )
-    step_tag: Annotated[str, Option(help="What each step ends with: one token of the base.")] = STEP_TAG
-    positive: Annotated[str, Option(help="The verdict on a right step: one token of the base.")] = POSITIVE
-    negative: Annotated[str, Option(help="The verdict on a wrong step: one token of the base.")] = NEGATIVE
+    step_tag: Annotated[str, Option(help="Marker at the end of each step: one token of the base.")] = STEP_TAG
+    positive: Annotated[str, Option(help="Verdict on a right step: one token of the base.")] = POSITIVE
+    negative: Annotated[str, Option(help="Verdict on a wrong step: one token of the base.")] = NEGATIVE
     validation: tuple[Path, ...] = ()
     patience: Annotated[
-        int | None, Option(min=1, help="End after so many epochs without a better validation; keep the best.")
+        int | None, Option(min=1, help="Stop after this many epochs without a better validation; keep the best.")
     ] = None
-    loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step alone (orm), or by ranking.")] = "bce"
+    loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step only (orm), or by ranking.")] = "bce"
     epochs: Annotated[int, Option(min=1)] = 3
     learning_rate: Annotated[float, Option(min=0.0)] = 5e-4
-    warmup: Annotated[float, Option(min=0.0, max=1.0, help="Fraction of the steps that warm up.")] = 0.1
+    warmup: Annotated[float, Option(min=0.0, max=1.0, help="Fraction of optimiser steps for warm-up.")] = 0.1
     batch_size: Annotated[int, Option(min=1, help="Solutions per optimiser step.")] = 256
     batch_tokens: Annotated[
         int | None,
-        Option(min=1, help="Tokens per forward pass, padding included; as many as fit in memory, up to 16,384."),
+        Option(min=1, help="Tokens per forward pass, with padding. Default: as many as fit in memory, up to 16,384."),
     ] = None
     lora_rank: Annotated[int, Option(min=1)] = 8
     lora_alpha: Annotated[int, Option(min=1)] = 32
     lora_dropout: Annotated[float, Option(min=0.0, max=0.99)] = 0.1
-    lora_targets: Annotated[tuple[str, ...], Option(help="Layers that get an adapter, by commas.")] = (
+    lora_targets: Annotated[tuple[str, ...], Option(help="Layers that get an adapter, comma-separated.")] = (
         "q_proj",
         "v_proj",
     )
     bf16: Annotated[
-        bool, Option("--bf16", help="Base in bfloat16, computed in it where that is safe; on a GPU it always is.")
+        bool, Option("--bf16", help="Keep the base in bfloat16 (always so on a GPU); compute in it where that is fast.")
     ] = False
     packing: bool | None = None
     gradient_checkpointing: Annotated[
-        bool | None, Option(help="Compute activations twice, to save memory; if it takes that to fit.")
+        bool | None, Option(help="Compute activations twice to save memory. Default: only if needed.")
     ] = None
-    compile: Annotated[bool, Option("--compile", help="Compile the model first; pays for long runs.")] = False
+    compile: Annotated[bool, Option("--compile", help="Compile the model first; pays off in long runs.")] = False
     checkpoint_every: Annotated[int, Option(min=1, help="Optimiser steps between checkpoints.")] = 50
     seed: Seed = 0
 
@@ -89,12 +89,12 @@ TRAIN_PRESETS: dict[str, dict[str, Any]] = {
         "lora_targets": LINEAR,
     },
 }
-"""What differs from the defaults of `TrainSettings`, which are the paper's."""
+"""Values that replace the defaults of `TrainSettings`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainSummary:
-    """What a run did; `loss` is the mean over the last tenth of its steps."""
+    """Summary of a run; `loss` is the mean over the last tenth of its steps."""
 
     examples: int
     dropped_too_long: int
@@ -104,12 +104,12 @@ class TrainSummary:
 
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
-    """How candidate solutions are sampled. `extraction`: where the answer is looked for in the solution of a question
-    that has no answer. `worked_examples`: chat prompts begin with two worked examples."""
+    """How candidate solutions are sampled. `extraction`: where to look for the answer in the given solution of a
+    question without an answer field. `worked_examples`: chat prompts begin with two worked examples."""
 
     k: Annotated[int, Option(min=1, help="Solutions per question.")] = 32
     temperature: Annotated[float, Option(min=0.0)] = 0.8
-    max_tokens: Annotated[int, Option(min=1, help="Tokens of a solution at the most.")] = 2048
+    max_tokens: Annotated[int, Option(min=1, help="Maximum number of tokens per solution.")] = 2048
     extraction: ExtractionOption = "auto"
     seed: Seed = 0
     worked_examples: bool = False
@@ -125,31 +125,31 @@ SelectionName = Literal["uncertainty", "uncertainty-diversity", "similarity", "r
 
 @dataclass(frozen=True, slots=True)
 class SelectSettings:
-    """Which of a question's solutions are annotated. With `fill`, wrong ones also take the places of missing right
-    ones. `measure`: of a solution's uncertainty, or of its steps' in "uncertainty-diversity". `diversity`: how much
-    "uncertainty-diversity" weighs unlikeness, in [0, 1]; uncertainty weighs the rest. `min_steps`: solutions of fewer
-    are left out."""
+    """Which of a question's solutions are annotated. `fill`: if right ones are missing, take more wrong ones instead.
+    `measure`: uncertainty measure of whole solutions, or of steps in "uncertainty-diversity". `diversity`: weight of
+    dissimilarity in "uncertainty-diversity", in [0, 1]; uncertainty gets the rest. `min_steps`: solutions with fewer
+    steps are left out."""
 
     selection: Annotated[SelectionName, Option(help="Which solutions are preferred.")] = "uncertainty"
-    measure: Annotated[str, Option(help="Measure of uncertainty, by name.")] = "entropy"
+    measure: Annotated[str, Option(help="Name of the uncertainty measure.")] = "entropy"
     diversity: float = 0.2
-    embedding: Annotated[str, Option(help="Sentence-embedding model for `similarity`; TF-IDF without.")] = ""
+    embedding: Annotated[str, Option(help="Sentence-embedding model for `similarity`; without one, TF-IDF.")] = ""
     m: Annotated[int, Option("--m", min=0, help="Right solutions per question and sampling model.")] = 2
     n: Annotated[int, Option("--n", min=0, help="Wrong solutions per question and sampling model.")] = 6
     fill: bool = False
     min_steps: int = 1
     extraction: ExtractionOption = "auto"
-    split: Annotated[Split, Option("--step-split", help="Where solutions are cut into steps.")] = "auto"
+    split: Annotated[Split, Option("--step-split", help="How solutions are split into steps.")] = "auto"
     seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveSettings:
-    """Rollouts from a prefix: `first` at once, then blocks of `block`, until `enough` are right or `most` are
-    drawn (the paper's N_0, N_min, N_max).
+    """Adaptive sampling of rollouts from a prefix: `first` at once, then blocks of `block`, until `enough` are right or
+    `most` are drawn (`first`, `enough`, `most`: the paper's N_0, N_min, N_max).
 
-    With `fixed_count` their number is found once per question, from `most` rollouts of the question alone: it is that
-    which sampling takes there, and questions with at most `enough` right ones are left out.
+    With `fixed_count`, all prefixes of a question get the number of rollouts that adaptive sampling takes for the
+    question alone, determined on `most` rollouts; questions with at most `enough` right ones of these are left out.
     """
 
     first: int = 16
@@ -167,25 +167,26 @@ EstimatorName = Literal["mc_ppl", "inverse_ppl", "frequency"]
 class AnnotateSettings:
     """How wrong steps are found.
 
-    `early_stop`: rollouts from a prefix end once its verdict (its value is below τ, or not) is this likely to stay, in
-    (0.5, 1]; 1 asks that no outcome of the rest could change it, as long as its perplexities stay within what was seen;
-    None never. `share_prefixes`: solutions of a question with the same prefix share its rollouts.
+    `early_stop`: stop the rollouts of a prefix once its verdict (value below τ, or not) will stand with this
+    probability, in (0.5, 1]; 1: once no outcome of the remaining rollouts could change it, provided that their
+    perplexities stay within those seen; None: never. `share_prefixes`: solutions of a question with the same prefix
+    share its rollouts.
     """
 
     search: Annotated[SearchName, Option(help="How the wrong step is found.")] = "uncertainty"
     measure: Annotated[str, Option(help="Measure of a step's uncertainty, by name.")] = "entropy"
-    estimator: Annotated[EstimatorName, Option(help="Value of a prefix from its rollouts.")] = "mc_ppl"
+    estimator: Annotated[EstimatorName, Option(help="Estimator of a prefix's value from its rollouts.")] = "mc_ppl"
     adaptive: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     bayes: BayesSettings = field(default_factory=BayesSettings)
     early_stop: Annotated[
-        float | None, Option(min=0.5, max=1.0, help="End rollouts once the verdict is this likely to stay.")
+        float | None, Option(min=0.5, max=1.0, help="Stop rollouts once the verdict will stand with this probability.")
     ] = None
     share_prefixes: Annotated[
         bool, Option("--share-prefixes", help="Solutions with a common prefix share its rollouts.")
     ] = False
     extraction: ExtractionOption = "auto"
     temperature: float = 0.8
-    max_tokens: Annotated[int, Option(min=1, help="Tokens of a rollout at the most.")] = 2048
+    max_tokens: Annotated[int, Option(min=1, help="Maximum number of tokens per rollout.")] = 2048
     seed: Seed = 0
 
     @property
@@ -196,32 +197,32 @@ class AnnotateSettings:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the text of a solution is read: where its answer is looked for, and where its steps end."""
+    """How a solution's text is read: where to look for its answer, and how to split it into steps."""
 
     extraction: Extraction = "auto"
     split: Split = "auto"
 
 
 AUTO = Reading()
-"""How solutions are read where nothing else is said."""
+"""The default."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrfSettings:
-    """Of the vote `wrf`: `alpha`, the weight of the reward in [0, 1], and how rewards and frequencies are made
-    comparable."""
+    """Settings of the vote `wrf`: `alpha`, the weight of the reward in [0, 1], and how rewards and frequencies are
+    normalised."""
 
     alpha: float = 0.5
     normalization: Normalization = "minmax"
 
 
 WRF = WrfSettings()
-"""The paper's."""
+"""The paper's settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Settings of a whole construction: how many questions, and every stage."""
+    """Settings for the construction of a data set: number of questions, sampling models, and each stage."""
 
     questions: int
     models: tuple[str, ...]
@@ -241,7 +242,7 @@ PAPER = Preset(
     select=SelectSettings(),
     annotate=AnnotateSettings(),
 )
-"""The paper's text, and the authors' program where the text is silent. docs/paper.md has the differences."""
+"""As in the paper's text, and in the authors' program where the text is silent. docs/paper.md lists the differences."""
 AUTHORS = replace(
     PAPER,
     select=SelectSettings(selection="uncertainty-diversity", measure="entropy_t5", fill=True, min_steps=2),
@@ -252,9 +253,9 @@ AUTHORS = replace(
         max_tokens=4000,
     ),
 )
-"""The authors' program, also where the text says otherwise."""
+"""As in the authors' program, also where the paper's text differs."""
 RECOMMENDED = replace(PAPER, annotate=AnnotateSettings(search="bayes", measure="surprisal_max"))
-"""What the comparison of all searches in docs/data.md speaks for; everything else as in the paper."""
+"""The search that does best in the comparison in docs/data.md; everything else as in the paper."""
 MINI = Preset(
     questions=40,
     models=("unprm-mini",),

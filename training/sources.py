@@ -1,4 +1,4 @@
-"""Where the pipeline's input comes from: JSON lines, plain or compressed, and data sets of the hub."""
+"""Readers of the pipeline's input: JSON lines, plain or compressed, and data sets on the hub."""
 
 import gzip
 import json
@@ -11,9 +11,9 @@ from unprm.errors import RecordInvalid
 
 
 def from_file(path: Path) -> Iterator[tuple[int, object]]:
-    """The JSON values of a file, `.gz` or plain, with the numbers of their lines; blank lines are left out.
+    """Yields the line number and JSON value of each line of a file, `.gz` or plain; blank lines are skipped.
 
-    Raises `RecordInvalid` for a line that is no JSON.
+    Raises `RecordInvalid` for a line that is not JSON.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as lines:
@@ -26,7 +26,7 @@ def from_file(path: Path) -> Iterator[tuple[int, object]]:
 
 
 def from_hub(name: str, split: str) -> Iterator[tuple[int, object]]:
-    """The rows of a data set of the hub, numbered from 1; raises `RecordInvalid` if there is none of that name."""
+    """The rows of a data set on the hub, numbered from 1; raises `RecordInvalid` if it cannot be found or reached."""
     import datasets
 
     try:
@@ -37,7 +37,7 @@ def from_hub(name: str, split: str) -> Iterator[tuple[int, object]]:
 
 
 def reason(error: ValueError) -> str:
-    """What is wrong with a record, in one line, without its text."""
+    """One line that says what is wrong with a record, without quoting it."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_input=False)[0]

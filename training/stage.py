@@ -1,4 +1,4 @@
-"""Runs a stage: many items at once, each result kept as it comes, failures counted and printed at the end."""
+"""Runs a stage: items are processed concurrently; failures are collected and printed at the end."""
 
 import asyncio
 import time
@@ -26,12 +26,12 @@ from unprm.errors import OutputMismatch, UnprmError
 
 Item = TypeVar("Item")
 LINE_EVERY = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two progress lines without a terminal."""
 
 
 def progress(console: Console, *columns: ProgressColumn, shown: bool = True) -> Progress:
-    """Progress of work that knows how many steps it takes: bars, with more columns if there are any; lines where there
-    is no terminal."""
+    """A progress display for tasks with a known number of steps: bars, with further `columns`, on a terminal; lines of
+    text elsewhere."""
     if not console.is_terminal:
         return Lines(console, shown=shown)
     bar = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -39,37 +39,37 @@ def progress(console: Console, *columns: ProgressColumn, shown: bool = True) -> 
 
 
 class Lines(Progress):
-    """Progress for a log file: a line when a task begins, one every `LINE_EVERY` seconds, and one at its end.
+    """Progress for a log file: a line when a task begins, at most one every `LINE_EVERY` seconds, and one at its end.
 
-    A line shows the steps done, the time they took, steps a second, the time that is left, and the task's field
+    A line shows the steps done, the time taken, steps per second, the estimated time left, and the task's field
     `counts`. `get_time` is a clock, in seconds.
     """
 
     def __init__(self, console: Console, *, shown: bool = True, get_time: Callable[[], float] | None = None) -> None:
         super().__init__(console=console, disable=True, get_time=get_time)
         self._shown = shown
-        self._first: dict[TaskID, float] = {}  # the steps that were done before each task began
-        self._lines: dict[TaskID, tuple[float, float]] = {}  # when each task had its last line, and its steps then
+        self._first: dict[TaskID, float] = {}  # steps already done when each task began
+        self._lines: dict[TaskID, tuple[float, float]] = {}  # time and steps of each task's last line
 
     def add_task(self, *arguments: Any, **options: Any) -> TaskID:
-        """As rich's."""
+        """As in rich, but may write a line."""
         task = super().add_task(*arguments, **options)
         self._first[task] = self._tasks[task].completed
         self._write(task)
         return task
 
     def update(self, task_id: TaskID, *arguments: Any, **options: Any) -> None:
-        """As rich's."""
+        """As in rich, but may write a line."""
         super().update(task_id, *arguments, **options)
         self._write_if_due(task_id)
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        """As rich's."""
+        """As in rich, but may write a line."""
         super().advance(task_id, advance)
         self._write_if_due(task_id)
 
     def stop(self) -> None:
-        """Ends; a task that did not come to its end has its last line now."""
+        """Ends the display; writes a last line for each task with steps not yet shown."""
         super().stop()
         for task, (_, completed) in list(self._lines.items()):
             if self._tasks[task].completed != completed:
@@ -99,8 +99,8 @@ def _time(seconds: float) -> str:
 
 
 class Board:
-    """Progress of many items, live on a terminal, a line now and then elsewhere. `counts` are shown as totals and per
-    second."""
+    """Progress of many items, live on a terminal, with occasional lines elsewhere. `counts` are shown as totals,
+    tokens also per second."""
 
     def __init__(self, console: Console, title: str, total: int, done: int = 0) -> None:
         self.done = done
@@ -110,12 +110,12 @@ class Board:
         self._task = self._progress.add_task(title, total=total, completed=done, counts="")
 
     def advance(self, **counts: int) -> None:
-        """One more item is done, and brought these counts."""
+        """Marks one more item as done and adds its counts."""
         self.done += 1
         self.count(**counts)
 
     def count(self, **counts: int) -> None:
-        """Adds to the counts."""
+        """Adds to the counts without marking an item as done."""
         self.counts.update(counts)
         self._progress.update(self._task, completed=self.done, counts=self._summary())
 
@@ -137,7 +137,7 @@ class Board:
 
 
 def directory(path: Path) -> Path:
-    """The path, which a stage will write a directory to. Raises `OutputMismatch` if it is a file, or lies below one."""
+    """Checks and returns the path of an output directory. Raises `OutputMismatch` if it is a file or lies below one."""
     for place in (path, *path.parents):
         if place.is_dir():
             break
@@ -152,9 +152,9 @@ async def run(
     name: Callable[[Item], str],
     concurrency: int,
 ) -> dict[str, str]:
-    """Works on all items, at most `concurrency` at a time, and returns what failed: name to reason.
+    """Works on all items, at most `concurrency` at a time; returns the failures, name to reason.
 
-    An `UnprmError` fails its item alone; anything else, such as a full disk, ends the stage.
+    An `UnprmError` fails only its item; any other error, such as a full disk, ends the stage.
     """
     failures: dict[str, str] = {}
     waiting = iter(items)
@@ -176,7 +176,7 @@ async def run(
 
 
 def tell(console: Console, failures: dict[str, str]) -> int:
-    """Prints what failed, grouped by reason; returns the exit status, 0 if nothing did."""
+    """Prints the failures, grouped by reason; returns the exit status, 0 if there are none."""
     for reason, count in Counter(failures.values()).most_common():
         console.print(f"[red]failed {count} times:[/red] {escape(reason)}", highlight=False, soft_wrap=True)
     if failures:

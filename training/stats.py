@@ -1,5 +1,5 @@
-"""What annotated data cost and how good it is: the paper's tables of cost and of the data set, and, in the domain
-of the embedded model, how often the labels are true."""
+"""Cost and quality of annotated data: the paper's tables of cost and of data set statistics, and, for problems of the
+embedded model's domain, how often the labels are right."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ from unprm.mini.domain import parse
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of a file of annotated solutions. `samples`, `tokens`: of the rollouts drawn, those of a shared prefix once
-    if they were shared. `tau_*`: for the questions alone."""
+    """Costs of a file of annotated solutions. `verified`: steps verified by rollouts. `samples`, `tokens`: rollouts
+    drawn and their tokens, counted once per shared prefix. `tau_*`: the same for the questions alone."""
 
     solutions: int
     wrong: int
@@ -33,8 +33,8 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """Statistics of one sampling model: labelled solutions; of the wrong ones, verified steps on average (None without
-    any), and the ranks of the steps found (None if the search has no ranks)."""
+    """Statistics of one sampling model: number of labelled solutions; mean number of verified steps of those that were
+    searched (None if there are none); ranks of the steps found (None if the search has no ranks)."""
 
     model: str
     solutions: int
@@ -44,11 +44,11 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Ranks of the steps found, in the order of falling Δu: 0 is the step tried first (paper, section 6).
+    """Ranks of the steps found, in order of falling Δu: 0 is the step tried first (paper, section 6).
 
-    `mean`: over the solutions with such a step; `without`: share of the searched solutions where no step tried fell
-    below τ, which have no rank; `with_last`: mean over all where a step was tried, in which the last rank tried stands
-    for a missing one, as the authors' program counts. None without any.
+    `mean`: over the solutions that have a rank; `without`: share of the searched solutions without a rank, as no tried
+    step was below τ; `with_last`: mean over all solutions where a step was tried, with the last rank tried in place of
+    a missing one, as in the authors' program. None if there is no such solution.
     """
 
     COLUMNS: ClassVar = ("rank of the step found", "share without one", "mean rank with the last tried")
@@ -64,8 +64,8 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Labels against the exact checker, as shares of the wrong solutions: those whose step found is the first
-    wrong one, or that or a later one; those labelled at all. `steps`: share of their step labels that are right."""
+    """Labels of the `wrong` solutions against the exact checker, as shares: `first`, the step found is the first wrong
+    one; `at_or_after`, that or a later one; `steps`, right ones among the step labels; `resolved`, labelled at all."""
 
     COLUMNS: ClassVar = ("first error found", "at or after it", "step labels right", "labelled")
 
@@ -81,7 +81,7 @@ class Agreement:
 
 
 def unresolved_path(annotated: Path) -> Path:
-    """Where the solutions stand that could not be labelled."""
+    """Path of the file of the solutions that could not be labelled."""
     return annotated.with_suffix(".unresolved.jsonl")
 
 
@@ -91,7 +91,7 @@ def load(annotated: Path) -> list[Record]:
 
 
 def costs(annotated: Path) -> Costs:
-    """What a run cost."""
+    """The costs of a run."""
     records = load(annotated)
     questions = list(resumable.read(annotated.with_suffix(".questions.jsonl")))
     shared = json.loads(resumable.config_path(annotated).read_text("utf-8"))["share_prefixes"]
@@ -129,8 +129,8 @@ def by_model(records: Iterable[Record]) -> list[ModelRow]:
 
 
 def ranks(records: Iterable[Record]) -> Ranks | None:
-    """Ranks of the steps found in a run's solutions, labelled and unresolved. None if no solution was searched in the
-    order of Δu: the other searches try steps in an order that is no ranking."""
+    """Ranks of the steps found in a run's solutions, labelled and unresolved. None if no solution was searched in
+    order of falling Δu."""
     searched = [record for record in records if "rank" in record]
     if not searched:
         return None
@@ -140,7 +140,8 @@ def ranks(records: Iterable[Record]) -> Ranks | None:
 
 
 def agreement(records: Sequence[Record]) -> Agreement | None:
-    """How true the labels of wrong solutions are; None if the problems are not of the embedded model's domain."""
+    """Agreement of the labels of wrong solutions with the exact checker; None if there are no wrong solutions, or the
+    problems are not of the embedded model's domain."""
     wrong = [record for record in records if not record["correct"]]
     try:
         problems = [parse(record["problem"]) for record in wrong]
@@ -167,13 +168,13 @@ def agreement(records: Sequence[Record]) -> Agreement | None:
 
 
 def same_outcome(records: Iterable[Record], others: Iterable[Record]) -> float:
-    """Share of the wrong solutions that two runs label alike, or both leave without labels."""
+    """Share of the wrong solutions that two runs label the same, or that both leave without labels."""
     first, second = ({r["id"]: r.get("labels") for r in run if not r["correct"]} for run in (records, others))
     return _share(second.get(name) == labels for name, labels in first.items())
 
 
 def tables(annotated: Sequence[Path]) -> list[Table]:
-    """The tables of several runs beside each other, one row each."""
+    """The tables of several runs, one row (or one per sampling model) each."""
     cost = Table(title="cost of annotation")
     for name in ("run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"):
         cost.add_column(name, justify="left" if name == "run" else "right")

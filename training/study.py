@@ -1,9 +1,9 @@
-"""Every search on the same solutions: what each costs and how often it is right.
+"""Runs every search on the same solutions, to compare their costs and how often they are right.
 
     python -m training study runs/mini/unprm-mini/selected.jsonl --output runs/study
 
-Rollouts of a prefix are drawn once and used by every search that tries it; each search is charged what it would
-have taken alone. One file of annotated solutions per search, and the tables in `study.md`.
+Rollouts of a prefix are drawn once and used by every search that tries it; each search is charged the rollouts it
+would have drawn on its own. Writes one file of annotated solutions per search, and the tables in `study.md`.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ from unprm.types import Sampler
 from unprm.uncertainty import MEASURES
 
 BASELINE = "adaptive_binary"
-"""The search that the paper measures its savings against."""
+"""The search against which the paper measures its savings."""
 
 
 def variants(settings: AnnotateSettings) -> dict[str, AnnotateSettings]:
-    """The searches that are compared, by name; the rest of the settings is common to all.
+    """The searches that are compared, by name; all other settings are common.
 
-    What follows a `+` in a name is a way of saving rollouts that the search before it does without.
+    `SEARCH+WAY` is the search SEARCH with a way of saving rollouts.
     """
     paper = replace(settings, search="uncertainty", measure="entropy")
     made = {"uncertainty": paper, "uncertainty-literal": replace(paper, search="uncertainty-literal")}
@@ -54,8 +54,8 @@ async def study(
     concurrency: int,
     console: Console,
 ) -> dict[str, str]:
-    """Annotates a file of selected solutions by every search, into `output/NAME.jsonl`; returns the questions that
-    failed, with reasons."""
+    """Annotates a file of selected solutions by every search, into `output/NAME.jsonl`; returns the failed questions
+    with reasons."""
     solutions = list(resumable.read(selected))
     check(solutions, selected, sampler.model)
     with ExitStack() as stack:

@@ -3,9 +3,9 @@
     python -m training train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-prm
     torchrun --nproc-per-node 8 -m training train …
 
-A run that was killed goes on from its last checkpoint when the same command is given again, to the same
-result: the order of the data, the dropout and the schedule depend on the seed and the step number alone. Several
-processes share each optimiser batch, so their losses are those of one.
+If the same command is given again, a killed run resumes from its last checkpoint, with the same result: data order,
+dropout and schedule depend only on the seed and the step number. Several processes share each optimiser batch, so their
+losses equal those of a single process.
 """
 
 import hashlib
@@ -38,11 +38,11 @@ from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 STATE = "checkpoint.safetensors"
 CHOSEN = ("batch_tokens", "gradient_checkpointing")
-"""The settings that depend on the memory where nobody gives them."""
+"""The settings that are chosen by the free memory unless given."""
 
 
 class Trainer:
-    """One training run; `run` does all of it."""
+    """One training run: the constructor loads data and model, `run` trains."""
 
     def __init__(self, settings: TrainSettings) -> None:
         self.loss = LOSSES[settings.loss]
@@ -86,7 +86,7 @@ class Trainer:
         self.fingerprint = self._fingerprint()
 
     def run(self, progress: Progress) -> TrainSummary:
-        """Trains, or goes on from the last checkpoint; writes the adapter, its configuration and its card."""
+        """Trains, resuming from the last checkpoint if any; writes the adapter, its configuration and its card."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
         first = self._resume()
         name = self.config.name
@@ -120,7 +120,7 @@ class Trainer:
         return examples, len(solutions) - len(examples)
 
     def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
-        """What the settings leave to the memory, chosen by it; or as it was chosen when this run began."""
+        """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
         state = settings.output / STATE
         if state.exists() and (kept := resume.read_progress(state).get("memory")):
             settings = replace(settings, **{name: kept[name] for name in CHOSEN if getattr(settings, name) is None})
@@ -144,7 +144,7 @@ class Trainer:
         loss = torch.zeros(1, device=self.device)
         for number, micro in enumerate(self._micro_batches(batch)):
             if number % self.processes.count == self.processes.rank:
-                # the same dropout of these solutions in whichever process
+                # the same dropout for these solutions in any process
                 torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
                 labels, solutions = micro.labels.to(self.device), micro.solutions.to(self.device)
                 part = self.loss(self._margins(micro), labels, solutions, total)
@@ -163,7 +163,7 @@ class Trainer:
         return loss.item()
 
     def _validate(self, board: SummaryWriter) -> None:
-        """Looks at the held-out solutions, and keeps the adapter if it is the best so far."""
+        """Evaluates the held-out solutions, and saves the adapter if it is the best so far."""
         if not self.held_out:
             return
         scores, labels = self._scored(self.held_out)
@@ -194,7 +194,7 @@ class Trainer:
         return margins(self.decoder, self.direction, micro, self.in_bf16)
 
     def _fingerprint(self) -> str:
-        """Digest of all that the result depends on: a checkpoint with another one belongs to another run."""
+        """Digest of everything the result depends on, to detect checkpoints of other runs."""
         settings = {
             k: str(v) for k, v in asdict(self.settings).items() if k not in ("output", "checkpoint_every", "data")
         }
@@ -207,7 +207,7 @@ class Trainer:
         return self.settings.output / name
 
     def _resume(self) -> int:
-        """Goes back to the last checkpoint; returns the step that comes next."""
+        """Restores the last checkpoint, if any; returns the number of the next step."""
         state = self._place(STATE)
         if not state.exists():
             return 0
@@ -241,7 +241,7 @@ class Trainer:
 
 
 def _portable(base: str, output: Path) -> str:
-    """The base as it is named beside the adapter: a path relative to the adapter, or the hub name."""
+    """The base's name in the adapter's configuration: a path relative to the adapter, or the hub name."""
     if not Path(base).is_dir():
         return base
     relative = os.path.relpath(Path(base).resolve(), output.resolve())

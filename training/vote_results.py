@@ -1,4 +1,4 @@
-"""What best-of-N measures: how often votes are right, and a table of it."""
+"""Results of best-of-N: how often votes are right, with tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How often votes are right: `accuracy[vote][N]` among N candidates, `accuracy_of_all[vote]` among all candidates
-    of each question, however many."""
+    """How often votes are right: `accuracy[vote][N]` among N candidates, `accuracy_of_all[vote]` among all of a
+    question's candidates."""
 
     accuracy: dict[Strategy, dict[int, Share]]
     accuracy_of_all: dict[Strategy, Share]
@@ -27,7 +27,7 @@ class Accuracy:
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A vote's accuracy minus that of majority on the same questions, among all candidates, in [-1, 1], with its 95 %
-    interval over the questions; and the p-value that there is no difference, corrected for all those reported
+    interval over the questions; and the p-value against no difference, corrected for all differences reported
     (Holm)."""
 
     difference: Share
@@ -36,13 +36,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """`accuracy` and `accuracy_of_all` as in `Accuracy`, of all votes, with the rewards that were given or the minimum
-    of the step scores.
+    """`accuracy` and `accuracy_of_all` as in `Accuracy`, for all votes, with the given rewards or the minimum of the
+    step scores.
 
-    `candidates` and `most_candidates`: of a question, at the least and at the most. `any_right[N]`: that at least one
-    of N candidates is right; `any_right_of_all`: that any is. `aggregates`: the votes that use rewards, with the other
-    rewards that are made of step scores; empty if rewards were given as numbers. `against_majority[vote][reward]`: of
-    the votes that use rewards.
+    `candidates`, `most_candidates`: smallest and largest number of candidates of a question. `any_right[N]`: share of
+    questions with at least one right answer among N candidates; `any_right_of_all`: among all. `aggregates`: accuracy
+    of the votes that use rewards, with the other aggregates of step scores; empty if rewards were given as numbers.
+    `against_majority[vote][reward]`: for the votes that use rewards.
     """
 
     questions: int
@@ -62,7 +62,7 @@ def first_reward(step_scores: bool) -> str:
 
 
 def table(measured: Results) -> Table:
-    """Accuracy in percent against N, for a terminal."""
+    """Accuracy in percent by vote, reward and N, for a terminal."""
     columns, rows = _cells(measured)
     terminal = Table(title=f"best of N, {measured.questions} questions: right answers in % (95 % interval)")
     for number, column in enumerate(columns):
@@ -73,7 +73,7 @@ def table(measured: Results) -> Table:
 
 
 def markdown(measured: Results) -> str:
-    """The same as Markdown, with the differences to majority."""
+    """The same table in Markdown, with the differences from majority."""
     columns, rows = _cells(measured)
     columns.append("against majority, points")
     for row in rows:
@@ -86,10 +86,10 @@ def markdown(measured: Results) -> str:
 
 
 def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows: a row for each vote, one for each of its rewards if it uses them."""
+    """Columns and rows: one row per vote, or per vote and reward if the vote uses rewards."""
     first = first_reward(bool(measured.aggregates))
     rewards: list[tuple[str, Results | Accuracy]] = [(first, measured), *measured.aggregates.items()]
-    same = measured.most_candidates in measured.any_right  # as many candidates of every question, the largest N
+    same = measured.most_candidates in measured.any_right  # equally many for every question, and a measured N
 
     def row(vote: str, reward: str, by_size: Mapping[int, Share], of_all: Share) -> list[str]:
         shares = [*by_size.values()] if same else [*by_size.values(), of_all]

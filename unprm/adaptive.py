@@ -1,7 +1,7 @@
 """When to stop sampling candidates: when the vote can't change any more, or hardly will.
 
-Adaptive consistency (Aggarwal et al., 2023) asks this of majority votes. Here it is asked of every vote in the same
-way: what is still to come is drawn from what has come, and the vote is taken on both.
+Adaptive consistency (Aggarwal et al., 2023) decides this for majority votes. Here every strategy is handled the same
+way: future candidates are drawn from those seen so far, and the vote is taken on both together.
 """
 
 import random
@@ -14,9 +14,9 @@ from unprm.types import Normalization, Strategy
 from unprm.votes import TIE, Rewards, decide, needs_rewards
 
 DRAWS = 200
-"""Futures that are looked at: the share of those with the same winner is told to within 3.5 points."""
+"""Simulated futures; the share of those with the same winner is accurate to within 3.5 percentage points."""
 _NOVELTY = 1.0
-"""Weight of an answer never seen among those seen once each (a Chinese restaurant process)."""
+"""Weight of a new answer, where each candidate so far has weight 1 (a Chinese restaurant process)."""
 
 
 def stability(
@@ -28,12 +28,12 @@ def stability(
     normalization: Normalization = "minmax",
     draws: int = DRAWS,
 ) -> float:
-    """Probability that the class that wins now wins among `budget` candidates too; 1.0 only if nothing can change it.
+    """Probability that the class that wins now also wins among `budget` candidates; 1.0 only if nothing can change it.
 
-    `classes`, `rewards`, `alpha` and `normalization` as in `votes.decide`, of the candidates so far. The next answer is
-    one seen before in proportion to how often, or a new one; its reward falls with equal chances between any two
-    neighbours of those seen with the answer, 0 and 1 included (Hill, 1968). 0.0 if no candidate has an answer yet.
-    Deterministic.
+    `classes`, `rewards`, `alpha` and `normalization` as in `votes.decide`, for the candidates so far. The next answer
+    is a known one, with probability proportional to its frequency, or a new one; its reward is equally likely to fall
+    between any two neighbours among the rewards seen with that answer, 0 and 1 included (Hill, 1968). 0.0 if no
+    candidate has an answer yet. Deterministic.
     """
     left = budget - len(classes)
     if all(name is None for name in classes):
@@ -48,12 +48,12 @@ def stability(
         future = _future(rng, classes, rewards, left)
         if future.rewards is not None or not needs_rewards(strategy, future.classes):
             same += future.classes[vote(*future).solution_index] == winner
-    # that no future differed of so many proves nothing
+    # that none of the draws differs does not prove that none can
     return min(same / draws, 1 - 1 / (draws + 1))
 
 
 def _settled(strategy: Strategy, classes: Sequence[int | None], rewards: Rewards | None, budget: int) -> bool:
-    """Whether no candidates to come can change the winner; False where that isn't simple to tell."""
+    """Whether no future candidates can change the winner; False where that isn't easily decided."""
     left = budget - len(classes)
     if strategy in ("majority", "hmr"):
         first, second = _two_highest([1.0] * len(classes), classes)
@@ -65,7 +65,7 @@ def _settled(strategy: Strategy, classes: Sequence[int | None], rewards: Rewards
 
 
 def _two_highest(values: Rewards, classes: Sequence[int | None]) -> tuple[float, float]:
-    """The two highest sums of a class; an answer that is still to come has 0."""
+    """The two highest sums of values per class; a class that is not seen yet has 0."""
     sums: dict[int, float] = {}
     for name, value in zip(classes, values, strict=True):
         if name is not None:
@@ -75,14 +75,14 @@ def _two_highest(values: Rewards, classes: Sequence[int | None]) -> tuple[float,
 
 
 class _Future(NamedTuple):
-    """Candidates that came and some that may come; no rewards where those that came have none."""
+    """The candidates so far and simulated future ones; `rewards` is None if those so far have none."""
 
     classes: Sequence[int | None]
     rewards: Rewards | None
 
 
 def _future(rng: random.Random, classes: Sequence[int | None], rewards: Rewards | None, left: int) -> _Future:
-    """The candidates so far and `left` more."""
+    """The candidates so far and `left` simulated ones."""
     drawn = list(classes)
     for _ in range(left):
         drawn.append(_next_class(rng, drawn))

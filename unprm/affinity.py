@@ -1,6 +1,6 @@
-"""The same question to the same server: what was computed for it is there.
+"""Sends the same question to the same server, where its prefix is cached.
 
-Rendezvous hashing: every server has a rank of its own for each question, and one that comes or goes moves no more
+Rendezvous hashing: every server has its own rank for each question, and adding or removing one moves no more
 questions than its share (Thaler and Ravishankar, 1998).
 """
 
@@ -12,26 +12,26 @@ from typing import TypeVar
 Server = TypeVar("Server")
 
 HEADER = "X-Question-Hash"
-"""Header by which a balancer that doesn't read bodies knows the question."""
+"""Header that identifies the question to a balancer that doesn't read bodies."""
 SURPLUS = 1.4
-"""Times the mean that a server may be at work on before others take its questions: more keeps more of what is known
-together, less keeps those who ask from waiting."""
+"""A server may run this many times the mean number of requests before others take its questions: a higher value
+improves cache reuse, a lower one shortens waits."""
 FEW = 4
-"""Requests that are no reason yet to ask another server."""
+"""A server that runs fewer requests than this is never passed over."""
 
 
 def question_hash(problem: str) -> str:
-    """A question's name to a balancer: 32 hexadecimal digits; who knows the text can tell them, not the reverse."""
+    """A question's key for a balancer: 32 hexadecimal digits, computed from the text, which can't be recovered."""
     return hashlib.blake2b(problem.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def ranked(key: str, servers: Iterable[str]) -> list[str]:
-    """The servers, the one for this key first, then those that take its place."""
+    """The servers, the one for this key first, then its substitutes in order."""
     return sorted(servers, key=lambda server: (hashlib.blake2b(f"{key}\n{server}".encode()).digest(), server))
 
 
 def bounded(servers: Sequence[Server], running: Mapping[Server, int]) -> list[Server]:
-    """The ranked servers, and last among them those that are at work on more requests than their share.
+    """The ranked servers, with those that run more requests than their share moved to the end.
 
     Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018).
     """

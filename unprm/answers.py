@@ -9,7 +9,7 @@ from unprm.mathtext.spelling import respell
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
 _INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
-# What a rewriting to a rational leaves; no second round could change it.
+# A rational that another rewriting round could not change.
 _FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
 
 
@@ -23,7 +23,7 @@ def canonical(answer: str) -> str:
 
     ``0.5``, ``1/2``, ``$\\dfrac12$`` and ``x = \\frac{2}{4}`` are ``1/2``; ``\\text{Monday}`` is ``monday``.
     Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
-    its spelling but for white space.
+    its spelling except for white space.
     """
     if is_integer(answer):  # nothing to rewrite
         return answer
@@ -37,4 +37,4 @@ def canonical(answer: str) -> str:
         if rewritten == text or _FINAL.fullmatch(rewritten):
             return rewritten
         text = rewritten
-    return collapsed  # its rewriting never ends, so it has no form but its own
+    return collapsed  # rewriting does not converge: keep the original spelling

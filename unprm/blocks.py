@@ -1,4 +1,4 @@
-"""What belongs together in a solution's text: code fences, display mathematics, environments."""
+"""Blocks of a solution's text that are never split: code fences, display mathematics, environments."""
 
 import re
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 Span = tuple[int, int]
-"""Where something stands in a text: `(start, end)` in characters."""
+"""A position in a text: `(start, end)` in characters."""
 
 _FENCE = re.compile(r"^[ \t]{0,12}(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<info>[^\n`]*)$", re.MULTILINE)
 _BRACKET = re.compile(r"(?<!\\)\\[\[\]]")
@@ -14,11 +14,11 @@ _DOLLARS = re.compile(r"(?P<alone>^[ \t]{0,12}\$\$[ \t\r]{0,12}$)|\$\$", re.MULT
 _ENVIRONMENT = re.compile(r"\\(?P<edge>begin|end)\s?\{(?P<name>[A-Za-z]{1,32}\*?)\}")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _TEXTUAL = frozenset(["document", "proof", "solution", "enumerate", "itemize"])
-"""Environments of prose, whose paragraphs are steps."""
+"""Environments that contain prose, whose paragraphs are steps."""
 
 
 def blocks(text: str) -> list[Span]:
-    """The outermost blocks of a text, with their delimiters, in order. What isn't closed is no block. Linear."""
+    """The outermost blocks of a text, with their delimiters, in order. Unclosed ones don't count. Linear time."""
     fences = list(_fences(text))
     # what looks like mathematics inside a fence is code
     prose = _blanked(text, fences)
@@ -59,7 +59,7 @@ def _brackets(text: str) -> Iterator[Span]:
 
 
 def _dollars(text: str) -> Iterator[Span]:
-    """Pairs of ``$$``; around a blank line only if both stand alone on their lines, for else one of them is stray."""
+    """Pairs of ``$$``; only two that stand alone on their lines may enclose a blank line, else one of them is stray."""
     opening: re.Match[str] | None = None
     for dollars in _DOLLARS.finditer(text):
         if opening is None:

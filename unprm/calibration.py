@@ -1,4 +1,4 @@
-"""Calibration: step scores of different models on one scale, that of how often such steps are right."""
+"""Calibration: puts step scores of different models on one scale, the frequency with which such steps are right."""
 
 import json
 import math
@@ -10,19 +10,19 @@ from unprm.errors import ModelInvalid
 
 NAME = "calibration.json"
 EDGE = 1e-9
-"""Scores count as no nearer to 0 or 1, so that their log-odds are finite."""
+"""Scores are clamped to [EDGE, 1 - EDGE], so that their log-odds are finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Platt's: the log-odds of a score times `scale`, plus `shift`. As it stands by default it changes nothing."""
+    """Platt scaling: the log-odds of a score times `scale`, plus `shift`. The defaults change nothing."""
 
     scale: float = 1.0
     shift: float = 0.0
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """That in a model's directory, or none; raises `ModelInvalid` if the file is something else."""
+        """The calibration in a model's directory, or the default; raises `ModelInvalid` if the file is malformed."""
         path = directory / NAME
         if not path.exists():
             return cls()
@@ -42,7 +42,7 @@ class Calibration:
         (directory / NAME).write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
 
     def __call__(self, score: float) -> float:
-        """The calibrated score, in [0, 1] as the score is."""
+        """The calibrated score; both scores are in [0, 1]."""
         return sigmoid(self.scale * log_odds(score) + self.shift)
 
 
@@ -61,6 +61,6 @@ def sigmoid(value: float) -> float:
 
 
 def log_odds(score: float, edge: float = EDGE) -> float:
-    """Of a score in [0, 1]; finite, for it counts as no nearer to 0 or 1 than `edge`."""
+    """Log-odds of a score in [0, 1]; finite, since the score is clamped to [`edge`, 1 - `edge`]."""
     kept = min(max(score, edge), 1 - edge)
     return math.log(kept / (1 - kept))

@@ -1,36 +1,35 @@
 """Classes of equal answers.
 
-Each answer has a key that depends on nothing but the answer, and two answers are equal if their keys are (or if one
-lacks the unit of the other, see below): so the relation is reflexive, symmetric and transitive by construction, and the
-classes don't depend on the order of the answers or on what was asked before. Keys of numbers with roots, fractions and
-pi, and of expressions with rational values, are computed at once. Other expressions are evaluated, exactly or to 130
-digits, in worker processes that can be killed.
+Each answer has a key that depends only on the answer, and two answers are equal if their keys are (or if one lacks the
+unit of the other, see below): so the relation is reflexive, symmetric and transitive by construction, and the classes
+don't depend on the order of the answers or on earlier calls. Keys of numbers with roots, fractions and pi, and of
+expressions with rational values, are computed in the calling process. Other expressions are evaluated, exactly or to
+130 digits, in worker processes that can be killed.
 
-Conventions, where mathematics leaves a choice (in doubt, different):
+Conventions, where mathematics leaves a choice (when in doubt, answers are different):
 
-- The unknown's name is dropped: ``x = 5``, ``f(x) = 5`` and ``5`` are equal, ``x \\in [0,1]`` and
-  ``[0,1]``, ``0 < x < 1`` and ``(0,1)``; so is ``y = 2x+1`` equal to ``2x+1`` and to ``2x-y+1 = 0``. Other
-  equations and inequalities are equal up to a constant factor. ``Y \\in [0,1]`` keeps its name, for Y is no
-  unknown number.
+- The unknown's name is dropped: ``x = 5``, ``f(x) = 5`` and ``5`` are equal, as are ``x \\in [0,1]`` and
+  ``[0,1]``, ``0 < x < 1`` and ``(0,1)``, and ``y = 2x+1``, ``2x+1`` and ``2x-y+1 = 0``. Other equations and
+  inequalities are equal up to a constant factor. ``Y \\in [0,1]`` keeps its name, since Y is not an unknown number.
 - Values with units, degrees, currency or the percent sign are compared after conversion: ``1 hour 30 minutes`` is
   ``90 minutes``, ``5 cents`` is not ``5 dollars``. Months aren't converted to days, nor degrees Celsius to Fahrenheit.
-  A number without a unit joins the one class with units of which some are written with that number: beside ``10 cm``
-  alone ``10`` is that, beside ``10 cm`` and ``10 m`` it stands alone (and 10 % is not 0.1). So classes depend on the
-  set of the answers of a call. ``10cm`` and ``10m`` are products of variables.
-- What is counted is dropped: ``5 apples`` is ``5``; but not from an answer that counts several things (``3 boys and
-  5 girls``). Words that change the meaning ("or more", "p.m.", "older", "pairs", "each") keep an answer apart.
-- Literal numbers with minus signs alone between them (``10-12``, ``2020-03-04``), and three with slashes, are ranges,
-  scores, dates or telephone numbers, and compared as written.
+  A number without a unit joins the class with units that has a member written with that number, if there is just one:
+  in a call with ``10 cm``, ``10`` equals it; in a call with ``10 cm`` and ``10 m``, it equals neither (and 10 % is not
+  0.1). So classes depend on the set of the answers of a call. ``10cm`` and ``10m`` are products of variables.
+- The name of what is counted is dropped: ``5 apples`` is ``5``; but not from an answer that counts several things
+  (``3 boys and 5 girls``). Words that change the meaning ("or more", "p.m.", "older", "pairs", "each") are kept.
+- Literal numbers separated only by minus signs (``10-12``, ``2020-03-04``), and three separated by slashes, are taken
+  as ranges, scores, dates or telephone numbers, and compared as written.
 - ``1,234`` outside of brackets is a number, ``1, 234`` and ``(1,234)`` are pairs.
 - A list of numbers or expressions has no order, and is the same as a set in braces; ``±`` stands for such a
-  list. A list of words or capital letters has an order, and so have tuples, and so have values given to
-  different names (``x=1, y=2`` is ``(1,2)``). Repeated numbers count in a list; repeated tuples don't.
+  list. A list of words or capital letters is ordered, as are tuples and values given to different names
+  (``x=1, y=2`` is ``(1,2)``). Repeated numbers count in a list; repeated tuples don't.
 - ``(0,1)`` may be a pair or an interval: the key is the same. ``(0,1)`` and ``[0,1]`` are different.
-- A decimal is exact: 0.33 is not 1/3. But 9 or more significant digits that are the rounding of a simple
-  fraction, multiple of pi or square root are that number.
+- A decimal is exact: 0.33 is not 1/3. But a decimal of 9 or more significant digits that is the rounding of a simple
+  fraction, multiple of pi or square root equals that number.
 - ``1 1/2`` and ``1\\frac12`` are mixed numbers. ``\\log`` has base 10, ``e`` and ``i`` are the constants.
   The odd root of a negative number is real. Expressions with unknowns are compared over the reals, so
-  ``\\sqrt{x^2}`` is ``|x|`` and not x. A calculation with its result is the result: ``2+3 = 5`` is 5.
+  ``\\sqrt{x^2}`` is ``|x|`` and not x. A calculation followed by its result is the result: ``2+3 = 5`` is 5.
 - Plain words are compared without regard to case. Ratios, times, numbers with a base, and what can't be read
   with certainty are compared as they are written.
 """
@@ -55,8 +54,8 @@ from unprm.mathtext.meaning import AnswerKey, answer_key, text_key
 from unprm.mathtext.scalars import NeedsNumerics, Scalars
 from unprm.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
 
-_ATTEMPTS = 2  # a worker may also be killed by somebody whom the answer has nothing to do with
-_SHARE = 0.25  # of the deadline that one answer may take, as CPU time
+_ATTEMPTS = 2  # a worker may also be killed for reasons unrelated to the answer
+_SHARE = 0.25  # fraction of the deadline that one answer may take, as CPU time
 _BOOTSTRAP = (
     "import json, sys; arguments = json.loads(sys.argv[1]); sys.path += arguments['path']; "
     "from unprm.latex_worker import main; main(arguments['cpu_seconds'], arguments['memory_mb'])"
@@ -65,16 +64,16 @@ _BOOTSTRAP = (
 
 @dataclass(frozen=True, slots=True)
 class EquivalenceStats:
-    """What was done since the start, in answers.
+    """Counts of answers since the start.
 
-    compared    distinct texts that were asked for, over all calls
-    cached      their keys were known
-    in_process  their keys took no worker
-    in_worker   a worker gave their keys
+    compared    distinct texts per call, summed over all calls
+    cached      keys found in the cache
+    in_process  keys computed without a worker
+    in_worker   keys computed by a worker
     refused     of the latter: too large or ill-conditioned to compute, so compared as written
-    timeouts    not done by the deadline, or beyond one answer's share of it: compared as text
-    crashes     workers that were lost over them; an answer that loses two is compared as text
-    failures    comparing them met an error, so they were compared as text
+    timeouts    not done by the deadline, or over one answer's share of it: compared as text
+    crashes     workers lost on them; an answer that loses two is compared as text
+    failures    comparing them raised an error, so they were compared as text
     """
 
     compared: int = 0
@@ -89,7 +88,7 @@ class EquivalenceStats:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Answers some of which have their keys. `spelled`: the others, by their canonical spelling; `seconds`: what is
+    """Answers and the `keys` known so far. `spelled`: answers without a key, by canonical spelling; `seconds`: what is
     left of the deadline, after which they are compared as text."""
 
     answers: Sequence[str]
@@ -104,8 +103,8 @@ class Begun:
 
 
 class Comparison(NamedTuple):
-    """`classes[i]` numbers the class of answer i, from 0 by first appearance; `as_text` are the indices of the answers
-    that could not be compared as mathematics in time."""
+    """`classes[i]`: the class of answer i, numbered from 0 by first appearance. `as_text`: indices of the answers that
+    could not be compared as mathematics, because of an error or for lack of time."""
 
     classes: list[int]
     as_text: tuple[int, ...] = ()
@@ -114,10 +113,9 @@ class Comparison(NamedTuple):
 class Equivalence:
     """Groups answers into classes of equal ones; owns killable worker processes (POSIX). Thread-safe.
 
-    `deadline` is in seconds of work on one call: what isn't known by then is compared as text in that call, and not
-    remembered. One answer may take a quarter of it as CPU time: beyond that it is compared as text for good.
-    `memory_mb` bounds each of the `workers`; `cache_size` is in answers. Make it after any fork of the
-    server.
+    `deadline` is in seconds of work on one call: answers without a key by then are compared as text in that call, which
+    is not cached. One answer may take a quarter of it as CPU time: beyond that it is compared as text permanently.
+    `memory_mb` limits each of the `workers`; `cache_size` is in answers. Create it after any fork of the server.
     """
 
     def __init__(
@@ -141,18 +139,17 @@ class Equivalence:
     def classes(self, answers: Sequence[str]) -> list[int]:
         """The class of each answer, numbered from 0 by first appearance.
 
-        Takes at most the deadline and a little. Raises `ShuttingDown` after `close` where a worker is
-        needed."""
+        Takes little more than the deadline at most. Raises `ShuttingDown` after `close` if a worker is needed."""
         return self.finish(self.begin(answers)).classes
 
     def begin(self, answers: Sequence[str]) -> Begun:
-        """What can be done without a worker, in milliseconds for answers of common size."""
+        """Does what needs no worker; takes milliseconds for answers of common size."""
         start = time.monotonic()
         wanted = set(answers)
         keys = self._cache.get_all(wanted)
         self._count(compared=len(wanted), cached=len(keys))
         spelled: dict[str, list[str]] = {}
-        # In an order that depends on the answers alone, so that a deadline cuts off the same ones.
+        # The order depends only on the answers, so that a deadline always cuts off the same ones.
         for answer in sorted(wanted - keys.keys(), key=_size):
             if time.monotonic() > start + self.deadline:
                 self._count(timeouts=1)
@@ -160,7 +157,7 @@ class Equivalence:
                 continue
             try:
                 form, key = self._in_process(answer)
-            except Exception:  # whatever an answer does to the reader, the others are compared all the same
+            except Exception:  # an error on one answer must not affect the others
                 self._count(failures=1)
                 form, key = answer, text_key(answer)
             if key is None:
@@ -170,7 +167,7 @@ class Equivalence:
         return Begun(answers, keys, spelled, max(0.0, self.deadline - (time.monotonic() - start)))
 
     def finish(self, begun: Begun) -> Comparison:
-        """The classes of the answers; waits for a worker unless all is settled. The rest of the deadline begins."""
+        """The classes of the answers; waits for a worker unless settled. The rest of the deadline starts now."""
         until = time.monotonic() + begun.seconds
         for form in sorted(begun.spelled, key=_size):
             key, final = self._key_in_worker(form, until)
@@ -184,19 +181,19 @@ class Equivalence:
         )
 
     def equal(self, left: str, right: str) -> bool:
-        """Whether two answers are in one class where there is no other."""
+        """Whether two answers are in one class when no others are compared with them."""
         return self.classes([left, right]) == [0, 0]
 
     @property
     def stats(self) -> EquivalenceStats:
-        """The counters up to now."""
+        """The counts so far."""
         with self._lock:
             return EquivalenceStats(**self._counts)
 
     def start(self) -> None:
-        """Spawns the workers now and waits until they can work; else the first call that needs one does.
+        """Spawns one worker and waits until it is ready; otherwise the first call that needs one does.
 
-        Raises `WorkerDied` if they don't start."""
+        Raises `WorkerDied` if it doesn't start."""
         self._pool.start(time.monotonic() + START_SECONDS)
 
     def close(self) -> None:
@@ -226,7 +223,7 @@ class Equivalence:
         return form, key
 
     def _key_in_worker(self, form: str, until: float) -> tuple[AnswerKey, bool]:
-        """The key, and whether it is the answer's for good, not only what could be done in this call."""
+        """The key, and whether it is final; otherwise it holds for this call only."""
         known = self._cache.get_all([form])
         if known:
             return known[form], True
@@ -244,7 +241,7 @@ class Equivalence:
             except ShuttingDown:
                 if attempt == 0:
                     raise
-                break  # what has begun is finished as well as it can be
+                break  # the call has begun: fall back to text
             else:
                 failed = reply.as_text and not reply.refused
                 self._count(in_worker=1, refused=int(reply.refused), failures=int(failed))
@@ -256,8 +253,8 @@ class Equivalence:
 
 
 def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
-    """The class of each key, given all of them: a number without a unit is in the one class of values with units of
-    which some are written with that number, if there is just one."""
+    """The class of each key, given all of them: a number without a unit joins the class of values with units that has
+    a member written with that number, if there is just one."""
     with_units: dict[str, set[str]] = {}
     for key in keys:
         if key.unitless:
@@ -270,7 +267,7 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
 
 
 def worker_command(cpu_seconds: float, memory_mb: int) -> list[str]:
-    """The command line of a worker: this Python, isolated, that finds only this package and mpmath."""
+    """The command line of a worker: this Python, isolated, with only this package and mpmath on its path."""
     mpmath = importlib.util.find_spec("mpmath")
     if mpmath is None or mpmath.origin is None:
         raise ModuleNotFoundError("mpmath is not installed")

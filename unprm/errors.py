@@ -41,7 +41,7 @@ class InvalidRequest(UnprmError):
 
 
 class TooManySolutions(InvalidRequest):
-    """More candidates than one request may bring."""
+    """More candidates than one request may contain."""
 
     code = "too_many_solutions"
 
@@ -51,7 +51,7 @@ class TooManySolutions(InvalidRequest):
 
 
 class Unscorable(InvalidRequest):
-    """A candidate that no model can score; `index` is its place in the request."""
+    """A candidate that no model can score; `index` is its index in the request."""
 
     def __init__(self, index: int, detail: str) -> None:
         super().__init__(f"solution {index} {detail}", f"/solutions/{index}")
@@ -59,7 +59,7 @@ class Unscorable(InvalidRequest):
 
 
 class BlankSolution(Unscorable):
-    """A candidate whose text is empty or white space alone."""
+    """A candidate whose text is empty or only white space."""
 
     code = "blank"
 
@@ -68,7 +68,7 @@ class BlankSolution(Unscorable):
 
 
 class TooManySteps(Unscorable):
-    """A candidate of more steps than one may have."""
+    """A candidate with more steps than allowed."""
 
     code = "too_many_steps"
 
@@ -77,8 +77,8 @@ class TooManySteps(Unscorable):
 
 
 class SolutionTooLong(Unscorable):
-    """A candidate that does not fit the model's window; nothing is ever truncated. Not `exact`: it takes at least so
-    many tokens, and was not encoded to count them."""
+    """A candidate that does not fit the model's window; nothing is ever truncated. If not `exact`, `tokens` is a lower
+    bound: the candidate was not encoded to count them."""
 
     code = "solution_too_long"
 
@@ -98,7 +98,7 @@ class NoAnswer(InvalidRequest):
 
 
 class Overloaded(UnprmError):
-    """Too much is waiting; nothing of the request was run. `detail` tells of what, `retry_after` is in seconds."""
+    """Too much is waiting; nothing of the request was run. `detail` says what waits, `retry_after` is in seconds."""
 
     code = "overloaded"
 
@@ -118,7 +118,7 @@ class DeadlineExceeded(UnprmError):
 
 
 class ShuttingDown(UnprmError):
-    """The server drains and takes no new work."""
+    """The server is draining and takes no new work."""
 
     code = "shutting_down"
 
@@ -133,7 +133,7 @@ class ModelUnavailable(UnprmError):
 
 
 class ModelInvalid(UnprmError):
-    """The files of a model can't be served: something is missing or does not fit together."""
+    """A model's files can't be served: something is missing or does not fit together."""
 
     code = "model_invalid"
 
@@ -149,12 +149,12 @@ class RecordInvalid(UnprmError):
 
 
 class OutputMismatch(UnprmError):
-    """An output that can't be gone on with: another run writes it, or one with another configuration did."""
+    """An output that can't be continued: another run is writing it, or it was written with another configuration."""
 
     code = "output_mismatch"
 
 
 class SamplerFailed(UnprmError):
-    """Completions that could not be had, after all retries."""
+    """Completions could not be obtained, after all retries."""
 
     code = "sampler_failed"

@@ -36,7 +36,7 @@ _LETTER = re.compile(
     r"(?P<letter>[A-J]|[a-j](?=\s*\)))(?![\w'’+/^=<>-]|\*[^*])(?!\s+[+*/^=<>-])",
     re.IGNORECASE,
 )
-_ARTICLE = re.compile(r"\s+(?!is\b|because\b|since\b|as\b)[a-z]")  # after A and I: an English word, no option
+_ARTICLE = re.compile(r"\s+(?!is\b|because\b|since\b|as\b)[a-z]")  # after A or I: an English word, not an option
 _NAMED_OPTION = re.compile(r"\b(?i:option|choice)\s{1,8}(?:is\s{1,8})?\(?([A-J])\b|\(([A-Ja-j])\)")
 
 Read = Callable[[str], str | None]
@@ -45,14 +45,14 @@ Read = Callable[[str], str | None]
 def extract(text: str, mode: Extraction = "auto") -> str | None:
     """The answer that a solution states, or None.
 
-    - ``auto``: the last balanced ``\\boxed{…}`` or ``\\fbox{…}`` (without braces, the next token); without any,
-      the last ``<answer>…</answer>``; without any, what follows the last marker ("final answer", "answer" with a
-      colon or "is", a heading "Answer", ``####``), cut to the value that it states. An empty box is no answer.
-    - ``boxed``: boxes alone.
-    - ``last_number``: as ``auto``; where nothing is stated, the last number of the text.
+    - ``auto``: the last balanced ``\\boxed{…}`` or ``\\fbox{…}`` (without braces, the next token); else the last
+      ``<answer>…</answer>``; else what follows the last marker ("final answer", "answer" with a colon or "is", a
+      heading "Answer", ``####``), cut to the value that it states. An empty box is no answer.
+    - ``boxed``: only boxes.
+    - ``last_number``: as ``auto``; if no answer is stated, the last number of the text.
     - ``choice``: the letter, A to J, of the option that is stated last.
 
-    What stands in ``<think>…</think>`` counts where nothing outside states an answer. Linear in the length.
+    Text in ``<think>…</think>`` is used only if no answer is stated outside of it. Linear in the length.
     """
     outside, inside = _without_thoughts(text)
     for read in _READS[mode]:
@@ -64,8 +64,8 @@ def extract(text: str, mode: Extraction = "auto") -> str | None:
 
 
 def _without_thoughts(text: str) -> tuple[str, str]:
-    """What stands outside ``<think>…</think>``, and what inside. Before a closing tag without an opening one
-    everything is thought, and behind an opening one without a closing one as well."""
+    """The text outside ``<think>…</think>``, and the text inside. Everything before an unmatched closing tag, or
+    after an unmatched opening tag, is inside."""
     outside: list[str] = []
     inside: list[str] = []
     thinking, start = False, 0
@@ -81,7 +81,7 @@ def _without_thoughts(text: str) -> tuple[str, str]:
 
 
 def _auto(text: str) -> str | None:
-    """The answer by the first of the three kinds of statement that the text has."""
+    """The answer from the first kind of statement that the text has: box, answer tag or marker."""
     box = _last_box(text)
     if box is not None:
         return _without_label(box) or None
@@ -97,13 +97,13 @@ def _boxed(text: str) -> str | None:
 
 
 def _last_box(text: str) -> str | None:
-    """What stands in the last box, "" if it is empty; None without any box."""
+    """The contents of the last box, "" if it is empty; None if there is no box."""
     found = boxes(text)
     return text[found[-1].inner].strip() if found else None
 
 
 def _without_label(value: str) -> str:
-    r"""Without the letter of an option before its value: ``\text{(B) }14`` is 14."""
+    r"""Drops the letter of an option before its value: ``\text{(B) }14`` becomes 14."""
     label = _LABEL.match(value)
     return value[label.end() :] if label else value
 
@@ -120,13 +120,13 @@ def _last_tagged(text: str) -> str | None:
 
 
 def _after_marker(text: str) -> str | None:
-    """The value that follows the last marker that is followed by one."""
+    """The value after the last marker that is followed by a value."""
     value = next((value for value in map(stated_value, _statements(text)) if value), None)
     return None if value is None else _without_label(value) or value
 
 
 def _statements(text: str) -> Iterator[str]:
-    """What follows each marker, as far as the next, the last first."""
+    """The text from each marker to the next one, last marker first."""
     end = len(text)
     for marker in reversed(list(_MARKER.finditer(text))):
         is_heading = marker["hashes"] and _HEADING.match(text, marker.end())
@@ -141,7 +141,7 @@ def _last_number(text: str) -> str | None:
 
 
 def _choice(text: str) -> str | None:
-    """The letter at the head of what is stated; else the last option that the text names."""
+    """The letter at the start of the stated answer; else the last option that the text names."""
     box = _last_box(text)
     stated = [statement for statement in (box, _last_tagged(text)) if statement] or _statements(text)
     letter = next((letter for letter in map(_letter, stated) if letter), None)

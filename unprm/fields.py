@@ -6,13 +6,13 @@ from typing import Any
 from unprm.wire import FieldError
 
 MOST = 16
-"""Errors that are told of one request."""
+"""Maximum errors reported per request."""
 
 _LONGEST_NAME = 64
-"""Characters of a field's name in a pointer: a name that does not exist is the caller's text."""
+"""Maximum characters of a field's name in a pointer: the name of an unknown field is the caller's text."""
 
 _UNIONS = {"solutions": 2, "solution": 1}
-"""Length of the paths at which pydantic inserts the name of the form that a solution was sent in."""
+"""Index in the path at which pydantic inserts the name of the form that a solution was sent in."""
 
 _MESSAGES = {
     "string_pattern_mismatch": "must not be blank",
@@ -23,12 +23,12 @@ _MESSAGES = {
 
 
 def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    """The first of pydantic's errors in FastAPI's form; values that were sent are not repeated."""
+    """The first `MOST` of pydantic's errors, which come in FastAPI's form; submitted values are not repeated."""
     return [FieldError(pointer=pointer(e["loc"]), detail=_message(e)) for e in errors[:MOST]]
 
 
 def pointer(location: Sequence[str | int]) -> str:
-    """The pointer into the body; `location` begins with "body"."""
+    """The JSON pointer into the body; `location` begins with "body"."""
     path = list(location[1:])
     form = _UNIONS.get(str(path[0])) if path else None
     if form is not None and len(path) > form:

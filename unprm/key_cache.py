@@ -1,4 +1,4 @@
-"""Keys of answers that were compared before."""
+"""A cache of answer keys."""
 
 import hashlib
 import threading
@@ -9,7 +9,7 @@ from unprm.mathtext.meaning import AnswerKey
 
 
 class KeyCache:
-    """Keys by the digests of their answers, at most `size`, the least recently used forgotten first. Thread-safe."""
+    """Keys by the digests of their answers, at most `size`, the least recently used evicted first. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -17,7 +17,7 @@ class KeyCache:
         self._lock = threading.Lock()
 
     def get_all(self, answers: Collection[str]) -> dict[str, AnswerKey]:
-        """The keys of those answers that have one."""
+        """The cached keys of these answers."""
         digests = {answer: _digest(answer) for answer in answers}
         with self._lock:
             found = {answer: self._keys[digest] for answer, digest in digests.items() if digest in self._keys}
@@ -26,7 +26,7 @@ class KeyCache:
         return found
 
     def put(self, answer: str, key: AnswerKey) -> AnswerKey:
-        """Keeps a key, and gives it back."""
+        """Stores a key and returns it."""
         digest = _digest(answer)
         with self._lock:
             self._keys[digest] = key

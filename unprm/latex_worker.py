@@ -5,11 +5,11 @@
          {"id": 7, "key": "…", "unitless": "", "as_text": false, "refused": false}
                                                      for each answer: the fields of `AnswerKey`
          {"id": 7, "late": true}                     if time ran out
-         {"id": 7, "signal": 27}                     if computing it was killed
+         {"id": 7, "signal": 27}                     if its computation was killed by this signal
 
-It ends when its input does. Each answer is computed in a fork, which the kernel ends when it takes more than its share
-of CPU time, and which leaves the processor to others unless it is done at once. None opens a file or a socket once the
-worker is ready, has an environment, or takes more memory than its bound.
+The worker ends when its input does. Each answer is computed in a fork, which the kernel kills when it exceeds its share
+of CPU time, and which lowers its own priority after `AT_ONCE` seconds. Once the worker is ready, neither it nor a fork
+can open a file or a socket, has environment variables, or can exceed its memory limit.
 """
 
 import ctypes
@@ -29,23 +29,23 @@ from unprm.mathtext.numeric import numeric_key
 from unprm.mathtext.scalars import Scalars
 
 AT_ONCE = 0.02
-"""Seconds of CPU time after which computing an answer is the least urgent thing that there is."""
+"""Seconds of CPU time after which the computation of an answer gets the lowest priority."""
 _LEAST_URGENT = 19
 _NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000  # CLONE_NEWNET, CLONE_NEWUSER
 _WARM_UP = ("\\sin x+\\sqrt{x^{2}+1}", "\\frac{e^{2}}{\\ln 3}", "3\\sqrt{2}+\\pi i")
 
 
 def main(cpu_seconds: float, memory_mb: int) -> None:
-    """Answers every line of standard input on standard output. `cpu_seconds` bounds each answer."""
+    """Answers every line of standard input on standard output. `cpu_seconds` limits each answer."""
     scalars = Scalars(numeric_key)
-    for expression in _WARM_UP:  # so that every module is imported before no file can be opened
+    for expression in _WARM_UP:  # imports every module while files can still be opened
         answer_key(expression, scalars)
-    ended, tell_ended = os.pipe()  # has a byte when a fork has ended
+    ended, tell_ended = os.pipe()  # gets a byte when a fork ends
     os.set_blocking(tell_ended, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(tell_ended)
     confine(memory_mb)
-    gc.freeze()  # what forks share stays shared
+    gc.freeze()  # keeps memory shared with the forks
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     _write(sink, {"ready": True})
     for line in source:
@@ -56,7 +56,7 @@ def main(cpu_seconds: float, memory_mb: int) -> None:
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             signal.signal(signal.SIGVTALRM, _step_back)
             signal.setitimer(signal.ITIMER_VIRTUAL, AT_ONCE)
-            # The default action of SIGPROF ends the process, also in the middle of one long multiplication.
+            # The default action of SIGPROF ends the process, even in the middle of one long multiplication.
             signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
             _write(sink, {"id": question["id"], **keyed(question["answer"], scalars)})
             os._exit(0)
@@ -72,7 +72,7 @@ def _step_back(number: int, frame: FrameType | None) -> None:
 
 
 def _waited(fork: int, ended: int, seconds: float) -> dict[str, object]:
-    """Waits for a fork, `seconds` at most, then kills it; returns the reply in its place, empty if it wrote one."""
+    """Waits at most `seconds` for a fork, then kills it; returns the reply in its place, empty if it wrote one."""
     late = not select.select([ended], [], [], seconds)[0]
     if late:
         os.kill(fork, signal.SIGKILL)
@@ -85,18 +85,18 @@ def _waited(fork: int, ended: int, seconds: float) -> dict[str, object]:
 
 
 def keyed(canonical: str, scalars: Scalars) -> dict[str, object]:
-    """The reply to an answer; one that runs out of memory or stack, or meets an error, is compared as text."""
+    """The reply to an answer; one that runs out of memory or stack, or raises an error, is compared as text."""
     try:
         return answer_key(canonical, scalars)._asdict()
     except (MemoryError, RecursionError):
         return text_key(canonical)._replace(refused=True)._asdict()
-    except Exception:  # whatever an answer does to the reader, the worker lives on for the next
+    except Exception:  # an error on one answer must not affect the next
         return text_key(canonical)._asdict()
 
 
 def confine(memory_mb: int) -> None:
-    """Gives up what the computation doesn't need: the network (where the kernel lets an ordinary process do
-    so: Linux with user namespaces), files, and memory beyond the bound."""
+    """Gives up what the computation doesn't need: the network (where the kernel lets an unprivileged process do
+    so: Linux with user namespaces), files, and memory beyond the limit."""
     if sys.platform == "linux":
         ctypes.CDLL(None).unshare(_NEW_USER | _NEW_NETWORK)
     limits = {

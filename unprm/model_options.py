@@ -1,4 +1,4 @@
-"""How a model is chosen and run: the options of the server, of `/admin/models` and of Python, each written once."""
+"""How a model is chosen and run: the options of the server, of `/admin/models` and of Python, each defined once."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ EngineName = Literal["auto", "torch", "vllm", "remote"]
 
 
 def _checked_address(value: str) -> str:
-    """The address as it is. Raises `ValueError` if it is not one of HTTP."""
+    """The address, unchanged. Raises `ValueError` if it is not an HTTP URL."""
     try:
         TypeAdapter(AnyHttpUrl).validate_python(value)
     except ValidationError:
@@ -25,20 +25,20 @@ _Token = Annotated[str, Field(min_length=1)]
 
 
 class ModelOptions(BaseModel):
-    """What is said of a model beside its name."""
+    """Options of a model, other than its name."""
 
     model_config = ConfigDict(extra="forbid")
 
     adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
     revision: str | None = Field(default=None, description="Revision of the model on the hub.")
     adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
-    family: str | None = Field(default=None, description="How the model is read, if it does not tell; see `models`.")
+    family: str | None = Field(default=None, description="PRM family, if name and files do not show it; see `models`.")
     step_tag: _Token | None = Field(
-        default=None, description="What each step ends with, a token; for a PRM without prm_config.json."
+        default=None, description="Token at the end of each step; for a PRM without prm_config.json."
     )
-    positive: _Token | None = Field(default=None, description="Its verdict on a right step, a token.")
-    negative: _Token | None = Field(default=None, description="Its verdict on a wrong step, a token.")
-    reference: str | None = Field(default=None, description="Model that implicit rewards are taken against (eurus).")
+    positive: _Token | None = Field(default=None, description="Token of its verdict on a right step.")
+    negative: _Token | None = Field(default=None, description="Token of its verdict on a wrong step.")
+    reference: str | None = Field(default=None, description="Reference model of implicit rewards (eurus).")
     beta: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Scale of implicit rewards (eurus)."
     )
@@ -49,51 +49,51 @@ class ModelSpec(ModelOptions):
 
     `model` is `unprm-mini` or `unprm-mini-rollouts` (embedded); the directory or hub name of a PRM made by
     `training train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
-    family, known by its name or its `config.json`, or given by `family`. `step_tag`, `positive` and `negative` are for
-    a PRM of family unprm without `prm_config.json`. `reference` and `beta` replace those of a family that is scored by
-    likelihood ratios.
+    family, recognised by its name or its `config.json`, or given by `family`. `step_tag`, `positive` and `negative`
+    are for a PRM of family unprm without `prm_config.json`. `reference` and `beta` replace those of a family that is
+    scored by likelihood ratios.
     """
 
     model: str = Field(min_length=1, description="Embedded model, directory or hub name; the base with an adapter.")
 
     @property
     def marks(self) -> dict[str, str]:
-        """What is said of the layout of a PRM without `prm_config.json`."""
+        """The step tag and verdicts that are given for a PRM without `prm_config.json`."""
         return self.model_dump(include={"step_tag", "positive", "negative"}, exclude_none=True)
 
 
 class LoadModelRequest(ModelSpec):
-    """A model to load, and the name to serve it by. A model of that name is served until the new one is ready."""
+    """A model to load, and the name to serve it by. An existing model of that name is served until it is ready."""
 
     name: ModelName
 
 
 class EngineOptions(BaseModel):
-    """What runs a model, where, and with how much memory.
+    """The engine that runs a model, its device and its memory.
 
-    `engine`: `vllm` takes the share `memory` of a GPU's memory; `remote` is a server of vLLM at `url` that serves the
+    `engine`: `vllm` takes the fraction `memory` of a GPU's memory; `remote` is a vLLM server at `url` that serves the
     model. `dtype`: `int8` and `float8` compute the linear layers in eight bits and the rest as `auto` does.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     engine: EngineName = Field(
-        default="auto", description="auto: vllm on CUDA where installed, else torch; remote: vLLM's server at --url."
+        default="auto", description="auto: vllm on CUDA where installed, else torch; remote: the vLLM server at --url."
     )
-    url: Address | None = Field(default=None, description="Address of vLLM's server, for --engine remote.")
-    url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of vLLM's server.")
-    memory: float = Field(default=0.9, gt=0, le=1, description="Share of the GPU's memory that vLLM takes.")
+    url: Address | None = Field(default=None, description="Address of the vLLM server, for --engine remote.")
+    url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the vLLM server.")
+    memory: float = Field(default=0.9, gt=0, le=1, description="Fraction of the GPU's memory that vLLM takes.")
     device: Device = Field(default="auto", description="auto: CUDA if there is one.")
     dtype: Dtype = Field(
         default="auto", description="auto: bfloat16 on CUDA, else float32. int8 is fast on a CPU, float8 on Hopper."
     )
     max_solution_tokens: int = Field(
-        default=8192, ge=1, description="Tokens of a problem and a solution together; the window's if that is less."
+        default=8192, ge=1, description="Most tokens of a problem and a solution together; at most the model's window."
     )
-    batch_tokens: int = Field(default=16_384, ge=1, description="Tokens that the model reads at once.")
+    batch_tokens: int = Field(default=16_384, ge=1, description="Most tokens that the model runs at once.")
     prefix_cache_gb: float = Field(
         default=1.0,
         ge=0,
         allow_inf_nan=False,
-        description="GiB per model for what was computed before; 0: nothing is kept. vLLM takes it from --memory.",
+        description="GiB per model for the prefix cache; 0: no cache. vLLM takes it from --memory.",
     )

@@ -9,7 +9,7 @@ from unprm.blocks import Span, blocks
 from unprm.types import Aggregate, Split
 
 THRESHOLD = 0.5
-"""A step that scores below it is an error, where no other threshold is asked for."""
+"""Default threshold: a step that scores below it is an error."""
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LINE_END = re.compile(r"\n")
 _STEP_LINE = re.compile(r"^(?=[^\S\n]*(?:[#*]{1,4}[^\S\n]*)?Step[^\S\n]*\d)", re.MULTILINE | re.IGNORECASE)
@@ -25,13 +25,13 @@ def split(text: str, mode: Split = "auto") -> list[str]:
     - ``paragraph``, ``step``, ``line``: by the first, the second, or the third of these rules alone.
 
     No step ends inside a code fence, display mathematics or an environment; a rule (``---``) or a bare delimiter of
-    display mathematics is no step. Linear in the length.
+    display mathematics is not a step. Linear in the length.
     """
     return [text[start:end].replace("\r\n", "\n") for start, end in spans(text, mode)]
 
 
 def spans(text: str, mode: Split = "auto") -> list[Span]:
-    """Where the steps of `split` stand in the text: `(start, end)` in characters, without the space around."""
+    """Positions in the text of the steps of `split`: `(start, end)` in characters, without surrounding space."""
     whole = blocks(text)
     found = _auto(text, whole) if mode == "auto" else _between(_CUTS[mode], text, whole)
     return [(start, end) for start, end in found if not _NO_STEP.fullmatch(text, start, end)]
@@ -46,7 +46,7 @@ def _auto(text: str, whole: Sequence[Span]) -> list[Span]:
 
 
 def _between(cut: re.Pattern[str], text: str, whole: Sequence[Span]) -> list[Span]:
-    """The stretches between the matches of `cut` outside the blocks `whole`, without the space around."""
+    """The spans between the matches of `cut` outside the blocks `whole`, without surrounding space."""
     cuts = (match.span() for match in cut.finditer(text))
     edges = [0, *(edge for span in cuts if not _is_inside(span[0], whole) for edge in span), len(text)]
     found = []
@@ -63,7 +63,7 @@ def _is_inside(position: int, whole: Sequence[Span]) -> bool:
 
 
 def join(steps: Sequence[str]) -> str:
-    """One text of the steps, such that `split(join(steps)) == steps` for stripped steps without blank lines and without
+    """The steps as one text; `split(join(steps)) == steps` for stripped steps without blank lines and without
     delimiters that are closed in another step."""
     return "\n\n".join(steps)
 

@@ -1,4 +1,4 @@
-"""The values that pass between the parts of unprm, and the protocols the parts are seen through."""
+"""The values passed between the parts of unprm, and the protocols of those parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ Aggregate = Literal["min", "last", "product", "mean"]
 """How a solution's step scores become its reward."""
 
 Strategy = Literal["majority", "prm", "hmr", "wrf", "weighted"]
-"""How a vote elects an answer."""
+"""How a vote chooses an answer."""
 
 Extraction = Literal["auto", "boxed", "last_number", "choice"]
-"""Where a solution's answer is looked for."""
+"""Where a solution's answer is searched for."""
 
 Split = Literal["auto", "paragraph", "step", "line"]
 """Where a solution's text is cut into steps."""
@@ -27,7 +27,7 @@ DecidedBy = Literal["majority", "reward", "combined", "unanimous"]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A candidate: its steps, none for a blank text; `step_scores`, if given, are in [0, 1], one per step."""
+    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step."""
 
     steps: tuple[str, ...]
     answer: str | None = None
@@ -37,9 +37,9 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A solution as a model reads it: token ids and the indices into them at which each step is scored.
+    """A solution as model input: token ids, and the indices into them at which each step is scored.
 
-    `response`: index of the solution's first token, for families that are scored by all of its tokens.
+    `response`: index of the solution's first token, for families whose scores come from all of its tokens.
     """
 
     ids: tuple[int, ...]
@@ -48,13 +48,13 @@ class Encoded:
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """The ids as far as the last position: no score depends on more."""
+        """The ids up to and including the last position; no score depends on later ones."""
         return self.ids[: self.positions[-1] + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`tokens`: what scoring everything from scratch takes; `computed_tokens`: what the model really ran."""
+    """`tokens`: needed to score everything from scratch; `computed_tokens`: actually run by the model."""
 
     tokens: int = 0
     computed_tokens: int = 0
@@ -72,8 +72,8 @@ class Usage:
 class AnswerClass:
     """A class of equal answers in a vote.
 
-    `members`: indices of its solutions, ascending. Rewards are those of its scored members, None if it has none;
-    the normalised values are None outside WRF, `score` (what the strategy compares) where nothing was compared.
+    `members`: indices of its solutions, ascending. The rewards are over its scored members, None if it has none.
+    The normalised values are None outside WRF; `score`, which the strategy compares, is None if nothing was compared.
     """
 
     members: tuple[int, ...]
@@ -85,15 +85,15 @@ class AnswerClass:
 
     @property
     def count(self) -> int:
-        """The class's frequency."""
+        """Number of solutions in the class."""
         return len(self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class VoteResult:
-    """The outcome of a vote: `classes` best first, `solution_index` stands for the winner.
+    """The outcome of a vote. `classes`: best first. `solution_index`: the solution that represents the winner.
 
-    `tied`: indices into `classes` of all with the winning score, the winner included; empty
+    `tied`: indices into `classes` of all classes with the winning score, the winner included; empty
     if there is only one. `margin`: the winner's score minus the runner-up's, None without a runner-up.
     """
 
@@ -107,7 +107,7 @@ class VoteResult:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A completion from a prefix: natural-log probabilities (≤ 0) of its tokens, and whether it was right."""
+    """A completion from a prefix: natural-log probabilities (≤ 0) of its tokens, and whether it is correct."""
 
     logprobs: tuple[float, ...]
     correct: bool
@@ -118,8 +118,8 @@ class Completion:
     """What a sampler wrote after a prompt.
 
     `logprobs`: natural-log probabilities (≤ 0) under the model itself, before temperature, one per token, the
-    end-of-text token included. `ids` are the tokens, empty where an API does not tell them. `finished`: the
-    model ended it, rather than the token limit.
+    end-of-text token included. `ids`: the tokens, empty where an API does not return them. `finished`: ended by the
+    model, not by the token limit.
     """
 
     text: str
@@ -130,8 +130,8 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How completions are drawn; `max_tokens` is the length of one completion at the most. `worked_examples`: chat
-    models are shown two before they are asked."""
+    """How completions are sampled. `max_tokens`: maximum length of one completion. `worked_examples`: chat prompts
+    begin with two worked examples."""
 
     temperature: float = 0.8
     top_p: float = 1.0
@@ -141,10 +141,10 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """What an engine was found to do before it served, on sequences that share prefixes.
+    """Result of an engine's self-test before it serves, on sequences that share prefixes.
 
-    `difference`: the largest between what should be equal, margins in the torch engine and scores in others;
-    `tolerance`: what it may be. `cached`: tokens that were run once are not run again.
+    `difference`: the largest between values that should be equal, margins in the torch engine and scores in others;
+    `tolerance`: the largest allowed. `cached`: tokens that were run once are not run again.
     """
 
     difference: float
@@ -154,8 +154,8 @@ class SelfTest:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes that an engine takes on its device: the weights; slots for keys and values, once all are used; and the
-    activations of a pass, at most."""
+    """Bytes that an engine takes on its device: the weights; the slots for keys and values, when all are in use; and
+    the activations of a pass, at most."""
 
     weights: int
     slots: int
@@ -164,10 +164,10 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What a server tells about the model it serves.
+    """What a server reports about the model it serves.
 
-    `digest`: of all that its scores depend on, None where another program runs the model and does not tell.
-    `calibration` is for the mean with other models; a model that is asked alone gives calibrated scores only if its
+    `digest`: of everything its scores depend on, None where another program runs the model and does not report it.
+    `calibration` is used in the mean with other models; a model used alone gives calibrated scores only if its
     calibration is a `recorded` one. `memory`: None where another program holds the model.
     """
 
@@ -190,19 +190,19 @@ class ModelDescription:
 
 
 class BatchScores(NamedTuple):
-    """Of each item of a batch: its step scores, and the tokens that the model ran for it. What several share was run
-    for one of them."""
+    """For each item of a batch: its step scores, and the tokens that the model ran for it. Tokens that items share
+    count for one of them."""
 
     scores: list[tuple[float, ...]]
     computed: list[int]
 
 
 class Format(Protocol):
-    """Turns a problem and a solution's steps into what a PRM family reads."""
+    """Turns a problem and a solution's steps into the input of a PRM family."""
 
     family: str
     longest_token: int
-    """Characters of a text that one token stands for at the most."""
+    """Maximum characters of a text that one token stands for."""
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""
@@ -213,7 +213,7 @@ class Format(Protocol):
         ...
 
     def tokens(self, encoded: Encoded) -> list[str]:
-        """Each id's entry in the vocabulary, for people to read."""
+        """Each id's vocabulary entry, for display."""
         ...
 
 
@@ -222,7 +222,7 @@ class Engine(Protocol):
 
     @property
     def description(self) -> ModelDescription:
-        """What is served."""
+        """The served model."""
         ...
 
     @property
@@ -238,22 +238,22 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees the model's memory; the engine is not used again."""
+        """Frees the model's memory; the engine can't be used afterwards."""
         ...
 
 
 class Sampler(Protocol):
     """A model that writes solutions. Many calls may be in flight at once; their results do not depend on each
-    other, and where the engine behind is seeded, the same call gives the same completions.
+    other, and where the underlying engine is seeded, the same call gives the same completions.
     """
 
     @property
     def model(self) -> str:
-        """The model's name, as it is noted in every record."""
+        """The model's name, as written to every record."""
         ...
 
     def prompt(self, problem: str) -> tuple[int, ...]:
-        """Token ids that ask for a solution; empty if the API takes no token ids."""
+        """Token ids of the prompt for a solution; empty if the API takes no token ids."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -261,16 +261,16 @@ class Sampler(Protocol):
         ...
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
-        """`count` solutions of a problem; raises `SamplerFailed` if there are none to be had."""
+        """`count` solutions of a problem; raises `SamplerFailed` if they can't be obtained."""
         ...
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt; calls of equal `affinity` go where its prefix may be cached.
+        """`count` completions of a prompt; calls with equal `affinity` go where its prefix may be cached.
 
-        Raises `SamplerFailed` if there are none to be had, or the API takes no token ids.
+        Raises `SamplerFailed` if they can't be obtained, or the API takes no token ids.
         """
         ...
 
     async def close(self) -> None:
-        """Frees what the sampler holds; it is not used again."""
+        """Frees the sampler's resources; it can't be used afterwards."""
         ...

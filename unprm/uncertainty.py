@@ -1,4 +1,4 @@
-"""How uncertain a model was of what it wrote, and how often it gets from a prefix to the right answer.
+"""How uncertain a model was of its own text, and how often it reaches the right answer from a prefix.
 
 All logarithms are natural; `logprobs` are the log-probabilities (≤ 0) of the generated tokens, at least one.
 """
@@ -16,7 +16,7 @@ def entropy(logprobs: Sequence[float], temperature: float = 1.0) -> float:
     """Entropy in nats of the softmax of the log-probabilities over the positions; in [0, log n].
 
     Paper, section 3.1; the authors' public code divides by a temperature of 5. It grows with the
-    length: it is mostly log n.
+    length, since log n dominates it.
     """
     _require(logprobs)
     scaled = [logprob / temperature for logprob in logprobs]
@@ -74,8 +74,8 @@ def perplexity(logprobs: Sequence[float]) -> float:
 def mc_ppl(rollouts: Sequence[Rollout]) -> float:
     """Share of the right rollouts in the log-perplexity of all; in [0, 1]. Paper, section 3.3.
 
-    No right rollout gives 0. If every rollout has probability 1 the share is undefined, and the plain
-    fraction of right ones stands for it.
+    0 if no rollout is right. If every rollout has probability 1, the share is undefined and the fraction
+    of right rollouts is returned instead.
     """
     _require(rollouts)
     total = math.fsum(surprisal_mean(rollout.logprobs) for rollout in rollouts)

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from unprm.errors import ShuttingDown
 from unprm.mathtext.meaning import AnswerKey
 
-START_SECONDS = 60.0  # that a process may take to set itself up on a busy machine
-_GRACE = 1.0  # seconds after which a worker that should have said that time is up is given up
+START_SECONDS = 60.0  # time limit for a process to set itself up, on a busy machine
+_GRACE = 1.0  # seconds past the deadline after which a worker that has not replied is given up
 
 
 class WorkerDied(Exception):
-    """What worked on an answer ended, or said something that isn't a reply. `signal` is what killed it, 0 if nothing
-    did."""
+    """The process working on an answer ended, or sent something that isn't a reply. `signal`: the signal that killed
+    it, 0 if none did."""
 
     def __init__(self, signal: int = 0) -> None:
         super().__init__(f"ended by signal {signal}" if signal else "ended, or not understood")
@@ -29,15 +29,15 @@ class WorkerDied(Exception):
 
 
 class OutOfTime(Exception):
-    """The moment until which a reply was waited for has passed."""
+    """No reply came before the deadline."""
 
 
 class WorkerProcess:
-    """One worker process. It is used by one thread at a time, but may be killed by any."""
+    """One worker process. It is used by one thread at a time, but any thread may kill it."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        # A group of its own, so that the terminal's Ctrl-C is left to the server, and what it forks ends with it; in
-        # another session the kernel might give it as much time as the server has, whatever its priority.
+        # Its own process group: the terminal's Ctrl-C reaches only the server, and its forks are killed with it. Not
+        # its own session: there the kernel might give it as much CPU time as the server, whatever its priority.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={}, cwd="/", bufsize=0, process_group=0,
@@ -62,7 +62,7 @@ class WorkerProcess:
         self._sound = False
         self._send({"id": self._last_id, "answer": answer, "seconds": max(0.0, until - time.monotonic())})
         reply = self._receive(until + _GRACE)
-        # The number shows that it isn't the late reply to a question whose asker was interrupted.
+        # The id rules out a late reply to an earlier question whose caller was interrupted.
         self._sound = reply.get("id") == self._last_id
         match reply:
             case {
@@ -112,7 +112,7 @@ class WorkerProcess:
         return bytes(data)
 
     def _signal(self) -> int:
-        """What ended the process. Its output is closed already, so it is about to end if it hasn't."""
+        """The signal that ended the process, 0 if none. Its output is closed, so it has ended or is about to."""
         try:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -121,20 +121,20 @@ class WorkerProcess:
 
     @property
     def usable(self) -> bool:
-        """Whether it may be used: it still sets itself up and has time left for that, or it has answered its last
+        """Whether it may be used: it is still setting itself up, within the time limit, or has answered its last
         question."""
         if self._process.poll() is not None:
             return False
         return self._sound if self._ready else time.monotonic() < self._overdue
 
     def kill(self) -> None:
-        """Ends the process and what it forked, from any thread. Idempotent."""
+        """Kills the process and its forks, from any thread. Idempotent."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def dispose(self) -> None:
-        """Ends the process and closes its pipes; only for the thread that uses it. Idempotent."""
+        """Kills the process and closes its pipes; only for the thread that uses it. Idempotent."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
@@ -142,11 +142,11 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """At most `size` workers that run `command`, each spawned when it is needed and replaced when it is lost."""
+    """At most `size` workers that run `command`, each spawned when needed and replaced when lost."""
 
     def __init__(self, command: Sequence[str], size: int) -> None:
         self._state = _PoolState(command, size)
-        # Runs at close, when the pool is forgotten, or when the interpreter exits, whatever comes first.
+        # Runs at close, when the pool is garbage-collected, or when the interpreter exits, whichever comes first.
         self._finalizer = weakref.finalize(self, _PoolState.close, self._state)
 
     def start(self, until: float) -> None:
@@ -155,7 +155,7 @@ class WorkerPool:
             worker.wait_ready(until)
 
     def ask(self, answer: str, until: float) -> AnswerKey:
-        """A worker's reply. Raises `WorkerDied`, `OutOfTime`, `ShuttingDown`; a worker that is of no use any more is
+        """A worker's reply. Raises `WorkerDied`, `OutOfTime`, `ShuttingDown`; a worker that is no longer usable is
         replaced."""
         with self._worker(until) as worker:
             return worker.ask(answer, until)
@@ -186,7 +186,7 @@ class WorkerPool:
 
 
 class _PoolState:
-    """What is left to clean up when a pool is forgotten, so it doesn't refer to the pool."""
+    """What must be cleaned up when a pool is garbage-collected, so it doesn't refer to the pool."""
 
     def __init__(self, command: Sequence[str], size: int) -> None:
         self.command = command
@@ -198,8 +198,8 @@ class _PoolState:
         self._lock = threading.Lock()
 
     def replaced(self, worker: WorkerProcess | None) -> WorkerProcess | None:
-        """A new process in place of a lost one, which sets itself up while no one waits for it; None if there
-        can't be one, because the pool is closed or the system has none to give."""
+        """A new process in place of a lost one, still setting itself up; None if there can't be one, because the
+        pool is closed or the system can't spawn one."""
         if worker is not None:
             worker.dispose()
         with self._lock:
@@ -226,7 +226,7 @@ class _PoolState:
             self.closed = True
             doomed = list(self._running)
             self._running.clear()
-        for worker in doomed:  # also one at work; the thread that uses it then disposes of it
+        for worker in doomed:  # busy ones too; the thread that uses one then disposes of it
             worker.kill()
         for spare in list(self._drained()):
             if spare is not None:

@@ -1,1 +1,1 @@
-"""The commands of `python -m training`, by subject; each imports what it needs as it runs."""
+"""The commands of `python -m training`, by subject; each imports what it needs when it runs."""

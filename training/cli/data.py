@@ -34,41 +34,41 @@ Questions = Annotated[
     str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini`: made up.")
 ]
 SamplerOption = Annotated[
-    Kind, typer.Option("--sampler", help="Run the model here (transformers, vllm) or ask servers (openai, chat).")
+    Kind, typer.Option("--sampler", help="Run the model here (transformers, vllm) or call servers (openai, chat).")
 ]
-Urls = Annotated[list[str] | None, typer.Option("--url", help="Server of the model; repeat for more.")]
-Concurrency = Annotated[int, typer.Option(min=1, help="Questions in flight at the same time.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Questions drawn from the source.")]
+Urls = Annotated[list[str] | None, typer.Option("--url", help="URL of a server of the model; repeat for more.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Questions processed at the same time.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Number of questions drawn from the source.")]
 HubSplit = Annotated[str, typer.Option(help="Split of a data set of the hub.")]
 ExtractionOption = Annotated[
-    Extraction | None, typer.Option("--extraction", help="Where answers are looked for in solutions.")
+    Extraction | None, typer.Option("--extraction", help="Where to look for the answer in a solution.")
 ]
-StepSplitOption = Annotated[Split | None, typer.Option("--step-split", help="Where solutions are cut into steps.")]
+StepSplitOption = Annotated[Split | None, typer.Option("--step-split", help="How solutions are split into steps.")]
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerOptions:
-    """What writes solutions and rollouts."""
+    """The model that samples solutions and rollouts, and how it is run."""
 
     model: Annotated[str, typer.Option(help="The sampling model: hub name, directory, or unprm-mini.")] = "unprm-mini"
     sampler: SamplerOption = "transformers"
     url: Urls = None
 
     def source(self) -> "SamplerSource":
-        """What loads it."""
+        """The source that loads the sampler."""
         return _source(self.sampler, self.model, self.url)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stage runs, and how much of it at a time."""
+    """Where a stage runs, and how many questions it processes at a time."""
 
     concurrency: Concurrency = 32
-    ray: Annotated[int, typer.Option("--ray", min=0, help="Run on a Ray cluster, with so many actors.")] = 0
+    ray: Annotated[int, typer.Option("--ray", min=0, help="Run on a Ray cluster with this many actors.")] = 0
     ray_gpus: Annotated[float, typer.Option(min=0.0, help="GPUs of each actor.")] = 0.0
 
     def cluster(self) -> "Cluster | None":
-        """The Ray cluster, if it is to run on one."""
+        """The Ray cluster to run on, if any."""
         if not self.ray:
             return None
         from training.cluster import Cluster
@@ -108,7 +108,7 @@ def select(
     samples: Annotated[Path, typer.Argument(help="File of `sample`.", exists=True)],
     output: Annotated[Path, typer.Option(help="File for the selected solutions.")],
     given: Annotated[Given, SelectSettings],
-    tokenizer: Annotated[str, typer.Option(help="Whose tokens the samples are: hub name or directory.")] = "unprm-mini",
+    tokenizer: Annotated[str, typer.Option(help="The samples' tokenizer: hub name or directory.")] = "unprm-mini",
     preset: PresetOption = "paper",
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
@@ -174,7 +174,7 @@ def merge(
 def stats(
     annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`, one row each.", exists=True)],
 ) -> None:
-    """Print what annotation cost, what it found, and how true it is where that can be checked."""
+    """Print what annotation cost, what it found, and how often its labels are right where that can be checked."""
     from training.stats import tables
 
     for table in tables(annotated):
@@ -225,7 +225,7 @@ def study(
     extraction: ExtractionOption = None,
     concurrency: Concurrency = 32,
 ) -> None:
-    """Annotate the same solutions by every search, and compare cost and truth."""
+    """Annotate the same solutions by every search, and compare costs and accuracy."""
     from training import search_findings, study
     from unprm.equivalence import Equivalence
 
@@ -241,7 +241,7 @@ def study(
 
 
 def _override(settings: Settings, **given: Any) -> Settings:
-    """The settings with what was given on the command line in place of the preset's."""
+    """The preset's settings, overridden by the values given on the command line."""
     changed: Settings = replace(settings, **{k: v for k, v in given.items() if v is not None})  # type: ignore[type-var]
     return changed
 
@@ -270,7 +270,7 @@ def _source(kind: "SamplerName", model: str, urls: list[str] | None) -> "Sampler
 def _run(
     work: Callable[[], Coroutine[Any, Any, dict[str, str]]], close: Callable[[], Awaitable[None]] | None = None
 ) -> None:
-    """Runs an asynchronous stage to its end, then closes what it used."""
+    """Runs an asynchronous stage, then closes its resources."""
 
     async def whole() -> dict[str, str]:
         try:
@@ -283,7 +283,7 @@ def _run(
 
 
 def _finish(work: Callable[[], dict[str, str]]) -> None:
-    """Prints what failed; exits with status 1 if anything did."""
+    """Runs a stage and prints its failures; exits with status 1 if there are any."""
     try:
         failures = work()
     except OSError as error:

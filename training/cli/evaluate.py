@@ -1,4 +1,4 @@
-"""The commands that tell what a PRM is worth: `python -m training evaluate --help`."""
+"""The commands that evaluate a PRM: `python -m training evaluate --help`."""
 
 import os
 from collections.abc import Iterator
@@ -26,30 +26,30 @@ Output = Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)]
 Scores = Annotated[
     list[Path] | None,
     typer.Option(
-        help="Recorded step scores of PRMs, files or directories, in place of a model; repeat for more.", exists=True
+        help="Recorded step scores of PRMs, files or directories, instead of a model; repeat for more.", exists=True
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class PrmOptions:
-    """The PRM that scores: loaded here, or a server's."""
+    """The PRM that scores: loaded in this process, or served by a server."""
 
     model: Annotated[str, typer.Option(help="The PRM: unprm-mini, a directory that `train` made, or a hub name.")] = (
         "unprm-mini"
     )
     adapter: Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")] = None
     family: Annotated[
-        str | None, typer.Option(help="How it is read, if it does not tell: `python -m server models`.")
+        str | None, typer.Option(help="Its model family, if not detected: see `python -m server models`.")
     ] = None
     engine: Annotated[
         Literal["auto", "torch", "vllm"], typer.Option(help="auto: vLLM on CUDA where it is installed, else torch.")
     ] = "auto"
-    server: Annotated[str | None, typer.Option(help="Ask the server at this URL in place of a model here.")] = None
+    server: Annotated[str | None, typer.Option(help="Call the server at this URL instead of a model here.")] = None
 
     @contextmanager
     def scoring(self) -> "Iterator[Scorer]":
-        """Its scorer, closed at the end of the block."""
+        """The PRM's scorer, closed at the end of the block."""
         from training.scorers import EngineScorer, ServerScorer
 
         if self.server:
@@ -79,7 +79,7 @@ def processbench(
         str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
     ] = "Qwen/ProcessBench",
 ) -> None:
-    """Find the first wrong step of solutions: ProcessBench's F1, beside what was published."""
+    """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
     from training import processbench
 
     if scores:
@@ -104,18 +104,18 @@ def best_of_n(
     output: Output,
     prm: PrmOptions,
     reward: Annotated[
-        str, typer.Option(help="Field of a candidate with its reward or list of step scores: no model is asked.")
+        str, typer.Option(help="Candidate field with its reward or list of step scores, used instead of a model.")
     ] = "",
     alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
     normalization: Annotated[
-        Normalization, typer.Option(help="How WRF compares: min-max over the answers, or reward and share as they are.")
+        Normalization, typer.Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged.")
     ] = "minmax",
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
-    extraction: Annotated[Extraction, typer.Option(help="Where answers are looked for in solutions.")] = "auto",
-    step_split: Annotated[Split, typer.Option(help="Where solutions are cut into steps.")] = "auto",
+    extraction: Annotated[Extraction, typer.Option(help="Where to look for the answer in a solution.")] = "auto",
+    step_split: Annotated[Split, typer.Option(help="How solutions are split into steps.")] = "auto",
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
-    table is kept as votes.md."""
+    table is also written to votes.md."""
     from training import best_of_n, pool, vote_results
     from unprm.equivalence import Equivalence
 
@@ -129,7 +129,7 @@ def best_of_n(
 
 
 def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:
-    """Raises `BadParameter` if an option is given that does not go with the one of this name."""
+    """Raises `BadParameter` if the command line has an option other than the one called `name` and those `allowed`."""
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "")
         if given is not None and given.name == "COMMANDLINE" and parameter.name not in (name, *allowed):

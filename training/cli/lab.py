@@ -1,4 +1,4 @@
-"""The commands of what is made and measured as a whole: report, lab, mini, measure-mini."""
+"""The commands for whole workflows: report, lab, mini, measure-mini."""
 
 import json
 from pathlib import Path
@@ -13,12 +13,12 @@ console = Console(stderr=True)
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="Where `evaluate` and `annotate` wrote.", exists=True)],
+    directory: Annotated[Path, typer.Argument(help="Directory with the results to report.", exists=True)],
 ) -> None:
-    """Draw what was measured: one HTML file with tables and figures.
+    """Write a report of the results: one HTML file with tables and figures.
 
-    Below the directory it looks for processbench/NAME and best-of-n/NAME, which `evaluate --output` wrote (several
-    runs below one name are its training seeds), and annotated/NAME.jsonl, which `annotate` wrote.
+    Below the directory it looks for processbench/NAME and best-of-n/NAME, written by `evaluate --output` (several runs
+    below one name are training seeds of one PRM), and annotated/NAME.jsonl, written by `annotate`.
     """
     from training.report.page import write
 
@@ -30,12 +30,12 @@ def lab(
         Path, typer.Option("--out", help="Directory for everything that is made.", callback=stage.directory)
     ],
     preset: Annotated[
-        Literal["quick", "full"], typer.Option(help="quick: some minutes on two cores; full: some hours.")
+        Literal["quick", "full"], typer.Option(help="quick: minutes on two cores; full: hours.")
     ] = "quick",
 ) -> None:
-    """Run the paper's study in miniature: data sets, PRMs, benchmarks, votes, and a report of what came out.
+    """Run the paper's study in miniature: data sets, PRMs, benchmarks, votes, and a report of the results.
 
-    The same command goes on where an earlier one was stopped.
+    Run the same command again to resume an interrupted run.
     """
     from training.lab.run import run
     from training.lab.settings import PRESETS
@@ -49,7 +49,7 @@ def mini(
     ] = Path("runs/mini"),
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
-    """Make the embedded model anew: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
+    """Make the embedded model from scratch: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
     from training.mini.pipeline import MiniSettings, make
 
     with stage.progress(console) as progress:
@@ -60,10 +60,10 @@ def mini(
 def measure_mini(
     model: Annotated[str, typer.Option(help="The embedded model, or an adapter that `mini` made.")] = "unprm-mini",
     problems: Annotated[int, typer.Option(min=2, help="New problems, 16 solutions each.")] = 300,
-    seed: Annotated[str, typer.Option(help="Which problems.")] = "held out",
+    seed: Annotated[str, typer.Option(help="Seed of the problems.")] = "held out",
     figures: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
 ) -> None:
-    """Measure the embedded model, reasoner and PRM, on problems that it has never seen."""
+    """Evaluate the embedded model, reasoner and PRM, on problems that it has never seen."""
     from training.mini.measure import measure
     from unprm.engines.checkpoint import locate
 

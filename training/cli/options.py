@@ -1,7 +1,7 @@
-"""Commands whose options are written once, as the fields of a dataclass.
+"""Command-line options that are declared once, as the fields of a dataclass.
 
-A field that is `Annotated` with a `typer.Option` is an option. A command that `with_options` decorates takes such a
-dataclass as one parameter, and what was given of a stage's settings as another:
+A field `Annotated` with a `typer.Option` is an option. A command decorated with `with_options` can take such a
+dataclass as a parameter, or only those of a stage's settings that were given on the command line:
 
     @app.command()
     @with_options
@@ -17,11 +17,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from typer.models import OptionInfo
 
 Given = dict[str, Any]
-"""The settings that were given on the command line, by name, to replace those of a preset."""
+"""The settings given on the command line, by name; they override those of a preset."""
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of the dataclasses that it takes."""
+    """Decorates a command: each dataclass among its parameters is replaced by an option per field."""
     hints = get_type_hints(command, include_extras=True)
     shown: list[inspect.Parameter] = []
     made: dict[str, Callable[[Given], Any]] = {}
@@ -47,7 +47,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options_of(hint: Any) -> tuple[type | None, bool]:
-    """The dataclass whose fields are a parameter's options, and whether the parameter is one whole."""
+    """The dataclass whose fields are a parameter's options (or None), and whether the parameter takes an instance of it
+    rather than `Given`."""
     if is_dataclass(hint) and isinstance(hint, type):
         return hint, True
     if get_origin(hint) is Annotated and get_args(hint)[0] == Given:
@@ -80,7 +81,7 @@ def _whole(kind: type, names: list[str], values: Given) -> Any:
 
 
 def _given(kind: type, names: list[str], values: Given) -> Given:
-    """Without what was not given; several names are given by commas."""
+    """Drops options that were not given; splits comma-separated values of tuple fields."""
     hints = get_type_hints(kind)
     given = {name: values[name] for name in names if values[name] is not None}
     return {k: tuple(v.split(",")) if get_origin(hints[k]) is tuple else v for k, v in given.items()}

@@ -1,4 +1,4 @@
-"""The commands that make a PRM and hand it on: train, memory, merge-adapter, push, calibrate."""
+"""The commands that train, publish and calibrate a PRM: train, memory, merge-adapter, push, calibrate."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,15 +24,15 @@ def train(
     given: Annotated[Given, TrainSettings],
     preset: Annotated[
         Literal["paper", "authors", "default"],
-        typer.Option(help="The paper's loss, the authors' program's, or all linear layers and a lower rate."),
+        typer.Option(help="The paper's loss; the authors' program's loss; or all linear layers and a lower rate."),
     ] = "paper",
     validation: Annotated[
-        list[Path] | None, typer.Option(help="Held-out JSON lines, looked at after each epoch.", exists=True)
+        list[Path] | None, typer.Option(help="Held-out JSON lines, evaluated after each epoch.", exists=True)
     ] = None,
 ) -> None:
     """Train a PRM from step-labelled solutions: a LoRA adapter that `python -m server --model OUTPUT` serves.
 
-    Killed runs go on from their last checkpoint when the same command is given again. On several GPUs:
+    Run the same command again to resume a killed run from its last checkpoint. On several GPUs:
     `torchrun --nproc-per-node 8 -m training train …`.
     """
     from training.train import Trainer
@@ -54,9 +54,9 @@ def memory(
     free: Annotated[
         list[float] | None, typer.Option(min=0, help="Free memory of a GPU, in GB; repeat for more.")
     ] = None,
-    longest: Annotated[int, typer.Option(min=1, help="Tokens of the longest solution.")] = 2048,
+    longest: Annotated[int, typer.Option(min=1, help="Number of tokens of the longest solution.")] = 2048,
 ) -> None:
-    """Count the memory that `train` takes, and show what it would choose on GPUs: tokens per pass, checkpointing."""
+    """Count the memory that `train` needs, and show what it would choose on GPUs: tokens per pass, checkpointing."""
     from training.memory import table
     from training.network import read_shape
 
@@ -68,9 +68,9 @@ def merge_adapter(
     model: Annotated[str, typer.Argument(help="The PRM: a directory that `train` made, a hub name, or a base.")],
     output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.", callback=stage.directory)],
     adapter: Annotated[str | None, typer.Option(help="The adapter, if the model is a base.")] = None,
-    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Of the merged weights.")] = "bfloat16",
+    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the merged weights.")] = "bfloat16",
 ) -> None:
-    """Merge a PRM's adapter into its base: one checkpoint for engines that take no adapter."""
+    """Merge a PRM's adapter into its base: one checkpoint for engines without support for adapters."""
     import torch
 
     from training import publish
@@ -83,7 +83,7 @@ def push(
     directory: Annotated[Path, typer.Argument(help="A PRM that `train` or `merge-adapter` made.", exists=True)],
     repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
 ) -> None:
-    """Upload a PRM to the hub, with the token of the environment; checkpoints of the run stay here."""
+    """Upload a PRM to the hub, with the token from the environment, but without the training run's checkpoints."""
     from training import publish
 
     console.print(publish.push(directory, repository))
@@ -94,31 +94,31 @@ def calibrate(
     context: typer.Context,
     prm: PrmOptions,
     data: Annotated[
-        Path | None, typer.Option(help="Step-labelled JSON lines that the model has not learned.", exists=True)
+        Path | None, typer.Option(help="Step-labelled JSON lines not used in training.", exists=True)
     ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(
-            help="Recorded step scores of PRMs on one subset of ProcessBench, in place of a model.",
+            help="Recorded step scores of PRMs on one subset of ProcessBench, instead of a model.",
             exists=True,
             dir_okay=False,
         ),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="With --scores: those on another subset.", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="With --scores: scores on a subset to test on.", exists=True, dir_okay=False)
     ] = None,
     source: Annotated[
-        str, typer.Option(help="With --scores and --output: where they come from, and their licence; for the file.")
+        str, typer.Option(help="With --scores and --output: origin and licence of the scores, written to the file.")
     ] = "",
     output: Annotated[
         Path | None,
-        typer.Option(help="Directory to write to, the model's by default; with --scores a JSON file, none by default."),
+        typer.Option(help="Output directory; default: the model's. With --scores: JSON file; default: none."),
     ] = None,
 ) -> None:
-    """Fit a PRM's calibration, by which its scores are averaged with other models'.
+    """Fit a PRM's calibration, which makes its scores comparable with other models' in an average.
 
-    With --scores: those of all PRMs there, with the threshold that finds most first errors, and what they are worth on
-    another subset. The file is what `python -m server --calibration recorded` reads.
+    With --scores: calibrations of all PRMs in the file, with the threshold of the highest first-error F1, tested on
+    another subset. `python -m server --calibration recorded` reads the written file.
     """
     if scores is not None:
         refuse_beside(context, "scores", "test", "source", "output")

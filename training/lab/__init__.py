@@ -1,1 +1,1 @@
-"""The paper's study in miniature, with real models: data sets, PRMs, benchmarks, findings, report."""
+"""The lab: the paper's study in miniature, with real models: data sets, PRMs, benchmarks, findings, report."""

@@ -1,4 +1,4 @@
-"""What the lab's PRMs are evaluated on: sampled solutions of new questions, and a ProcessBench made of them."""
+"""Test data of the lab's PRMs: sampled solutions of new questions, and a benchmark like ProcessBench made from them."""
 
 import json
 from collections import Counter
@@ -20,19 +20,19 @@ from unprm.mini.domain import parse
 from unprm.types import Sampler
 
 LEVELS = {"level-1": "2 sums", "level-2": "3 sums", "level-3": "4 or 5 sums", "level-4": "6 to 8 sums"}
-"""The benchmark's subsets, by the number of sums that a problem takes."""
+"""The benchmark's subsets, by a problem's number of arithmetic operations."""
 PER_QUESTION = 4
-"""Wrong solutions of a question at the most, and right ones: no question weighs much."""
+"""Maximum number of wrong and of right solutions per question, so that no question has much weight."""
 
 
 def candidates_file(output: Path) -> Path:
-    """Where the solutions that PRMs are evaluated on stand."""
+    """Path of the solutions on which PRMs are evaluated."""
     return output / "candidates.jsonl"
 
 
 async def candidates(settings: LabSettings, sampler: Sampler, output: Path, console: Console) -> dict[str, str]:
-    """Samples solutions of new questions, and makes the benchmark of first errors of them; returns the questions
-    that failed, with reasons."""
+    """Samples solutions of new questions, and makes the benchmark of first errors from them; returns the failed
+    questions with reasons."""
     questions = make_mini(settings.evaluated, settings.seed + 10**6)
     drawing = replace(settings.sample, k=settings.candidates)
     failures = await sample(questions, sampler, candidates_file(output), drawing, CONCURRENCY, console)
@@ -46,12 +46,12 @@ def load_benchmark(output: Path) -> dict[str, list[Sample]]:
 
 
 def question_of(sample: Sample) -> str:
-    """The question that a sample of the benchmark is a solution of."""
+    """Id of the question that a sample of the benchmark solves."""
     return sample.id.rpartition("/")[0]
 
 
 def write_benchmark(settings: LabSettings, output: Path) -> None:
-    """Writes a file per level in ProcessBench's layout, of the sampled solutions with the exact checker's labels.
+    """Writes the sampled solutions with the exact checker's labels, a file per level in ProcessBench's layout.
 
     Raises `RecordInvalid` if a level has no right solution, or no wrong one.
     """
@@ -80,7 +80,7 @@ def _level(sums: int) -> str:
 
 
 def _distinct(record: resumable.Record) -> Iterator[tuple[str, list[str]]]:
-    """Names and steps of a question's solutions, of equal texts the first."""
+    """Ids and steps of a question's finished solutions, each distinct text once."""
     texts = dict.fromkeys(completion["text"] for completion in record["completions"] if completion["finished"])
     for number, text in enumerate(texts):
         if parts := steps.split(text):

@@ -1,4 +1,4 @@
-"""The lab's data sets: sampled and selected once, annotated by every search, with rollouts that searches share."""
+"""The lab's data sets: sampled once, selected once per selection, annotated by every search with shared rollouts."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ SELECTIONS = tuple(dict.fromkeys(data_set.selection for data_set in DATA_SETS.va
 
 
 async def construct(settings: LabSettings, sampler: Sampler, output: Path, console: Console) -> dict[str, str]:
-    """Makes `output/data/NAME.jsonl` for every data set; returns the questions that failed, with reasons."""
+    """Makes `output/data/NAME.jsonl` for every data set; returns the failed questions with reasons."""
     samples = output / "samples.jsonl"
     questions = make_mini(settings.questions, settings.seed)
     failures = await sample(questions, sampler, samples, settings.sample, CONCURRENCY, console)
@@ -37,12 +37,12 @@ async def construct(settings: LabSettings, sampler: Sampler, output: Path, conso
 
 
 def data_file(output: Path, name: str) -> Path:
-    """Where a data set's solutions stand."""
+    """Path of a data set."""
     return output / "data" / f"{name}.jsonl"
 
 
 def selected_file(output: Path, selection: SelectionName) -> Path:
-    """Where the solutions that a selection chose stand."""
+    """Path of the solutions chosen by a selection."""
     return output / f"selected-{selection}.jsonl"
 
 
@@ -52,7 +52,7 @@ def annotated(output: Path, selection: SelectionName) -> Path:
 
 
 def _write_data_sets(selection: SelectionName, output: Path) -> None:
-    """Data sets of one selection hold the same solutions: those that each of their searches could label."""
+    """Writes the data sets of one selection; all hold the same solutions: those that every search could label."""
     sets = {name: data_set for name, data_set in DATA_SETS.items() if data_set.selection == selection}
     found = {
         name: {r["id"]: r["labels"] for r in resumable.read(annotated(output, selection) / f"{data_set.search}.jsonl")}

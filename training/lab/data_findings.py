@@ -1,4 +1,4 @@
-"""What the lab finds out about data sets: which makes the best PRM, on each base and on both."""
+"""The lab's findings about data sets: which one makes the best PRM, on each base and on both."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,13 +19,13 @@ from training.report.found import Finding
 Row = list[str | int | float]
 Pair = tuple[str, str]
 REFERENCE = "UnPRM"
-"""The paper's own data set: what others are compared with."""
+"""The paper's own data set, with which others are compared."""
 PAIRS: tuple[Pair, ...] = (
     *((name, REFERENCE) for name in DATA_SETS if name != REFERENCE),
     ("BayesPRM", "EpicPRM"),
     ("BayesPRM", "Exact"),
 )
-"""The comparisons of data sets: a family for each base."""
+"""The pairs of data sets that are compared: one family of comparisons per base."""
 BASES: dict[BaseName, str] = {
     "verdicts": "the base that saw verdicts in its pretraining",
     "text": "the base that never saw a verdict",
@@ -35,7 +35,7 @@ THRESHOLDS: dict[ThresholdName, str] = {
     "chosen": "at the threshold that is best on other questions",
 }
 HitsByBase = Mapping[BaseName, Mapping[str, Hits]]
-"""By base and data set."""
+"""Hits by base and data set."""
 
 
 def every(settings: LabSettings, output: Path) -> list[Finding]:
@@ -54,7 +54,7 @@ def every(settings: LabSettings, output: Path) -> list[Finding]:
 
 
 def at_threshold(settings: LabSettings, output: Path, threshold: ThresholdName, hits: HitsByBase) -> list[Finding]:
-    """A finding for each base, and one on both."""
+    """One finding per base, and one about both if there are two."""
     families = {base: differences(by_name) for base, by_name in hits.items()}
     found = [data(settings, output, base, threshold, by_name, families[base]) for base, by_name in hits.items()]
     return [*found, bases(threshold, hits, families)] if len(hits) > 1 else found
@@ -103,7 +103,7 @@ def data(
 
 
 def _highest_reward(settings: LabSettings, output: Path, base: BaseName, name: str) -> str:
-    """How often the solution with the highest reward of all is right."""
+    """How often the solution with the highest reward is right, at the largest N."""
     judged = [judging.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
     return Estimate.mean(
         elections.outcomes(judged, elections.sizes(judged)[-1], elections.VOTES["prm"])
@@ -162,7 +162,7 @@ def _agreement(first: Sequence[Estimate], second: Sequence[Estimate]) -> Share:
     """Kendall's τ of two lists, with its 95 % percentile interval; the seeds of each PRM vary independently."""
 
     def order(values: Numbers) -> Numbers:
-        """Which of every two is the larger, (…, pairs)"""
+        """Sign of the difference of every two values, (…, pairs)."""
         a, b = np.triu_indices(values.shape[-1], 1)
         made: Numbers = np.sign(values[..., a] - values[..., b])
         return made

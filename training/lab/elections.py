@@ -1,4 +1,4 @@
-"""Votes taken again and again on judged candidates: differences, α, tie-breaks, and a vote that is not the paper's."""
+"""Repeated votes on judged candidates: all votes, values of α, tie-breaks, and a vote that is not in the paper."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,22 +18,22 @@ Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""
 VOTES: dict[str, RightShare] = {name: partial(right_share, name) for name in votes.STRATEGIES}
 ALPHAS = (0.5, *(k / 10 for k in range(11) if k != 5))
-"""The paper's first, which counts where others are no better."""
+"""Values of α; the paper's comes first."""
 PRIORS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 TIE_BREAKS = ("frequency", "mean reward", "first appearance")
 CLIP = 1e-4
-"""Rewards count as no nearer to 0 or 1: one candidate must not outweigh all others."""
+"""Rewards are clipped to this distance from 0 and 1, so that one candidate cannot outweigh all others."""
 
 
 def sizes(judged: Seeds) -> list[int]:
-    """The N that every question has candidates for."""
+    """The N for which every question has enough candidates."""
     fewest = min(len(candidates.classes) for candidates in judged[0])
     return [size for size in best_of_n.SIZES if size <= fewest]
 
 
 def outcomes(judged: Seeds, size: int, rule: RightShare) -> Numbers:
-    """The share of draws of `size` candidates that end right, (seeds, questions). Draws are common to all rules and
-    seeds, so that outcomes are paired."""
+    """The share of right votes over draws of `size` candidates, (seeds, questions). All rules and seeds use the same
+    draws, so that outcomes are paired."""
     return np.array([best_of_n.accuracies(questions, size, rule) for questions in judged], dtype=float)
 
 
@@ -43,12 +43,12 @@ def votes_taken(judged: Seeds) -> dict[int, dict[str, Numbers]]:
 
 
 def wrf(alpha: float) -> RightShare:
-    """The WRF vote with this weight of the reward."""
+    """The WRF vote with reward weight `alpha`."""
     return partial(right_share, "wrf", wrf=WrfSettings(alpha))
 
 
 def bands(judged: Sequence[JudgedCandidates]) -> dict[str, list[int]]:
-    """Numbers of the questions by the share of their candidates that are right."""
+    """Indices of the questions, grouped by the share of their candidates that are right."""
     shares = [sum(candidates.correct) / len(candidates.correct) for candidates in judged]
     edges = ((0, 0.1), (0.1, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01))
     return {
@@ -58,35 +58,35 @@ def bands(judged: Sequence[JudgedCandidates]) -> dict[str, list[int]]:
 
 
 def ties(judged: Seeds, size: int) -> dict[str, Numbers]:
-    """The share of WRF votes that are tied (`tied`), and that of votes which end right by tie-break, each (seeds,
+    """The share of WRF votes that are tied (`tied`), and by tie-break the share of right votes, each (seeds,
     questions)."""
     broken = {name: outcomes(judged, size, partial(_broken, name)) for name in TIE_BREAKS}
     return {"tied": outcomes(judged, size, _is_tied), **broken}
 
 
 def log_odds(prior: float) -> RightShare:
-    """Elects the class with the highest sum, over its candidates, of `prior` plus the log-odds of the reward.
+    """A vote for the class with the highest sum, over its candidates, of `prior` plus the log-odds of the reward.
 
-    It is the likeliest class if candidates are right or wrong independently of each other, rewards are calibrated,
-    and `prior` is how much likelier an answer gets by being found once more.
+    This is the most likely class if candidates are right or wrong independently of each other, rewards are calibrated,
+    and `prior` is the evidence (in log-odds) that one more occurrence of an answer adds.
     """
     return partial(_log_odds, prior)
 
 
 def halves(judged: Seeds) -> tuple[Seeds, Seeds]:
-    """Every second question, to choose on, and the others, to try on."""
+    """Splits the questions alternately: one half to choose on, the other to test on."""
     chosen_on, tried_on = ([list(questions[start::2]) for questions in judged] for start in (0, 1))
     return chosen_on, tried_on
 
 
 def best(judged: Seeds, rules: Mapping[float, RightShare]) -> float:
-    """Which of the rules is right most often, on average over N from 4 on; of equal ones the first."""
+    """The key of the rule that is right most often, on average over N ≥ 4; of equal ones the first."""
     tried = [size for size in sizes(judged) if size >= 4]
     return max(rules, key=lambda value: sum(float(outcomes(judged, size, rules[value]).sum()) for size in tried))
 
 
 def _drawn(judged: JudgedCandidates, picks: Sequence[int]) -> tuple[list[int | None], list[float]]:
-    """Classes and rewards of these candidates; one that could not be scored has the reward 0."""
+    """Classes and rewards of these candidates; candidates that could not be scored get the reward 0."""
     return [judged.classes[k] for k in picks], [judged.rewards[k] or 0.0 for k in picks]
 
 
@@ -112,8 +112,8 @@ def _is_tied(judged: JudgedCandidates, picks: Sequence[int]) -> bool:
 
 
 def _broken(tie_break: str, judged: JudgedCandidates, picks: Sequence[int]) -> float:
-    """How much of WRF's election is right if ties are broken this way first; what is still tied counts by the share of
-    right answers in it."""
+    """How right WRF is, in [0, 1], if ties are broken by `tie_break`; if answers are still tied, the share of right
+    ones among them. 0 if no candidate has an answer."""
     classes, rewards = _drawn(judged, picks)
     if all(name is None for name in classes):
         return 0.0

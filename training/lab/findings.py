@@ -1,7 +1,7 @@
-"""What the lab finds out: each question of the study with its answer and the numbers behind it.
+"""The lab's findings: each question of the study with its answer and the numbers behind it.
 
-Whatever an answer says of two ways was tested, in a family of comparisons that is named beforehand and corrected
-together (`training.comparisons`).
+Every statement that compares two methods was tested, in a family of comparisons that is fixed beforehand and corrected
+jointly (`training.comparisons`).
 """
 
 import json
@@ -19,7 +19,7 @@ def write(settings: LabSettings, output: Path) -> None:
     found = data_findings.every(settings, output)
     found += [label_findings.measures(output), search_findings.finding(annotated(output, "uncertainty"))]
     for base in settings.bases:
-        # votes lean on rewards: what holds for the paper's PRMs may not for those that find most errors
+        # votes depend on rewards: what holds for the paper's PRMs may not hold for those that find the most errors
         for name in (name for name, data_set in DATA_SETS.items() if data_set.votes and data_set.search):
             judged = [judging.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
             about = f"With PRMs of {name} on {data_findings.BASES[base]}"

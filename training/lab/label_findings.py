@@ -1,4 +1,4 @@
-"""What the lab finds out about labels: which measure points at errors, and what searches cost and find."""
+"""The lab's finding about labels: which measure of uncertainty points at errors."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ ENTROPY = "entropy"
 
 
 def measures(output: Path) -> Finding:
-    """Which measure of uncertainty points at the first error."""
+    """Which measure of uncertainty points at the first error best."""
     pointers = {pointer.measure: pointer for pointer in labels.measures(output)}
     entropy = pointers[ENTROPY]
 

@@ -1,5 +1,5 @@
-"""How true the lab's labels are, how well PRMs that learned from them find first errors, and which measure of
-uncertainty points at errors."""
+"""Accuracy of the lab's labels, how well the PRMs trained on them find first errors, and which measure of uncertainty
+points at errors."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES
 
 ThresholdName = Literal["fixed", "chosen"]
-"""What a step counts as wrong below: "fixed", 0.5; or "chosen", the best threshold of the PRM on one half of the
-benchmark's questions for the other half, and the other way round."""
+"""Threshold below which a step counts as wrong: "fixed", 0.5; or "chosen", for each half of the benchmark's questions
+the PRM's best threshold on the other half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a data set's PRMs hit on the benchmark, summed by question.
+    """Hits of a data set's PRMs on the benchmark, summed by question.
 
-    `hits`, (2, levels, seeds, questions): wrong solutions whose first error was found, and right ones in which no step
-    was called wrong. `counts`, (2, levels, questions): wrong solutions, and right ones.
+    `hits`, (2, levels, seeds, questions): wrong solutions whose first error was found, and right ones without a
+    predicted error. `counts`, (2, levels, questions): wrong solutions, and right ones.
     """
 
     hits: Numbers
@@ -47,7 +47,7 @@ class Hits:
         return Estimate.of_seeds(self.by_seed(), self._f1(weights(self.counts.shape[2])), questions)
 
     def _f1(self, taken: Numbers) -> Numbers:
-        """(seeds, resamples), with the questions taken as often as `taken`, (resamples, questions), says"""
+        """F1, (seeds, resamples), if each question occurs as often as in `taken`, (resamples, questions)."""
         hits, counts = self.hits @ taken.T, (self.counts @ taken.T)[:, :, None]
         found, left = np.divide(hits, counts, out=np.zeros_like(hits), where=counts > 0)
         total = found + left
@@ -56,7 +56,7 @@ class Hits:
 
 
 def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict[ThresholdName, Hits]:
-    """What the PRMs of a base and a data set hit on the benchmark."""
+    """Hits on the benchmark of the PRMs of a base and a data set, by threshold."""
     subsets, places = load_benchmark(output), seeds(settings, base, name)
     questions = {
         question: k
@@ -79,11 +79,11 @@ def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict
 
 
 def at_chosen(found: Numbers, counts: Numbers) -> Hits:
-    """Hits of each half of the questions, at the threshold by which each seed's F1 is highest on the other half.
+    """Hits on each half of the questions, at the threshold with the seed's highest F1 on the other half.
 
     Args:
         found: hits by threshold, (thresholds, 2, levels, seeds, questions).
-        counts: as those of `Hits`.
+        counts: as in `Hits`.
     """
     hits = np.zeros_like(found[0])
     second = np.arange(counts.shape[2]) % 2 == 1
@@ -97,8 +97,8 @@ def at_chosen(found: Numbers, counts: Numbers) -> Hits:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Of a data set: its solutions; the rollouts of its search, also for solutions that stayed without labels, but not
-    those for τ; and the share of its wrong solutions whose first error is labelled as such."""
+    """A data set: number of solutions; rollouts of its search, including those for solutions left without labels but
+    not those for τ; and share of its wrong solutions whose first error is labelled correctly."""
 
     solutions: int
     samples: int
@@ -106,7 +106,7 @@ class Made:
 
 
 def made(output: Path, name: str) -> Made:
-    """What a data set holds and what it cost."""
+    """Contents and cost of a data set."""
     solutions = list(read(data_file(output, name)))
     data_set = DATA_SETS[name]
     first = [
@@ -124,10 +124,10 @@ def made(output: Path, name: str) -> Made:
 
 @dataclass(frozen=True, slots=True)
 class Pointing:
-    """Whether a measure of uncertainty rises most at the first error.
+    """How often a measure of uncertainty rises most at the first error.
 
-    `hits`, (1, questions): solutions where it does; `counts`, (questions,): solutions. `chance`: the share if any step
-    were as likely. `rank`: mean relative rank of the first error by falling Δu, 0 first and 1 last.
+    `hits`, (1, questions): solutions where it does; `counts`, (questions,): all solutions. `chance`: the share expected
+    for a random step. `rank`: mean relative rank of the first error by falling Δu, 0 first and 1 last.
     """
 
     hits: Numbers
@@ -138,9 +138,9 @@ class Pointing:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """How a measure of uncertainty points at first errors: `among_all` steps of the wrong solutions, and `before_last`,
-    among the steps that a search tries, of those whose first error is one of them. `length`: correlation of a step's
-    uncertainty with the logarithm of its tokens."""
+    """How well a measure of uncertainty points at first errors: `among_all` steps of the wrong solutions; and
+    `before_last`, among all steps but the last, which searches never try, if the first error is one of these and there
+    are at least two. `length`: correlation of a step's uncertainty with the logarithm of its number of tokens."""
 
     measure: str
     among_all: Pointing
@@ -149,8 +149,8 @@ class Pointer:
 
 
 def measures(output: Path) -> list[Pointer]:
-    """Of every measure, on the wrong solutions where there is a choice between steps. The first step's Δu is taken
-    against the mean of the question's steps."""
+    """A `Pointer` for every measure, on the wrong solutions with at least two steps. The first step's Δu is taken
+    against the mean over the question's steps."""
     wrong = list(_wrong(output))
     questions = {name: k for k, name in enumerate(dict.fromkeys(str(record["question"]) for record, _ in wrong))}
     return [_pointer(name, wrong, questions) for name in MEASURES]
@@ -173,14 +173,14 @@ def _pointer(measure: str, wrong: list[tuple[resumable.Record, int]], questions:
         cases.append((questions[str(record["question"])], rises, error))
         values += uncertainties
         lengths += np.diff([0, *record["ends"]]).tolist()
-    # the last step is never tried, so two steps are no choice
+    # the last step is never tried, so with two steps there is only one candidate
     tried = [(k, rises[:-1], error) for k, rises, error in cases if error < len(rises) - 1 and len(rises) > 2]
     length = float(np.corrcoef(values, np.log(lengths))[0, 1])
     return Pointer(measure, _pointing(cases, len(questions)), _pointing(tried, len(questions)), length)
 
 
 def _pointing(cases: list[tuple[int, Numbers, int]], questions: int) -> Pointing:
-    """`cases`: of each solution the number of its question, the Δu of its steps, and the index of its first error."""
+    """`cases`: for each solution the index of its question, the Δu of its steps, and the index of its first error."""
     hits, counts = np.zeros((1, questions)), np.zeros(questions)
     ranks = []
     for question, rises, error in cases:

@@ -1,4 +1,4 @@
-"""The lab's PRMs: one per base, data set and seed, trained and evaluated alike."""
+"""The lab's PRMs: one per base, data set and seed, all trained and evaluated in the same way."""
 
 import ctypes
 import signal
@@ -27,25 +27,25 @@ from unprm.equivalence import Equivalence
 from unprm.formats.unprm import CONFIG_NAME
 
 RANKS: dict[BaseName, int] = {"verdicts": 12, "text": 12}
-"""Ranks of the adapters."""
+"""LoRA rank of the adapters by base."""
 Call = Callable[[], str]
-"""Does one piece of work and says what came of it."""
+"""Does one piece of work and returns a line about its result."""
 
 
 def seeds(settings: LabSettings, base: BaseName, data_set: str) -> list[str]:
-    """Directories of a data set's PRMs from one base, below that of all models or of all results."""
+    """Directories of a data set's PRMs from one base, relative to the directory of all models or results."""
     return [f"{data_set}-{base}/seed-{seed}" for seed in range(settings.seeds)]
 
 
 def make_base(output: Path, console: Console, settings: PretrainSettings = WITHOUT_VERDICTS) -> Path:
-    """Pretrains the base that has seen no verdict, or goes on with it; returns its directory."""
+    """Pretrains the base without verdicts, or resumes its pretraining; returns its directory."""
     place = output / "text-base"
     with stage.progress(console) as progress:
         return reasoner(place, read_tokenizer(mini.BASE), settings, progress)
 
 
 def train(settings: LabSettings, output: Path, console: Console) -> None:
-    """Trains every PRM that is not there yet."""
+    """Trains every PRM that is not finished yet."""
     bases = {base: mini.BASE if base == "verdicts" else make_base(output, console) for base in settings.bases}
     wanted = [
         _training(settings, base, path, data_file(output, data_set), output / "models" / place, seed)
@@ -60,7 +60,7 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
 
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
-    """Finds first errors with every PRM, and elects answers with those of some data sets, as far as is left to do."""
+    """Evaluates every PRM on first errors, and those of data sets with `votes` by best-of-N; skips finished work."""
     best_of_n.write_solutions(pool.load(candidates_file(output)), output / "best-of-n")
     calls = [
         partial(_evaluate, output, place, data_set.votes)
@@ -73,8 +73,8 @@ def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
 
 
 def _side_by_side(calls: Sequence[Call]) -> Iterator[str]:
-    """What the calls return, as they end. On a CPU each has a core: small models gain more by that than by several
-    cores each; on a GPU they take turns, in this process."""
+    """The results of the calls, in order of completion. On a CPU each call has one core, as small models gain more from
+    that than from several cores each; on a GPU the calls run one after the other in this process."""
     if torch.cuda.is_available() or cpu_count() == 1:
         yield from (call() for call in calls)
         return
@@ -83,8 +83,8 @@ def _side_by_side(calls: Sequence[Call]) -> Iterator[str]:
 
 
 def _child(call: Call) -> str:
-    """Runs a call in a process that ends with its parent: a run that is killed must not leave one behind that writes
-    beside the next."""
+    """Runs a call in a process that dies with its parent: a killed run must not leave a process that writes to the same
+    files as the next run."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     return call()
@@ -112,7 +112,7 @@ def _evaluate(output: Path, place: str, votes: bool) -> str:
 
 
 def _lines() -> Console:
-    """For lines of a log file; quiet on a terminal, where several bars would overwrite each other."""
+    """A console for lines of a log file; quiet on a terminal, where several bars would overwrite each other."""
     return Console(stderr=True, quiet=sys.stderr.isatty())
 
 

@@ -1,4 +1,4 @@
-"""Runs the lab, stage by stage; each goes on where an earlier run of it was stopped."""
+"""Runs the lab, stage by stage; each stage resumes where an earlier run stopped."""
 
 import asyncio
 import time
@@ -19,11 +19,11 @@ from unprm.samplers.load import SamplerSource
 from unprm.types import Sampler
 
 Sampling = Callable[[LabSettings, Sampler, Path, Console], Awaitable[dict[str, str]]]
-"""A stage that samples; it returns the questions that failed, with reasons."""
+"""A stage that samples; returns the failed questions with reasons."""
 
 
 def run(settings: LabSettings, output: Path, console: Console) -> Path:
-    """Does what is left to do in `output` and returns the report's path.
+    """Runs the stages not yet done in `output` and returns the report's path.
 
     Raises `OutputMismatch` if `output` holds a lab with other settings.
     """
@@ -46,7 +46,7 @@ def run(settings: LabSettings, output: Path, console: Console) -> Path:
 
 
 def _sampled(work: Sampling, settings: LabSettings, output: Path, console: Console) -> None:
-    """Raises `SamplerFailed` if a question could not be sampled: later stages need all of them."""
+    """Runs a sampling stage; raises `SamplerFailed` if a question failed, as later stages need all of them."""
 
     async def whole() -> dict[str, str]:
         sampler = SamplerSource("transformers", mini.NAME).load(settings.sample.drawing)

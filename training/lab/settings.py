@@ -1,4 +1,4 @@
-"""What is compared in the lab, and how much of everything."""
+"""Settings of the lab: the data sets compared, and the sizes of everything."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -7,21 +7,21 @@ from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings
 from training.study import variants
 
 LONGEST = 192
-"""Tokens of a solution or a rollout at the most."""
+"""Maximum number of tokens of a solution or a rollout."""
 VERDICTS = "Y", "N"
-"""Tokens of the verdicts on right and wrong steps, which no base has seen. The embedded one learned `+` and `-` from
-the exact checker when it was pretrained; so what a PRM says with these comes from its own data."""
+"""Verdict tokens for right and wrong steps that no base has seen as verdicts: the embedded base was pretrained on the
+exact checker's verdicts with `+` and `-`. So what a PRM says with these tokens comes from its own training data."""
 BaseName = Literal["verdicts", "text"]
-"""What the PRMs are trained from: "verdicts", the embedded reasoner, whose pretraining showed it verdicts of the exact
-checker under other tokens; or "text", a reasoner that has read solutions and nothing else."""
+"""Base model of the PRMs: "verdicts", the embedded reasoner, which was pretrained on verdicts of the exact checker with
+other tokens; or "text", a reasoner pretrained without any verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabSettings:
-    """`questions`: that the data sets are made of, `k` samples each, of which at most `m` right and `n` wrong ones are
-    selected. `evaluated`: other questions, with `candidates` each for best-of-N. `per_level`: wrong solutions per level
-    of the benchmark of first errors, and as many right ones. `seeds`: PRMs per data set and base. `adaptive`: rollouts
-    from a prefix."""
+    """`questions`: number of questions for the data sets, with `k` samples each, of which at most `m` right and `n`
+    wrong ones are selected. `evaluated`: number of other questions, with `candidates` each for best-of-N. `per_level`:
+    maximum number of wrong solutions per level of the first-error benchmark, and of right ones. `seeds`: PRMs per data
+    set and base. `adaptive`: rollouts from a prefix."""
 
     questions: int
     evaluated: int
@@ -39,16 +39,16 @@ class LabSettings:
 
     @property
     def sample(self) -> SampleSettings:
-        """Of the questions that the data sets are made of."""
+        """Sampling for the data sets."""
         return SampleSettings(k=self.k, max_tokens=LONGEST, seed=self.seed)
 
     def select(self, selection: SelectionName) -> SelectSettings:
-        """Of the samples of one question."""
+        """Selection among the samples of each question."""
         return SelectSettings(selection=selection, m=self.m, n=self.n, seed=self.seed)
 
     @property
     def annotate(self) -> AnnotateSettings:
-        """What all searches have in common."""
+        """Settings common to all searches."""
         return AnnotateSettings(adaptive=self.adaptive, max_tokens=LONGEST, seed=self.seed)
 
 
@@ -68,8 +68,8 @@ PRESETS = {
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Solutions chosen by `selection` and labelled by a search, by its name in the study; by the exact checker if that
-    is None. `votes`: whether its PRMs also elect answers."""
+    """Solutions chosen by `selection` and labelled by `search`, a name in the study; None: by the exact checker.
+    `votes`: whether its PRMs are also evaluated by best-of-N."""
 
     about: str
     selection: SelectionName
@@ -99,10 +99,10 @@ DATA_SETS = {
         "most uncertain solutions, labels of the exact checker: the ceiling", "uncertainty", None, votes=True
     ),
 }
-"""The paper's four data sets, and ours. Those of one selection hold the same solutions."""
+"""The paper's four data sets and further ones. Those of one selection hold the same solutions."""
 
 
 def searches(settings: LabSettings, selection: SelectionName) -> dict[str, AnnotateSettings]:
-    """The searches that the data sets of a selection need, by their names in the study."""
+    """The searches needed for the data sets of a selection, by their names in the study."""
     needed = [data_set.search for data_set in DATA_SETS.values() if data_set.selection == selection]
     return {name: search for name, search in variants(settings.annotate).items() if name in needed}

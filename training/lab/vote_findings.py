@@ -1,4 +1,4 @@
-"""What the lab finds out about votes, with the PRMs of one data set and base."""
+"""The lab's findings about votes, with the PRMs of one data set and base."""
 
 from collections.abc import Mapping
 
@@ -14,19 +14,19 @@ from training.report.found import Finding
 
 Row = list[str | int | float]
 Right = Mapping[int, Mapping[str, Numbers]]
-"""By N and vote: outcomes, (seeds, questions)."""
+"""Outcomes by N and vote, each (seeds, questions)."""
 PAIRS = tuple((vote, other) for vote in ("hmr", "wrf", "weighted") for other in ("majority", "prm"))
 
 
 def every(judged: Seeds) -> list[Finding]:
-    """All findings; `judged`: the candidates of every question, once per training seed."""
+    """All findings about votes; `judged`: the judged candidates of every question, once per training seed."""
     right = elections.votes_taken(judged)
     return [votes(right), frequencies(judged, right), alphas(judged), ties(judged), another_vote(judged, right)]
 
 
 def votes(right: Right) -> Finding:
-    """Whether HMR, WRF and the sum of rewards beat majority and PRM, and at which N: a family for each two votes."""
-    sizes = [size for size in right if size > 1]  # of one candidate all votes elect that one
+    """Whether HMR, WRF and the sum of rewards beat majority and PRM, and at which N: one family per pair of votes."""
+    sizes = [size for size in right if size > 1]  # at N = 1 all votes elect the same candidate
     families = {
         (a, b): compare({size: Estimate.mean(right[size][a] - right[size][b]) for size in sizes}, ACCURACY_MARGIN)
         for a, b in PAIRS
@@ -50,7 +50,7 @@ def votes(right: Right) -> Finding:
 
 
 def _by_size(family: Mapping[int, Comparison]) -> str:
-    """`worse at N = 32 and 64, as good at N = 2, …`"""
+    """The outcomes as text: `worse at N = 32 and 64, as good at N = 2, …`."""
     words: dict[Outcome, str] = {
         "better": "better", "worse": "worse", "as good": "as good", "open": "not told apart"
     }  # fmt: skip
@@ -63,7 +63,7 @@ def _by_size(family: Mapping[int, Comparison]) -> str:
 
 
 def frequencies(judged: Seeds, right: Right) -> Finding:
-    """Where the votes differ: by how often the reasoner is right."""
+    """Where the votes differ, by the share of a question's candidates that are right."""
     size = max(right)
     bands = {band: numbers for band, numbers in elections.bands(judged[0]).items() if numbers}
     compared = {band: numbers for band, numbers in bands.items() if len(numbers) >= FEWEST}
@@ -99,7 +99,7 @@ def frequencies(judged: Seeds, right: Right) -> Finding:
 
 
 def alphas(judged: Seeds) -> Finding:
-    """Which α serves WRF best: every other against the paper's."""
+    """Which α is best for WRF: each other value against the paper's."""
     sizes = [size for size in elections.sizes(judged) if size >= 4]
     paper, *others = elections.ALPHAS
     right = {
@@ -125,7 +125,7 @@ def alphas(judged: Seeds) -> Finding:
 
 
 def ties(judged: Seeds) -> Finding:
-    """Which tie-break serves WRF best, at the N with most ties."""
+    """Which tie-break is best for WRF, at the N with the most ties."""
     by_size = {size: elections.ties(judged, size) for size in elections.sizes(judged) if size > 1}
     most = max(by_size, key=lambda size: float(by_size[size]["tied"].mean()))
     ours, *others = elections.TIE_BREAKS
@@ -152,7 +152,7 @@ def ties(judged: Seeds) -> Finding:
 
 
 def another_vote(judged: Seeds, right: Right) -> Finding:
-    """Whether some vote beats HMR and WRF: chosen on half of the questions, tried on the other half."""
+    """Whether another vote beats HMR and WRF: its prior is chosen on half of the questions and tested on the others."""
     chosen_on, tried_on = elections.halves(judged)
     prior = elections.best(chosen_on, {prior: elections.log_odds(prior) for prior in elections.PRIORS})
     taken = {

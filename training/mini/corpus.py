@@ -1,10 +1,9 @@
-"""The pretraining corpus of the embedded model, made on the fly and determined by a seed.
+"""The pretraining corpus of the embedded model, generated on the fly from a seed.
 
-Four kinds of documents: solutions, solutions by careless authors in the layout that the PRM reads (a tag after
-each step, where the verdict on it is learned), sums, and sums in the same layout. Slips are learned only when sums
-and stories have been: with slips in the text from the start, a first try learned to calculate much later. Verdicts are
-in the corpus because a small model can't notice an error at the end of a step unless it has learned to compute the
-step anew.
+Four kinds of documents: solutions; solutions by careless authors in the PRM's input layout (a tag after each step, at
+which the verdict is learned); sums; and sums in that layout. Slips are learned only after sums and stories: in a first
+attempt with slips in the text from the start, the model learned to calculate much later. The corpus contains verdicts
+because a small model cannot notice an error at the end of a step unless it has learned to recompute the step.
 """
 
 import itertools
@@ -22,17 +21,17 @@ from unprm.mini.storyteller import DEMANDING, generate
 
 CARELESSNESS = (0.1, 1.2)
 CHUNK = 4096
-"""Documents that are made, sorted by length and cut into batches together."""
+"""Number of documents that are generated, sorted by length and split into batches together."""
 RIGHT_TOKEN, WRONG_TOKEN = 0.1, 3.0
-"""What a token counts in the review: wrong ones are rare."""
+"""Weights of right and wrong tokens in the review; wrong ones are rare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of text that is tokenised on its own, and what is learned from its tokens.
+    """A piece of text that is tokenised separately, and what is learned from its tokens.
 
-    `learned`: to foresee them. `judged`: to tell them from wrong tokens; in a wrong text, which stands
-    `instead_of` the right one, up to the first wrong token. `verdict`: of a step tag, whether its step is right.
+    `learned`: to predict them. `judged`: to tell right tokens from wrong ones; in a wrong text, up to the first token
+    that differs from the right text `instead_of`. `verdict`: for a step tag, whether its step is right.
     """
 
     text: str
@@ -43,7 +42,7 @@ class Piece:
 
 
 def solved(rng: random.Random, carelessness: float = 0.0) -> list[Piece]:
-    """A problem and its right solution, or a careless author's with the slips included."""
+    """A problem and its right solution, or a careless author's solution with slips."""
     problem = generate(rng, DEMANDING)
     steps = Author(rng, carelessness).solve(problem)
     pieces = [Piece(problem.text + "\n")]
@@ -53,7 +52,7 @@ def solved(rng: random.Random, carelessness: float = 0.0) -> list[Piece]:
 
 
 def reviewed(rng: random.Random) -> list[Piece]:
-    """A problem and a solution with a tag after each step; only the right part of it is learned."""
+    """A problem and a careless author's solution with a tag after each step; only its right part is learned."""
     problem = generate(rng, DEMANDING)
     steps = Author(rng, rng.uniform(*CARELESSNESS)).solve(problem)
     pieces = [Piece(problem.text + "\n")]
@@ -75,7 +74,7 @@ def _steps(problem: Problem, steps: Sequence[str], slips_learned: bool) -> Itera
 
 
 def sums(rng: random.Random) -> list[Piece]:
-    """Operations as they come up in problems, with their results."""
+    """Operations as they occur in problems, with their results."""
     pieces = []
     for expression, result in _operations(rng):
         pieces += [Piece(expression), Piece(f" {result}.", learned=True, judged=True), Piece("\n")]
@@ -83,7 +82,7 @@ def sums(rng: random.Random) -> list[Piece]:
 
 
 def reviewed_sums(rng: random.Random) -> list[Piece]:
-    """The same, half of them wrong, with a tag after each."""
+    """As `sums`, but with about half of the results wrong and a tag after each."""
     pieces = []
     for expression, result in _operations(rng):
         _, left, symbol, right, _ = expression.split()
@@ -103,29 +102,29 @@ def _operations(rng: random.Random) -> list[tuple[str, int]]:
 
 
 def solved_carelessly(rng: random.Random) -> list[Piece]:
-    """A problem and a careless author's solution, slips included."""
+    """A problem and a careless author's solution with slips."""
     return solved(rng, carelessness=1.2)
 
 
 Kind = Callable[[random.Random], list[Piece]]
 Mixture = dict[Kind, float]
-"""How often each kind of document occurs."""
+"""Frequency of each kind of document."""
 RIGHT: Mixture = {solved: 0.42, reviewed: 0.4, sums: 0.1, reviewed_sums: 0.08}
 CARELESS: Mixture = {solved_carelessly: 0.52, reviewed: 0.4, sums: 0.02, reviewed_sums: 0.06}
 RIGHT_TEXT: Mixture = {solved: 0.8, sums: 0.2}
 CARELESS_TEXT: Mixture = {solved_carelessly: 0.96, sums: 0.04}
-"""The last two have no verdict in them."""
+"""`RIGHT_TEXT` and `CARELESS_TEXT` contain no verdicts."""
 
 
 def document(rng: random.Random, mixture: Mixture = RIGHT) -> list[Piece]:
-    """One document of a kind drawn with the mixture's frequencies."""
+    """One document, its kind drawn with the mixture's frequencies."""
     return rng.choices(list(mixture), list(mixture.values()))[0](rng)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Token ids and, for each: whether it is to be foreseen (`learned`), its weight when it is told from a
-    wrong token (`judged`) and whether it is one (`wrong`); whether it is a tag, and of a right step."""
+    """Token ids and, for each token: whether to predict it (`learned`); its weight in the review (`judged`), and
+    whether it is wrong; whether it is a step tag (`tag`), and whether that step is right."""
 
     ids: list[int]
     learned: list[bool]
@@ -143,7 +142,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -> Docum
         slip = len(ids) if piece.instead_of is None else _first_difference(tokenizer, ids, piece.instead_of)
         right = slip if piece.judged else 0
         wrong = piece.judged and slip < len(ids)
-        # what is left out of a wrong text teaches nothing, what comes before its first wrong token does
+        # tokens of a wrong text are learned up to the first wrong one
         learned = len(ids) if piece.learned else right
         made.ids.extend(ids)
         made.learned.extend(index < learned for index in range(len(ids)))
@@ -161,7 +160,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -> Docum
 
 
 def _first_difference(tokenizer: PreTrainedTokenizerBase, ids: list[int], right: str) -> int:
-    """Index of the first token that differs from those of the right text."""
+    """Index of the first token that differs from the right text's; the last index if none of those compared does."""
     others = tokenizer(right, add_special_tokens=False)["input_ids"]
     return next((k for k, (token, other) in enumerate(zip(ids, others, strict=False)) if token != other), len(ids) - 1)
 
@@ -169,8 +168,8 @@ def _first_difference(tokenizer: PreTrainedTokenizerBase, ids: list[int], right:
 def batches(
     tokenizer: PreTrainedTokenizerBase, mixture: Mixture, seed: str, tokens: int, lengths: Sequence[int]
 ) -> Iterator[tuple[int, list[Document]]]:
-    """Endless batches `(length, documents)` of at most `tokens` tokens once padded to that length, one of the
-    ascending `lengths`; longer documents are left out."""
+    """Endless batches `(length, documents)`: at most `tokens` tokens when padded to `length`, one of the ascending
+    `lengths`. Documents longer than all of these are left out."""
     for chunk in itertools.count():
         rng = random.Random(f"{seed}/{chunk}")
         documents = sorted((encode(tokenizer, document(rng, mixture)) for _ in range(CHUNK)), key=lambda d: len(d.ids))

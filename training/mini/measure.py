@@ -1,4 +1,4 @@
-"""What the embedded model is worth, on problems that it has never seen."""
+"""Evaluates the embedded model on problems that it has never seen."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -77,8 +77,8 @@ class _Scored:
 
 
 def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) -> Figures:
-    """Samples `CANDIDATES` solutions for each of `problems` new problems from the reasoner in `base` and
-    scores them with the model `prm` (as `load_engine` takes it)."""
+    """Samples `CANDIDATES` solutions for each of `problems` new problems from the reasoner in `base`, and scores them
+    with the model `prm` (as for `load_engine`)."""
     rng = random.Random(seed)
     chosen = [generate(rng) for _ in range(problems)]
     repeated = [problem for problem in chosen for _ in range(CANDIDATES)]
@@ -119,7 +119,7 @@ def _sample(base: Path, problems: Sequence[Problem], progress: Progress) -> list
 
 
 def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: Progress) -> Iterator[list[_Scored]]:
-    """The scored solutions of each problem; an empty one has no step to score and is left out."""
+    """Yields the scored solutions of each problem; empty ones, which have no steps, are left out."""
     engine = load_engine(prm)
     task = progress.add_task("scoring", total=len(chosen))
     for number, problem in enumerate(chosen):
@@ -134,7 +134,7 @@ def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: 
 
 
 def _judged(group: Sequence[_Scored]) -> JudgedCandidates:
-    """What votes see of a problem's solutions; the domain's answers are equal if their digits are."""
+    """A problem's solutions as votes use them; in this domain, answers are equal if their digits are."""
     names = {answer: name for name, answer in enumerate(dict.fromkeys(s.answer for s in group if s.answer))}
     classes = tuple(names.get(s.answer or "") for s in group)
     return JudgedCandidates(classes, tuple(s.right for s in group), tuple(steps.reward(s.step_scores) for s in group))

@@ -1,7 +1,6 @@
 """All stages that make the embedded model: tokenizer, reasoner, labelled solutions, PRM adapter.
 
-Each stage leaves its result in the output directory and is skipped if it is there, so a run that was
-killed goes on where it was.
+Each stage writes its result to the output directory and is skipped if it exists, so a killed run can resume.
 """
 
 import json
@@ -33,7 +32,7 @@ from unprm.mini.storyteller import generate
 
 @dataclass(frozen=True, slots=True)
 class MiniSettings:
-    """How much of everything; `sampled` maps a sampling temperature to a number of problems."""
+    """Sizes of the stages; `sampled`: pairs of a sampling temperature and a number of problems."""
 
     seed: int = 0
     tokenizer_documents: int = 8000
@@ -45,7 +44,7 @@ class MiniSettings:
 
 
 def make(output: Path, settings: MiniSettings, progress: Progress) -> Path:
-    """Makes the model in `output` and returns the adapter's directory; the base lies beside it."""
+    """Makes the model in `output`; returns the adapter's directory, next to which the base is."""
     output.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(output, settings)
     base = reasoner(output, tokenizer, replace(settings.pretrain, seed=settings.seed), progress)
@@ -63,7 +62,7 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerBase:
 
 
 def reasoner(output: Path, tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, progress: Progress) -> Path:
-    """Pretrains a reasoner in `output`, or goes on with it; returns the directory of the model in bf16."""
+    """Pretrains a reasoner in `output`, or resumes its pretraining; returns the directory of the model in bf16."""
     base = output / "base"
     if not base.exists():
         output.mkdir(parents=True, exist_ok=True)
@@ -75,7 +74,7 @@ def reasoner(output: Path, tokenizer: PreTrainedTokenizerBase, settings: Pretrai
 
 
 def _planted(output: Path, settings: MiniSettings) -> Path:
-    """Solutions by authors of every degree of carelessness, labelled by the exact checker."""
+    """Solutions by authors of varying carelessness, labelled by the exact checker."""
     path = output / "planted.jsonl"
     if not path.exists():
         rng = random.Random(f"{settings.seed}/planted")
@@ -98,7 +97,7 @@ def _sampled(output: Path, base: Path, settings: MiniSettings, progress: Progres
 
 def _sample_into(path: Path, base: Path, temperature: float, count: int, seed: int, progress: Progress) -> None:
     rng = random.Random(f"{seed}/problems")
-    # by length, so that the solutions of a batch end at about the same time
+    # sorted by length, so that the solutions of a batch end at about the same time
     problems = sorted((generate(rng) for _ in range(count)), key=lambda problem: len(problem.operations))
     done = sum(1 for _ in path.open()) if path.exists() else 0
     task = progress.add_task(f"sampling at temperature {temperature:g}", total=count, completed=done)

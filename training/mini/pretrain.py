@@ -1,7 +1,7 @@
 """Pretrains the reasoner of the embedded model on the generated corpus.
 
-Resumable: the state is written every `SAVE_EVERY` steps; data and schedule depend on the seed and the step
-number alone, so a run that was killed goes on as if it had not been.
+Resumable: the state is saved every `SAVE_EVERY` steps, and data and schedule depend only on the seed and the step
+number, so a killed run continues as if it had not been interrupted.
 """
 
 import itertools
@@ -28,15 +28,15 @@ SAVE_EVERY = 100
 LENGTHS = (96, 128, 160, 192, 224, 256, 352)
 """Documents are padded to one of these, so that few shapes have to be compiled."""
 EARLY_EXIT = 5
-"""After this layer the next token has to be foreseen already..."""
+"""After this layer, the next token must already be predicted..."""
 REVIEW_EXIT = 7
-"""... after this one each token distinguished from a wrong one, by comparison with what was foreseen: the last layer is
-left to gather this at the step's tag."""
+"""... and after this one, right tokens must be told from wrong ones, by comparison with that prediction; the last layer
+only has to collect this at the step's tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """One rise and fall of the learning rate: a linear warm-up, then a cosine down to a hundredth of the peak."""
+    """One learning-rate cycle: linear warm-up, then cosine decay to a hundredth of the peak."""
 
     mixture: corpus.Mixture
     steps: int
@@ -44,7 +44,7 @@ class Cycle:
     warmup: int
 
     def rate(self, step: int) -> float:
-        """Learning rate of the cycle's step, from 0."""
+        """Learning rate at a step of the cycle, counted from 0."""
         if step < self.warmup:
             return self.peak * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
@@ -53,8 +53,8 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class PretrainSettings:
-    """`tokens` is the size of a batch in tokens, padding included. `verdicts`: whether the exact checker's judgement of
-    steps and tokens is learned too; without, the next token is all that there is to learn."""
+    """`tokens`: batch size in tokens, padding included. `verdicts`: also train on the exact checker's judgement of
+    steps and tokens; otherwise only on next tokens."""
 
     cycles: tuple[Cycle, ...] = (
         Cycle(corpus.RIGHT, steps=3300, peak=4e-3, warmup=100),
@@ -77,7 +77,7 @@ WITHOUT_VERDICTS = PretrainSettings(
     ),
     verdicts=False,
 )
-"""Solutions and sums as text, and no verdict on any of it."""
+"""Solutions and sums as plain text, without verdicts."""
 
 
 def architecture(tokenizer: PreTrainedTokenizerBase) -> Qwen2Config:
@@ -100,7 +100,7 @@ def architecture(tokenizer: PreTrainedTokenizerBase) -> Qwen2Config:
 def _batches(
     tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, first: int
 ) -> Iterator[tuple[float, int, list[Document]]]:
-    """Learning rate, padded length and documents of each step, from step `first` on."""
+    """Yields learning rate, padded length and documents of each step, from step `first` on."""
     for number, cycle in enumerate(settings.cycles):
         if first < cycle.steps:
             made = corpus.batches(tokenizer, cycle.mixture, f"{settings.seed}/{number}", settings.tokens, LENGTHS)
@@ -111,7 +111,7 @@ def _batches(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """All of shape (documents, length), as in `Document`.
+    """Fields as in `Document`, each of shape (documents, length).
 
     Empty rows fill a batch up to the token budget, so that few shapes have to be compiled.
     """
@@ -141,8 +141,8 @@ def _collate(documents: list[Document], length: int, tokens: int) -> _Batch:
 
 
 class _Loss:
-    """The loss of a batch: next tokens at the early exit and at the last layer, the review of each token, and
-    the PRM's own loss at the tags. `judge`, a row of its own, is used for the review alone and not kept."""
+    """The loss of a batch: next tokens at the early exit and at the last layer; with verdicts, also the review of each
+    token, and the PRM's loss at the tags. `judge`, an extra output row, is used only for the review and not kept."""
 
     def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerBase, verdicts: bool) -> None:
         self.model, self.verdicts = model, verdicts
@@ -188,9 +188,9 @@ def _optimizers(parameters: Mapping[str, torch.nn.Parameter]) -> list[torch.opti
 def pretrain(
     tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, directory: Path, progress: Progress
 ) -> Qwen2ForCausalLM:
-    """Trains the reasoner, or goes on from the state in `directory`; returns it in fp32.
+    """Trains the reasoner, or resumes from the state in `directory`; returns it in fp32.
 
-    Appends a line `{"step", "loss", "seconds"}` per ten steps to `directory/pretrain.jsonl`.
+    Appends a line `{"step", "loss", "seconds"}` every ten steps to `directory/pretrain.jsonl`.
     """
     torch.manual_seed(settings.seed)
     model = Qwen2ForCausalLM._from_config(architecture(tokenizer), attn_implementation="eager")

@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LONGEST = 192
-"""Tokens of a sampled solution at the most; the longest right ones take about 150."""
+"""Maximum number of tokens of a sampled solution; the longest right ones have about 150."""
 
 
 @torch.inference_mode()
@@ -18,9 +18,9 @@ def sample(
     seed: int,
     batch: int = 96,
 ) -> Iterator[list[str]]:
-    """One sampled solution per problem, as batches of texts in the order of the problems.
+    """Samples one solution per problem; yields batches of texts in the order of the problems.
 
-    Each batch has a seed of its own, so that sampling can start at any multiple of `batch`.
+    Each batch has its own seed, so that sampling can start at any multiple of `batch`.
     """
     for start in range(0, len(problems), batch):
         torch.manual_seed(seed + start)

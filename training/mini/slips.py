@@ -1,8 +1,8 @@
-"""Solutions by an author who makes the slips that people make.
+"""Simulated authors who make the mistakes ("slips") that people make.
 
-The pretraining corpus of the embedded model is written by such authors, so the reasoner that learns from it
-makes mistakes of the same kinds; its PRM also sees them planted. `Author.solve` follows a slip through to
-the end, as people do: the later steps build on the wrong value.
+They write the pretraining corpus of the embedded model, so the reasoner trained on it makes mistakes of the same kinds;
+its PRM is also trained on such solutions. `Author.solve` carries a slip through to the end, as people do: later steps
+build on the wrong value.
 """
 
 import random
@@ -22,7 +22,7 @@ READING = {
     "inverted": 0.01,
     "skipped": 0.01,
 }
-"""Probability of each slip in reading the story, where the story allows it."""
+"""Probability of each kind of slip in reading the story, if the story allows it."""
 
 
 def carries(symbol: str, left: int, right: int) -> list[int]:
@@ -35,12 +35,12 @@ def carries(symbol: str, left: int, right: int) -> list[int]:
             places.append(place)
         left, right, place = left // 10, right // 10, place + 1
         if place > 12:
-            break  # a negative difference borrows for ever
+            break  # a negative difference would borrow forever
     return places
 
 
 def wrong_result(rng: random.Random, symbol: str, left: int, right: int) -> int:
-    """A plausible wrong result: a carry forgotten, a table entry off by one, a digit off by one."""
+    """A plausible wrong result: a forgotten carry, a neighbouring multiplication-table entry, or a digit off by one."""
     value = calculate(symbol, left, right)
     ways = [value + rng.choice([-1, 1]) * 10 ** rng.randrange(len(str(abs(value))))]
     match symbol:
@@ -103,7 +103,7 @@ class Author:
     def _misunderstand(
         self, slip: str, problem: Problem, operation: Operation, step: tuple[str, int, int]
     ) -> tuple[str, int, int]:
-        """The step `(symbol, left, right)` after one slip in reading, unchanged where it can't happen."""
+        """The step `(symbol, left, right)` after one slip in reading; unchanged if the slip is not possible there."""
         symbol, left, right = step
         match slip:
             case "misread" if operation.right.source is None:

@@ -1,5 +1,5 @@
-"""The tokenizer of the embedded model: byte-level BPE with Qwen2's own splitting into words, every digit its own
-token and `ş` a token of its own."""
+"""The tokenizer of the embedded model: byte-level BPE with Qwen2's splitting into words; every digit and `ş` are tokens
+of their own."""
 
 from collections.abc import Iterable
 
@@ -9,6 +9,6 @@ VOCABULARY = 640
 
 
 def train(texts: Iterable[str]) -> PreTrainedTokenizerBase:
-    """A tokenizer of `VOCABULARY` tokens learned from `texts`, which must contain the step tag often enough
-    for it to become one token."""
+    """Trains a tokenizer of `VOCABULARY` tokens on `texts`, which must contain the step tag often enough for it to
+    become one token."""
     return Qwen2Tokenizer().train_new_from_iterator([texts], VOCABULARY, show_progress=False)

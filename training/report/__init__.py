@@ -1,1 +1,1 @@
-"""One page with the figures and tables of what annotation and evaluation wrote."""
+"""The report: one HTML page with figures and tables of annotation and evaluation results."""

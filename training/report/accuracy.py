@@ -20,12 +20,12 @@ _ANY = {"color": GREY, "linestyle": ":", "linewidth": 1.6}
 
 
 def plots(prms: Sequence[BestOfN]) -> tuple[Plot, ...]:
-    """One panel per vote, and one per PRM."""
+    """Two plots: one with a panel per vote, one with a panel per PRM."""
     return _by_vote(prms), _by_prm(prms)
 
 
 def table(prms: Sequence[BestOfN]) -> Table:
-    """Accuracy of all votes at the most candidates of each PRM."""
+    """Accuracy of all votes at each PRM's largest N."""
     rows = []
     for prm in prms:
         size = max(prm.any_right)

@@ -1,4 +1,4 @@
-"""What a page is made of, and the words that say a finding."""
+"""The parts of a report page, and helpers that word its findings."""
 
 import base64
 import re
@@ -11,12 +11,13 @@ import rich.table
 from training.metrics import Share, percent
 
 _NUMBER = re.compile(r"[−+-]?\d[\d.,–]*( %)?( \(.*\)| \[.*\](, p [=<] [\d.]+)?)?|–|")
-"""Also a percentage, and one with its interval in brackets, or a difference with its interval and p-value."""
+"""A number or percentage, also with its interval in brackets or, for a difference, interval and p-value; a dash; or an
+empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure as PNG. `title` says its finding, `alt` what is drawn, `caption` how to read it, with n."""
+    """A figure as PNG. `title`: its finding; `alt`: description of the drawing; `caption`: how to read it, with n."""
 
     name: str
     title: str
@@ -32,7 +33,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows as long as `columns`. `quoted`: rows at the end that others have measured."""
+    """A table; each row has as many cells as `columns`. `quoted`: further rows with published figures."""
 
     title: str
     columns: tuple[str, ...]
@@ -41,20 +42,20 @@ class Table:
 
     @classmethod
     def of(cls, table: rich.table.Table) -> Self:
-        """A table that was made for a terminal."""
+        """Converts a table made for a terminal."""
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
         return cls(str(table.title), tuple(str(c.header) for c in table.columns), tuple(zip(*columns, strict=True)))
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Of each column whether it holds numbers alone."""
+        """For each column, whether it holds only numbers."""
         rows = (*self.rows, *self.quoted)
         return tuple(all(_NUMBER.fullmatch(row[k]) for row in rows) for k in range(len(self.columns)))
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page. `notes`: a line for each thing that is not there."""
+    """A section of the page. `notes`: one line per missing part."""
 
     name: str
     title: str
@@ -64,13 +65,14 @@ class Section:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a sentence: `a, b and c`."""
+    """Joins names for a sentence: `a, b and c`."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def lead(shares: Mapping[str, Share]) -> str:
-    """Says which of at least one way elects right answers most often, and whether others are within reach."""
+    """A sentence that names the method with the highest share of right answers, and how many others have intervals that
+    overlap its own. At least one share."""
     first, *others = sorted(shares, key=lambda name: -shares[name].mean)
     best = shares[first]
     equal = [name for name in others if shares[name].mean == best.mean]
@@ -83,14 +85,14 @@ def lead(shares: Mapping[str, Share]) -> str:
 
 
 def counted(counts: Mapping[str, int], noun: str) -> str:
-    """The number of things by name, once if all have the same: `n = 500 questions`."""
+    """The counts by name, or just one number if all are equal: `n = 500 questions`."""
     if len(set(counts.values())) == 1:
         return f"n = {next(iter(counts.values())):,} {noun}"
     return f"n = {', '.join(f'{count:,} ({name})' for name, count in counts.items())} {noun}"
 
 
 def seeds(counts: Mapping[str, int]) -> str:
-    """What an interval and a whisker mean, given the number of training seeds by PRM."""
+    """Explains intervals and whiskers, given the number of training seeds by PRM."""
     if max(counts.values()) == 1:
         return "intervals are 95 % bootstrap intervals, of one training seed each"
     same = len(set(counts.values())) == 1

@@ -1,4 +1,4 @@
-"""Annotation: what the searches draw, beside the one that the paper measures its savings against."""
+"""Annotation cost of the searches, compared with the paper's baseline search."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from training.report.found import Annotation
 from training.study import BASELINE
 
 PerSolution = dict[str, float]
-"""By run, the dearest in samples first; relative to the baseline if there is one."""
+"""Cost per solution by run, the run with the most samples first; relative to the baseline if there is one."""
 
 
 def figure(runs: Sequence[Annotation]) -> Plot:
@@ -47,7 +47,7 @@ def figure(runs: Sequence[Annotation]) -> Plot:
 
 
 def as_json(runs: Sequence[Annotation]) -> dict[str, Any]:
-    """What figure and tables show, as JSON for pages that draw it themselves."""
+    """The content of figure and tables as JSON values, for pages that draw it themselves."""
     baseline = _baseline(runs)
     panels = _panels(runs, baseline)
     return {
@@ -59,18 +59,18 @@ def as_json(runs: Sequence[Annotation]) -> dict[str, Any]:
 
 
 def tables(runs: Sequence[Annotation]) -> tuple[Table, ...]:
-    """Cost, statistics of the data, and agreement with the exact checker where the problems are of its domain."""
+    """Cost, statistics of the data and, for problems of the checker's domain, agreement with the exact checker."""
     return tuple(Table.of(table) for table in stats.tables([run.path for run in runs]))
 
 
 def _baseline(runs: Sequence[Annotation]) -> str | None:
-    """The plainest run of the baseline's search: other runs add ways of saving to its name."""
+    """The run of the baseline search with the shortest name: variants that save rollouts append to it."""
     names = [run.name for run in runs if run.search == BASELINE and run.costs.samples]
     return min(names, key=lambda name: (len(name), name), default=None)
 
 
 def _comparable(runs: Sequence[Annotation], baseline: str | None) -> list[str]:
-    """Names of the runs that verified steps, of solutions that were chosen as the baseline's."""
+    """Names of the runs that verified steps and whose solutions were selected in the same way as the baseline's."""
     ways = {run.selected for run in runs if baseline in (None, run.name)}
     return [run.name for run in runs if run.costs.verified and run.selected in ways]
 

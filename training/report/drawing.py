@@ -1,4 +1,4 @@
-"""How all figures look, and the door from a drawing to a PNG."""
+"""Common style of all figures, and their rendering as PNG."""
 
 import textwrap
 from collections.abc import Callable, Mapping
@@ -14,16 +14,16 @@ from matplotlib.ticker import FuncFormatter
 from training.report.blocks import Plot
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which the colour-blind tell apart, without the yellow that is lost on white."""
+"""The colour-blind safe palette of Okabe and Ito, without yellow, which is hardly visible on white."""
 GREY = "#666666"
 RIGHT, WRONG = PALETTE[0], PALETTE[1]
 WIDTH = 10.0
-"""Inches."""
+"""Width of a figure in inches."""
 DPI = 150
 TITLE = 92
-"""Characters that fit into a line of the title."""
+"""Characters per line of the title."""
 LEGEND = 110
-"""Characters that fit into a line of the legend, 8 of them for the mark and space of each entry."""
+"""Characters per line of the legend; each entry takes 8 of them for its mark and spacing."""
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _LINES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)))
@@ -37,19 +37,19 @@ _STYLE: Any = {
     "font.size": 11,
     "grid.color": "#e4e4e4",
     "legend.frameon": False,
-    # a name with dollar signs is no formula
+    # dollar signs in names are not formulas
     "text.parse_math": False,
 }
 
 
 def styles(count: int) -> list[dict[str, Any]]:
-    """Colour, marker and line of `count` series, no two alike up to 21."""
+    """Colour, marker and line style of `count` series; up to 21 are all different."""
     series = zip(cycle(PALETTE), cycle(_MARKERS), (line for line in cycle(_LINES) for _ in PALETTE), strict=False)
     return [{"color": c, "marker": m, "linestyle": line} for c, m, line in islice(series, count)]
 
 
 def plot(name: str, title: str, alt: str, caption: str, height: float, draw: Callable[[Figure], None]) -> Plot:
-    """Draws on an empty figure, `height` inches high, under its title."""
+    """Makes a plot: calls `draw` on an empty figure, `height` inches high, and puts the title above it."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         draw(figure)

@@ -1,4 +1,4 @@
-"""ProcessBench: finding the first wrong step."""
+"""ProcessBench in the report: finding the first wrong step."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,11 +12,11 @@ from training.report.found import AtThreshold, ProcessBench
 
 HATCHES = ("", "//", "..", "\\\\", "xx", "++", "oo")
 LABELLED = 16
-"""Bars that have room for their numbers."""
+"""Up to this many bars are labelled with their values."""
 
 
 def figure(prms: Sequence[ProcessBench]) -> Plot:
-    """F1 by subset, a bar per PRM, at the fixed threshold."""
+    """F1 by subset at the fixed threshold, one bar per PRM."""
     results = {prm.name: prm.at["fixed"] for prm in prms}
     names = _subsets(prms)
     wide = 0.8 / len(prms)
@@ -70,7 +70,7 @@ def figure(prms: Sequence[ProcessBench]) -> Plot:
 
 
 def tables(prms: Sequence[ProcessBench]) -> tuple[Table, ...]:
-    """F1 by subset, beside what was published where the subsets are those; and the shares that F1 is made of."""
+    """F1 by subset, with published results if the subsets are ProcessBench's; and the shares that make up F1."""
     return _overview(prms), _details(prms)
 
 

@@ -1,4 +1,4 @@
-"""What a report shows: findings, and measurements averaged over the training seeds of each PRM."""
+"""Contents of a report: findings, and measurements averaged over the training seeds of each PRM."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from unprm.types import Strategy
 
 
 class Finding(BaseModel):
-    """A question, its answer in words, and a table that shows it: rows as long as `columns`."""
+    """A question, its answer in words, and a table that supports it: each row has as many cells as `columns`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,9 +33,9 @@ class Finding(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A share in [0, 1] over the seeds of a PRM.
+    """A share in [0, 1], averaged over the seeds of a PRM.
 
-    `share`: mean, and the seeds' 95 % intervals averaged end by end; `seeds`: the share of each.
+    `share`: the mean, and the seeds' 95 % intervals with both ends averaged; `seeds`: the share of each seed.
     """
 
     share: Share
@@ -53,15 +53,15 @@ BySize = dict[int, Measured]
 
 
 def over_seeds(runs: Sequence[Mapping[int, Share]]) -> BySize:
-    """Averages at the sizes that all runs have, in rising order."""
+    """Averages at the sizes that all runs have, in ascending order."""
     sizes = set.intersection(*(set(run) for run in runs))
     return {size: Measured.of([run[size] for run in runs]) for size in sorted(sizes)}
 
 
 @dataclass(frozen=True, slots=True)
 class BestOfN:
-    """A PRM's votes: `accuracy[vote][N]`, and that any of N candidates is right. `judged`: the candidates of one
-    seed, by question; empty if they were not kept. `wrf`: that seed's settings."""
+    """A PRM's votes: `accuracy[vote][N]`, and `any_right[N]`, how often any of N candidates is right. `judged`: the
+    candidates of one seed, by question; empty if they were not kept. `wrf`: that seed's settings."""
 
     name: str
     seeds: int
@@ -74,7 +74,7 @@ class BestOfN:
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """A PRM on one subset of ProcessBench; shares in [0, 1]. `too_long` is the most of any seed."""
+    """A PRM on one subset of ProcessBench; shares in [0, 1]. `too_long` is the maximum over the seeds."""
 
     erroneous: float
     correct: float
@@ -86,7 +86,7 @@ class Subset:
 
 @dataclass(frozen=True, slots=True)
 class AtThreshold:
-    """ProcessBench's figures at a threshold; `thresholds` of each seed."""
+    """ProcessBench's figures at the threshold of each seed (`thresholds`)."""
 
     thresholds: tuple[float, ...]
     subsets: dict[str, Subset]
@@ -95,7 +95,7 @@ class AtThreshold:
 
 @dataclass(frozen=True, slots=True)
 class ProcessBench:
-    """A PRM on ProcessBench by the way its threshold was chosen, "fixed" among them."""
+    """A PRM on ProcessBench. `at`: results by how the threshold was chosen, always including "fixed"."""
 
     name: str
     seeds: int
@@ -104,8 +104,8 @@ class ProcessBench:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A run of `training annotate` with its search and what it cost; `selected`: how its solutions were chosen, the
-    same text for the same way."""
+    """A run of `training annotate`, with its search and its costs. `selected`: configuration with which its solutions
+    were selected, as text; equal for equal configurations."""
 
     path: Path
     search: str
@@ -114,13 +114,13 @@ class Annotation:
 
     @property
     def name(self) -> str:
-        """The file's name without its ending."""
+        """The file's name without its suffix."""
         return self.path.stem
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All parts of a report, each empty if it is not there; runs in the order of their names."""
+    """All parts of a report, each empty if missing; runs are sorted by name."""
 
     findings: tuple[Finding, ...]
     best_of_n: tuple[BestOfN, ...]

@@ -16,11 +16,12 @@ from unprm.votes import STRATEGIES
 
 BINS = 20
 _GOLDEN = 0.618033988749895
-"""Multiples of it, less their whole part, spread evenly however many there are."""
+"""The fractional parts of its multiples are spread evenly, however many there are."""
 
 
 def chosen(prms: Sequence[BestOfN]) -> BestOfN | None:
-    """The PRM whose candidates are shown: of those that kept them the first UnPRM, or the first."""
+    """The PRM whose candidates are shown: the first with "unprm" in its name among those with kept candidates, or else
+    the first of these; None if there are none."""
     kept = [prm for prm in prms if prm.judged]
     return min(kept, key=lambda prm: "unprm" not in prm.name.casefold(), default=None)
 

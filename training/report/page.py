@@ -1,4 +1,4 @@
-"""The page: `report.html`, which needs no other file, its figures as PNG, and what annotation cost as JSON."""
+"""Writes the report: `report.html`, a self-contained page; its figures as PNG; and annotation costs as JSON."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,8 @@ from training.report.read import LAYOUT, read
 
 
 def write(directory: Path) -> Path:
-    """Writes `directory/report.html`, `directory/figures/*.png` and, of annotated data, `directory/cost.json` from what
-    lies below; returns the page's path.
+    """Writes `directory/report.html`, `directory/figures/*.png` and, if there is annotated data, `directory/cost.json`
+    from the results below `directory`; returns the page's path.
 
     Raises `RecordInvalid` as `read.read` does.
     """

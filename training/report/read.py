@@ -1,4 +1,4 @@
-"""Reads what the commands of training wrote below a directory."""
+"""Reads the results that the training commands wrote below a directory."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -32,16 +32,16 @@ LAYOUT = {
     "processbench": "processbench/NAME/…/results.json",
     "annotations": "annotated/NAME.jsonl",
 }
-"""Where each part of `Found` stands below the directory."""
+"""Path of each part of `Found` below the directory."""
 
 T = TypeVar("T")
 
 
 def read(directory: Path) -> Found:
-    """All that there is below the directory.
+    """All results below the directory.
 
-    Raises `RecordInvalid` for a file that is not as the commands write it, for seeds of one PRM that were measured
-    on different data, and if there is nothing at all.
+    Raises `RecordInvalid` for a file that the commands could not have written, for seeds of one PRM that were measured
+    on different data, and if there are no results at all.
     """
     found = Found(
         findings=_findings(directory / LAYOUT["findings"]),
@@ -56,7 +56,7 @@ def read(directory: Path) -> Found:
 
 class _BestOfN(BaseModel):
     alpha: float
-    normalization: Normalization = "minmax"  # results of before it could be chosen do not name it
+    normalization: Normalization = "minmax"  # older results do not have this field
     questions: int = Field(ge=1)
     accuracy: dict[Strategy, dict[int, Share]]
     any_right: Annotated[dict[int, Share], Field(min_length=1)]

@@ -1,1 +1,1 @@
-"""What runs a model: `score(batch)` from token ids to step scores, and the queue in front of it."""
+"""Engines, which run a model: `score(batch)` maps token ids to step scores; and the queue in front of them."""

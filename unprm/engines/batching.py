@@ -21,18 +21,18 @@ from unprm.types import BatchScores, Encoded, Engine, Usage
 logger = logging.getLogger(__name__)
 
 _MEMORY = 0.8
-"""Weight of the past in the measured speed, per batch."""
+"""Weight of earlier batches in the moving average of the speed."""
 _FAILURES = 3
-"""Batches in a row after whose failure the model is put to the test."""
+"""Failed batches in a row after which the model is tested."""
 _CLOSING = 5.0
-"""Seconds an engine has to free its memory."""
+"""Seconds that an engine may take to free its memory."""
 _SLACK = 2
-"""A request may have this many times the tokens of its permit: estimates err by less, and it is encoded already."""
+"""A request may have up to this many times its permit's tokens: estimates err by less, and it is already encoded."""
 
 
 class BatchFigures(NamedTuple):
-    """Of a batch: `items`, sequences; `tokens`, of which `computed` were run; `seconds` that it took; `waits`, seconds
-    that requests had waited whose first item it took."""
+    """Figures of a batch. `items`: sequences; `tokens`, of which `computed` were run; `seconds` that it took; `waits`:
+    seconds that each request waited whose first item is in it."""
 
     items: int
     tokens: int
@@ -43,28 +43,28 @@ class BatchFigures(NamedTuple):
 
 @dataclass(slots=True)
 class Permit:
-    """Room in the queue for a request of about `tokens` tokens; `held`: what is kept of it until the request waits."""
+    """Room in the queue for a request of about `tokens` tokens; `held`: tokens reserved until the request is queued."""
 
     tokens: int
     held: int
 
 
 class _Finished(NamedTuple):
-    """A batch and its scores, not handed out yet."""
+    """A batch and its scores, not delivered yet."""
 
     batch: Batch
     scores: BatchScores
 
 
 class StepScorer:
-    """Used from one event loop; `drain` ends it.
+    """Scores the steps of concurrent requests in shared batches. Used from one event loop; `drain` ends it.
 
-    `batch_tokens`: size of a batch; a longer item runs alone. `max_queued_tokens`: what may wait; a larger
-    request is taken only when nothing waits. `patience`: seconds that a batch may take. `observe` is called with
-    the figures of every batch that was run.
+    `batch_tokens`: most tokens of a batch; a longer item runs alone. `max_queued_tokens`: most tokens that may wait; a
+    larger request is accepted only when nothing waits. `patience`: seconds that a batch may take. `observe` is called
+    with the figures of every batch that was run.
 
-    A model that hangs, or that fails whatever it is asked, is lost: all requests are refused from then on, and `lost`
-    is called, once.
+    A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `lost` is
+    called once.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class StepScorer:
         caller: str = "",
         permit: Permit | None = None,
     ) -> Scored:
-        """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: who shares a turn.
-        `permit`: the room that `reserve` keeps for it.
+        """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: requests of one caller
+        share its turns in the queue. `permit`: the room that `reserve` keeps for it.
 
-        Raises `SolutionTooLong`, `Overloaded`, `ShuttingDown` before anything runs, `DeadlineExceeded` and
-        `ModelUnavailable` later. A request that is cancelled frees its place: what waits of it never runs.
+        Raises `SolutionTooLong` and `Overloaded` before anything runs; `ShuttingDown`, `DeadlineExceeded` and
+        `ModelUnavailable` then or later. A cancelled request leaves the queue: its waiting items never run.
         """
         loop = asyncio.get_running_loop()
         seconds = math.inf if deadline is None else deadline - loop.time()
@@ -137,8 +137,8 @@ class StepScorer:
     async def drain(self, timeout: float) -> None:
         """Takes no new work, finishes what waits, closes the engine.
 
-        What isn't answered within `timeout` seconds fails with `ShuttingDown`; the engine is not waited for
-        then, and closes when it comes to it. A second call does nothing.
+        Requests not answered within `timeout` seconds fail with `ShuttingDown`; the engine is not waited for
+        then, and closes after its current call. A second call does nothing.
         """
         if self._closed:
             return
@@ -155,8 +155,8 @@ class StepScorer:
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[Permit]:
-        """Keeps room in the queue for about this many tokens while they are encoded: until `score` has queued them, or
-        the block ends. Raises as `check_room`."""
+        """Reserves room in the queue for about this many tokens while they are encoded: until `score` has queued them,
+        or the block ends. Raises as `check_room` does."""
         self.check_room(tokens)
         permit = Permit(tokens, tokens)
         self._reserved += tokens
@@ -166,9 +166,9 @@ class StepScorer:
             self._release(permit)
 
     def check_room(self, tokens: int = 1) -> None:
-        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many tokens more would not be taken now.
+        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many more tokens would be refused now.
 
-        Called before encoding, it spares the work of encoding what would be refused.
+        Call it before encoding, so that nothing is encoded that would be refused.
         """
         self._check_open()
         waiting, coming = self._turns.tokens, self._reserved + tokens
@@ -202,7 +202,7 @@ class StepScorer:
             self.check_room(tokens)
 
     def _retry_after(self, tokens: int) -> float:
-        """Seconds until there may be room for `tokens` more, by the recent speed; 1 at least."""
+        """Seconds until there may be room for `tokens` more, at the recent speed; at least 1."""
         excess = min(self._turns.tokens, self._turns.tokens + tokens - self._max_queued_tokens)
         return max(1.0, excess / self._tokens_per_second) if self._tokens_per_second else 1.0
 
@@ -222,9 +222,9 @@ class StepScorer:
             self._fail(self._jobs, ModelUnavailable(f"the queue failed ({type(error).__name__})"))
 
     async def _step(self, before: _Finished | None) -> _Finished | None:
-        """One batch: take what fits, run it, and hand out the scores of the one before meanwhile."""
+        """One batch: take what fits, run it, and meanwhile deliver the scores of the batch before."""
         for job in self._turns.late(asyncio.get_running_loop().time()):
-            self._turns.leave(job)  # its caller is about to wake up and see for itself
+            self._turns.leave(job)  # its caller's own timeout is about to fire
         if not self._turns:
             await self._deliver(before)
             return None
@@ -233,7 +233,7 @@ class StepScorer:
         return finished
 
     async def _ran(self, batch: Batch) -> _Finished | None:
-        """None if it failed; then those who wait for it have its error."""
+        """Runs a batch; None if it failed, in which case its requests have the error."""
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
@@ -256,7 +256,7 @@ class StepScorer:
             raise ModelUnavailable(reason) from None
 
     async def _failed(self, batch: Batch, error: ModelUnavailable) -> None:
-        """Tells those who waited; after several times finds out whether it was the requests or the model."""
+        """Passes the error to the requests; after several failures in a row, tests whether the model is at fault."""
         self._fail([place.job for places in batch.values() for place in places], error)
         self._failures += 1
         if self._failures < _FAILURES or self._lost is not None:
@@ -275,16 +275,16 @@ class StepScorer:
             self._tell_lost()
 
     async def _deliver(self, finished: _Finished | None) -> None:
-        """Hands the scores out, a request at a time: an answer takes a while to be written, and many of them at once
-        would keep everybody else waiting who came meanwhile."""
+        """Delivers the scores, one request at a time: writing an answer takes a while, and many at once would delay
+        requests that arrive meanwhile."""
         if finished is None:
             return
         for places, values, cost in zip(finished.batch.values(), *finished.scores, strict=True):
             for job, position in places:
-                if job.done.done():  # its caller is gone
+                if job.done.done():  # its caller has gone
                     continue
                 job.scores[position] = values
-                job.computed, cost = job.computed + cost, 0  # the first pays
+                job.computed, cost = job.computed + cost, 0  # charged to the first
                 if len(job.scores) == len(job.items):
                     job.done.set_result(job.scored())
                     await asyncio.sleep(0)
@@ -305,11 +305,11 @@ class StepScorer:
 
 
 def _run(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
-    """The engine's scores, once they are found usable; runs in the engine's thread."""
+    """The engine's scores, checked to be usable; runs in the engine's thread."""
     try:
         scores = engine.score(batch)
         fault = _fault(batch, scores)
-    except BaseException as error:  # a library may raise anything: every waiter gets an error
+    except BaseException as error:  # a library may raise anything: every caller gets an error
         logger.exception("the model failed on a batch of %d items", len(batch))
         raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
     if fault is not None:

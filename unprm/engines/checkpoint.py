@@ -1,5 +1,5 @@
-"""What lies on a disk or the hub, found and loaded: tokenizers, networks, adapters. Only safetensors are read, and no
-code comes with a model."""
+"""Finds and loads tokenizers, networks and adapters, from disk or the hub. Only safetensors are read, and no code that
+comes with a model is run."""
 
 import json
 import logging
@@ -24,16 +24,16 @@ from unprm.formats.unprm import PrmConfig
 logger = logging.getLogger(__name__)
 
 _LOADING = threading.RLock()
-"""transformers changes settings of the whole process while it loads: two at once spoil each other's tensors."""
+"""transformers changes process-wide settings while it loads: concurrent loads corrupt each other's tensors."""
 _PROGRESS_SECONDS = 5.0
 StoredDtype = torch.dtype | Literal["auto"]
-"""What weights are loaded in: `auto` is what they are stored in."""
+"""The type that weights are loaded in; `auto`: the type they are stored in."""
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
 @dataclass(frozen=True, slots=True)
 class PrmFiles:
-    """Where the parts of a PRM lie, everything local; no adapter if it is merged into the base."""
+    """The local directories of a PRM's parts, and their names; no adapter if it is merged into the base."""
 
     base: Path
     base_name: str
@@ -44,15 +44,15 @@ class PrmFiles:
 
     @property
     def directory(self) -> Path:
-        """Where the PRM's own configuration stands."""
+        """The directory of the PRM's own configuration."""
         return self.adapter or self.base
 
 
 def locate(
     model: str, adapter: str | None, revision: str | None, adapter_revision: str | None, configured: bool = True
 ) -> PrmFiles:
-    """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`; `configured`: there is a
-    `prm_config.json`."""
+    """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`; `configured`: whether
+    there is a `prm_config.json`."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
     if adapter is None:
@@ -70,9 +70,9 @@ def locate(
 
 
 def fetch(name: str, revision: str | None) -> Path:
-    """The local directory of a model: a path as it is, a hub name after its download into the cache.
+    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache.
 
-    Raises `ModelInvalid` if there is neither.
+    Raises `ModelInvalid` if the name is neither.
     """
     if Path(name).is_dir():
         return Path(name)
@@ -92,13 +92,13 @@ def fetch(name: str, revision: str | None) -> Path:
 
 
 class _LoggedProgress(tqdm):  # type: ignore[misc]
-    """A line in the log now and then, where others draw a bar."""
+    """Logs a line at intervals instead of drawing a progress bar."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options | {"mininterval": _PROGRESS_SECONDS})
 
     def display(self, *arguments: Any, **options: Any) -> None:
-        """Logs what has come, of a bar that counts bytes."""
+        """Logs the progress of bars that count bytes."""
         if self.unit == "B" and self.total:
             logger.info("downloaded %sB of %sB", tqdm.format_sizeof(self.n), tqdm.format_sizeof(self.total))
 
@@ -119,11 +119,11 @@ def load_tokenizer(base: Path) -> Tokenizer:
 
 
 def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
-    """The tokenizer in a directory, just as its `tokenizer.json` says if there is one.
+    """The tokenizer in a directory, exactly as its `tokenizer.json` defines it, if there is one.
 
     `AutoTokenizer` would give every model of the Qwen2 architecture Qwen2's own splitting into words, whatever
-    the file says. Raises `ModelInvalid` if there is no usable tokenizer, or SentencePiece's file alone: what
-    transformers 5 makes of that has other ids for some texts than SentencePiece.
+    the file says. Raises `ModelInvalid` if there is no usable tokenizer, or only SentencePiece's file: transformers 5
+    converts that to a tokenizer whose ids differ from SentencePiece's for some texts.
     """
     try:
         if (directory / "tokenizer.json").is_file():
@@ -144,7 +144,7 @@ def load_base(base: Path, dtype: StoredDtype) -> PreTrainedModel:
 
 
 def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedModel:
-    """A network of this kind, complete, from safetensors alone."""
+    """A complete network of this kind, from safetensors only. Raises `ModelInvalid` if it can't be loaded."""
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
     try:
@@ -183,14 +183,14 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
 
 
 def _merged_by_peft(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
-    from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # takes long, and most adapters don't need it
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # slow to import, and most adapters don't need it
 
     place = str(files.adapter)
     config = PeftConfig.from_pretrained(place)
     with _LOADING:
         tuned = PeftModel.from_pretrained(base, place, config=config, use_safetensors=True)
-    # every tensor of the adapter has its place in the base, and every place its tensor: PEFT would leave what is too
-    # many aside, and what is missing at its random start
+    # the adapter must have exactly the tensors that the base takes: PEFT would ignore extra ones and leave missing
+    # ones at their random initial values
     with safe_open(Path(place) / lora.WEIGHTS, framework="pt") as file:
         odd = set(file.keys()) ^ set(get_peft_model_state_dict(tuned, save_embedding_layers=False))
     if odd:

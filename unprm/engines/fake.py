@@ -1,4 +1,4 @@
-"""A model without weights: deterministic scores, for tests and for trying the server out without torch."""
+"""A model without weights: deterministic scores, for tests and for trying out the server without torch."""
 
 import hashlib
 import threading
@@ -41,8 +41,8 @@ class FakeEngine:
     """An engine whose score at a position is a hash of the ids up to it, strictly between 0 and 1.
 
     `scores` replaces the hash and may return what a broken engine would; `delay` is in seconds per batch;
-    `failures` maps the number of a call, from 0, to what it raises; a call waits at `gate` until that is set.
-    `batches` lists what every call was given, recorded before it waits or fails.
+    `failures` maps the number of a call, from 0, to the exception it raises; every call waits until `gate` is set.
+    `batches` lists the batch of every call, recorded before it waits or fails.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class FakeEngine:
         self._gate = gate
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item, the same for an item in whatever batch."""
+        """Step scores per item, independent of the rest of the batch."""
         call = len(self.batches)
         self.batches.append(tuple(batch))
         if self._gate is not None:
@@ -95,7 +95,7 @@ class FakeEngine:
         return BatchScores([tuple(self._scores(item)) for item in batch], [len(item.ids) for item in batch])
 
     def close(self) -> None:
-        """Notes in `closed` that the engine was given back."""
+        """Sets `closed`."""
         self.closed = True
 
 

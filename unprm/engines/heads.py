@@ -1,7 +1,7 @@
-"""From the last hidden state at scored positions to margins, whose sigmoid is the score.
+"""Heads: from the last hidden state at scored positions to margins, whose sigmoid is the score.
 
-The logits over the whole vocabulary are never computed, and no code comes with a model: heads of other families
-are built here from their tensors.
+The logits over the whole vocabulary are never computed, and no code that comes with a model is run: heads of other
+families are built here from their tensors.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ class VerdictHead(nn.Module):
 
 
 class LayersHead(nn.Module):
-    """Linear layers with ReLU between them, in fp32: one output is the margin, of two the second's excess is."""
+    """Linear layers with ReLU between them, in fp32: one output is the margin; of two, the second minus the first."""
 
     def __init__(self, layers: list[nn.Linear]) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class LayersHead(nn.Module):
 
     @property
     def bias(self) -> float:
-        """Of the last layer, if it has one output."""
+        """The last layer's bias, if it has one output."""
         bias = self.get_parameter(f"layers.{len(self.layers) - 1}.bias")
         return float(bias)
 
@@ -55,12 +55,12 @@ class LayersHead(nn.Module):
 
 
 def margins(outputs: torch.Tensor) -> torch.Tensor:
-    """Of one output or two, (n, outputs) -> (n,): the one, or the second's excess over the first."""
+    """Margins from one or two outputs, (n, outputs) -> (n,): the one, or the second minus the first."""
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
 
 def read_head(directory: Path, head: Head, hidden_size: int) -> LayersHead:
-    """The head in a checkpoint; raises `ModelInvalid` if a tensor is missing or of another shape."""
+    """The head in a checkpoint; raises `ModelInvalid` if a tensor is missing or has the wrong shape."""
     layers = []
     width = hidden_size
     for name in head.layers:

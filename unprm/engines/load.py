@@ -1,4 +1,4 @@
-"""From a model's name to a loaded engine."""
+"""Loads an engine by its model's name."""
 
 import logging
 from dataclasses import replace
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CPU_TOKENS = 1024
-"""Tokens that a CPU runs at once: more don't make it faster, and their activations leave its caches."""
+"""Tokens that a CPU runs at once: more are not faster, and their activations exceed its caches."""
 _IN_PROCESS: dict[str, Any] = {"engine": "torch", "prefix_cache_gb": 0.0}
 
 
 def load_engine(model: str = mini.NAME, **options: Any) -> Engine:
-    """As `load_model`, with the fields of `ModelSpec` and `EngineOptions` as keywords; by default in this process, by
+    """As `load_model`, with the fields of `ModelSpec` and `EngineOptions` as keywords; by default in this process, with
     PyTorch, and without a prefix cache."""
     spec = ModelSpec(model=model, **{name: options.pop(name) for name in ModelSpec.model_fields if name in options})
     return load_model(spec, EngineOptions(**_IN_PROCESS | options))
 
 
 def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibration | None = None) -> Engine:
-    """Loads a PRM and puts it on its device, an adapter merged. `recorded` replaces the model's own calibration.
+    """Loads a PRM onto its device, with its adapter merged. `recorded` replaces the model's own calibration.
 
-    Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid` with what is missing or
-    does not fit.
+    Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid`, which says what is
+    missing or does not fit.
     """
     place = torch.device(_pick_device(options.device))
     number = _pick_dtype(options.dtype, place)
@@ -76,7 +76,7 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
         key = options.url_key.get_secret_value() if options.url_key else None
         return _consistent(RemoteEngine(str(options.url), key, source.format, description))
     if chosen == "vllm":
-        from unprm.engines.vllm_engine import VllmEngine  # installed only where it is used
+        from unprm.engines.vllm_engine import VllmEngine  # an optional dependency
 
         prepared = prepare(files, source.readout, source.tokenizer, number)
         caching = options.prefix_cache_gb > 0
@@ -89,9 +89,9 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
 def _in_process(
     source: ModelSource, options: EngineOptions, description: ModelDescription, number: torch.dtype, place: torch.device
 ) -> Engine:
-    """The torch engine of a model, whose linear layers are in eight bits if the options say so."""
+    """The torch engine of a model, with its linear layers in eight bits if the options say so."""
     eight: Eight | None = options.dtype if options.dtype == "int8" or options.dtype == "float8" else None
-    # in the type that it is stored in, which takes no more memory than its file, unless something is merged into it
+    # for eight bits, load the stored type, which takes no more memory than the file, unless an adapter is merged
     reader = source.reader("auto" if eight and not source.files.adapter else number, place)
     if eight:
         for decoder in reader.decoders:
@@ -105,7 +105,7 @@ def _in_process(
 
 
 def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
-    """The engine, if it gives the same steps the same scores in whatever company; raises `ModelInvalid` if not."""
+    """The engine, if the scores of the same steps do not depend on what else is scored; else raises `ModelInvalid`."""
     try:
         found = check_consistency(engine)
     except ValueError as error:
@@ -124,10 +124,10 @@ def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
 def torch_engine(
     reader: Reader, format: PrmFormat, description: ModelDescription, pass_tokens: int, cache_bytes: int
 ) -> Engine:
-    """A model on its device as an engine that runs each token once; if its tree can't compute the model's attention,
-    and `cache_bytes` is 0, as one that runs every sequence alone. Arguments as those of `TorchEngine`.
+    """An engine for a loaded model: one that runs each token once; or, if its tree can't compute the model's attention
+    and `cache_bytes` is 0, one that runs every sequence alone. Arguments as those of `TorchEngine`.
 
-    Raises `ModelInvalid` if that is so and a cache was to be kept.
+    Raises `ModelInvalid` if the tree can't compute the attention and `cache_bytes` is not 0.
     """
     attentions = [decoder.config._attn_implementation for decoder in reader.decoders]
     reasons = [tree_attention.unsupported(decoder.config) for decoder in reader.decoders]
@@ -141,7 +141,7 @@ def torch_engine(
                 description.name, memory.weights / 1e9, memory.slots / 1e9, memory.activations / 1e9,
             )  # fmt: skip
         try:
-            # attention that is computed wrongly fails each time; a machine's hiccup must stop no server
+            # wrongly computed attention fails every time; a one-off fault of the machine must not stop the server
             for _ in range(2):
                 found = test.run(engine)
                 about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right"
@@ -194,7 +194,7 @@ def _pick_device(device: Device) -> str:
 
 
 def _pick_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
-    """What is computed in where not in eight bits; raises `ModelInvalid` if the device can't compute in `dtype`."""
+    """The type for everything not in eight bits; raises `ModelInvalid` if the device can't compute in `dtype`."""
     if dtype == "float32" or dtype == "bfloat16":
         return torch.float32 if dtype == "float32" else torch.bfloat16
     if device.type != "cuda":

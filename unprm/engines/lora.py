@@ -1,5 +1,5 @@
-"""Adapters of the plain kind, LoRA of linear layers and nothing else, merged without PEFT: importing it takes about as
-long as loading a small model does. All others are PEFT's to merge."""
+"""Merges plain adapters, LoRA of linear layers and nothing else, without PEFT, whose import takes about as long as
+loading a small model. All others are merged by PEFT."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ _VALUES: dict[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
     "task_type": ("CAUSAL_LM", None),
     "bias": ("none",),
-    "init_lora_weights": (True, False),  # some others change the base
+    "init_lora_weights": (True, False),  # some other values change the base
 }
 _WITHOUT_EFFECT = {
     "base_model_name_or_path",
@@ -26,12 +26,12 @@ _WITHOUT_EFFECT = {
     "qalora_group_size",
     "revision",
 }
-"""Fields that change nothing of what is merged, whatever they are."""
+"""Fields that do not affect what is merged, whatever their values."""
 
 
 def merge_plain(network: PreTrainedModel, directory: Path) -> bool:
-    """Merges the adapter into the network if it is of the plain kind and fits, layer by layer and rounded as by PEFT;
-    else changes nothing. Tells whether it did. Raises `SafetensorError` if the weights can't be read."""
+    """Merges the adapter into the network if it is plain and fits, layer by layer and rounded as PEFT does; else
+    changes nothing. Returns whether it merged. Raises `SafetensorError` if the weights can't be read."""
     try:
         config = json.loads((directory / "adapter_config.json").read_text("utf-8"))
     except (OSError, ValueError):
@@ -60,7 +60,7 @@ def merge_plain(network: PreTrainedModel, directory: Path) -> bool:
 
 
 def _is_plain(config: Any) -> bool:
-    """Whether the configuration says which layers are adapted, of which rank and scale, and nothing else."""
+    """Whether the configuration gives only the adapted layers, their rank and their scale."""
     if not isinstance(config, dict):
         return False
     others = config.keys() - _VALUES.keys() - _WITHOUT_EFFECT - {"r", "lora_alpha", "target_modules"}
@@ -75,5 +75,5 @@ def _is_plain(config: Any) -> bool:
 
 
 def _names(layer: str) -> tuple[str, str]:
-    """Of a layer's factors: (rank, inputs) and (outputs, rank)."""
+    """Names of a layer's factors, of shapes (rank, inputs) and (outputs, rank)."""
     return f"base_model.model.{layer}.lora_A.weight", f"base_model.model.{layer}.lora_B.weight"

@@ -1,4 +1,4 @@
-"""What a model runs at once: the tokens of some sequences that the tree does not know yet."""
+"""Passes: what a model runs at once, the tokens of some sequences that are not in the tree yet."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from unprm.types import Encoded
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An item of a batch, and its place there."""
+    """An item of a batch, and its index there."""
 
     index: int
     item: Encoded
@@ -22,7 +22,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """An item in a pass, `whole` or a part, as far as the end of the node `end`."""
+    """An item in a pass, `whole` or in part, up to the end of the node `end`."""
 
     index: int
     item: Encoded
@@ -33,7 +33,7 @@ class Share:
 def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
     """Moves items from the left of `waiting` to the tree, as long as they add at most `most` tokens to it.
 
-    Of an item that would add more, a part is taken, and the item goes on waiting.
+    If the first item would add more, a part of it is added, and the item stays in `waiting`.
     """
     tree.begin()
     shares: list[Share] = []
@@ -58,10 +58,10 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
 
 
 class Pass:
-    """What is run for some shares, none of which may be added to any more.
+    """What is run for some shares, once all of them are in the tree.
 
-    `ids`, `depths`: of its tokens, and their indices in their sequences. `spans`: runs of tokens, with what they see.
-    `computed`: tokens that are run for each share, which pays for what those after it have in common with it.
+    `ids`: its tokens; `depths`: their indices in their sequences. `spans`: runs of tokens, with what they attend to.
+    `computed`: tokens run for each share; tokens that shares have in common count for the first of them.
     """
 
     def __init__(self, shares: Sequence[Share], reader: Reader) -> None:
@@ -69,17 +69,17 @@ class Pass:
         self.ids: list[int] = []
         self.depths: list[int] = []
         self.spans: list[Span] = []
-        self._places: dict[tuple[Node, int], int] = {}  # of nodes by their starts, and of tokens that are run again
-        self._reads: dict[tuple[Node, int], tuple[int, int]] = {}  # of tokens whose values are missing
+        self._places: dict[tuple[Node, int], int] = {}  # nodes (at their starts) and tokens run again
+        self._reads: dict[tuple[Node, int], tuple[int, int]] = {}  # tokens whose values are missing
         self.computed = [self._add(share) for share in shares]
 
     @property
     def reads(self) -> list[tuple[int, int]]:
-        """Where in the pass values are read off, and the ids of the tokens whose values they are."""
+        """The positions in the pass where values are read, each with the id of the token whose value it is."""
         return list(self._reads.values())
 
     def end(self, values: Sequence[float]) -> None:
-        """Notes the values that were read, one for each of `reads`; what was run is known now."""
+        """Stores the values that were read, one for each of `reads`, and marks the nodes as computed."""
         for node, _ in self._places:
             node.fresh = False
         for (node, index), value in zip(self._reads, values, strict=True):
@@ -106,7 +106,7 @@ class Pass:
         return len(self.ids) - before
 
     def _place(self, path: list[Node], node: Node, index: int) -> int:
-        """Where a token is run; one that is in the tree already is run again."""
+        """The position in the pass where a token is run; one that is computed already is run again."""
         if (node, node.start) in self._places and node.fresh:
             return self._places[node, node.start] + index - node.start
         if (node, index) not in self._places:
@@ -114,7 +114,7 @@ class Pass:
         return self._places[node, index]
 
     def _run(self, path: Sequence[Node], first: int, last: int | None = None) -> None:
-        """Tokens of the last node of a path."""
+        """Adds tokens of the last node of a path to the pass."""
         node = path[-1]
         last = node.end if last is None else last
         self._places[node, first] = len(self.ids)
@@ -124,7 +124,7 @@ class Pass:
 
 
 def _along(path: Sequence[Node], indices: Sequence[int]) -> Iterator[Node]:
-    """The node of each token; `indices` are the tokens', ascending."""
+    """The node of each token; `indices`: the tokens' indices, ascending."""
     nodes = iter(path)
     node = next(nodes)
     for index in indices:

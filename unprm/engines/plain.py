@@ -1,5 +1,5 @@
-"""Scores with PyTorch, one sequence after the other, each by a forward pass as the model's authors wrote it: right for
-every causal model, and the measure of what is faster."""
+"""Scores with PyTorch, one sequence after the other, each by a forward pass as the model's authors wrote it: correct
+for every causal model, and the reference for faster engines."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from unprm.types import BatchScores, Encoded, ModelDescription
 
 
 class PlainEngine:
-    """A causal model whose attention the tree of `TorchEngine` can't compute."""
+    """Engine for a causal model whose attention the tree of `TorchEngine` can't compute."""
 
     def __init__(self, reader: Reader, format: PrmFormat, description: ModelDescription) -> None:
         self.format: PrmFormat = format
@@ -32,7 +32,7 @@ class PlainEngine:
         return BatchScores(scores, [len(item.needed) for item in batch])
 
     def close(self) -> None:
-        """Lets go of the weights."""
+        """Frees the weights."""
         self._reader = None
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -1,7 +1,7 @@
-"""What a causal model has computed, as a tree: every distinct prefix of tokens is there once.
+"""The prefix cache: a tree of what a causal model has computed, with every distinct prefix of tokens stored once.
 
-A node is a run of tokens in which no two sequences part. Each token has a slot, where its keys and values are kept.
-Nodes that were not used for longest are let go first, and never one before those that go on from it.
+A node is a run of tokens within which no two sequences diverge. Each token has a slot, where its keys and values are
+kept. The least recently used nodes are evicted first, and never a node before its children.
 """
 
 from collections import OrderedDict
@@ -15,10 +15,10 @@ Slots = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """Tokens `ids` of sequences, the first of them at index `start`.
+    """Tokens `ids` of one or more sequences, the first of them at index `start`.
 
-    `values`: what was read off the model at a token, by its index. `fresh`: not computed yet. `used`: the number of
-    the pass that used it last.
+    `values`: what was read from the model, by the token's index. `fresh`: not computed yet. `used`: the number of the
+    last pass that used it.
     """
 
     ids: tuple[int, ...]
@@ -36,7 +36,7 @@ class Node:
         return self.start + len(self.ids)
 
     def path(self) -> list["Node"]:
-        """From the beginning of the sequence to this node."""
+        """The nodes from the beginning of the sequence to this one."""
         nodes = []
         node = self
         while node.parent is not None:
@@ -46,8 +46,8 @@ class Node:
 
 
 class PrefixTree:
-    """A tree with slots for `capacity` tokens. A pass is what is added between two calls of `begin`: none of it is let
-    go before the next."""
+    """A tree with slots for `capacity` tokens. A pass is what is added or reused between two calls of `begin`; none of
+    it is evicted before the next pass."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -58,11 +58,11 @@ class PrefixTree:
         return self.capacity - self._free_slots
 
     def clear(self) -> None:
-        """Lets everything go."""
+        """Evicts everything."""
         self._free = np.arange(self.capacity)[::-1].copy()
         self._free_slots = self.capacity
         self._root = Node((), 0, np.empty(0, np.int64), None)
-        self._nodes: OrderedDict[Node, None] = OrderedDict()  # used last at the end, a parent after its children
+        self._nodes: OrderedDict[Node, None] = OrderedDict()  # most recently used last, parents after children
         self._pass = 0
 
     def begin(self) -> None:
@@ -74,11 +74,11 @@ class PrefixTree:
         return len(ids) - sum(shared for _, shared in self._known(tuple(ids)))
 
     def add(self, ids: Sequence[int]) -> Node | None:
-        """The node that ends a sequence, of one token or more, in the tree; None if no room can be made for it in this
-        pass."""
+        """Adds a sequence of one token or more, and returns the node that ends it; None if no room can be made for it
+        in this pass."""
         sequence = tuple(ids)
         path = [self._root]
-        for child, shared in list(self._known(sequence)):  # whole before a node is cut
+        for child, shared in list(self._known(sequence)):  # the whole path, before a node is cut
             path.append(child if shared == len(child.ids) else self._split(child, shared))
         self._use(path[1:])
         last = path[-1]
@@ -93,12 +93,12 @@ class PrefixTree:
         return last
 
     def trim(self, tokens: int) -> None:
-        """Lets nodes go until at most so many tokens are left."""
+        """Evicts nodes until at most `tokens` tokens are left."""
         while len(self) > tokens:
             self._drop_oldest()
 
     def _known(self, ids: tuple[int, ...]) -> Iterator[tuple[Node, int]]:
-        """The nodes that a sequence goes through, each with the tokens that they share: all of it but at the last."""
+        """The nodes along a sequence, each with the number of tokens shared: the last may be shared only in part."""
         node, depth = self._root, 0
         while depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
             shared = _common(child.ids, ids[depth : depth + len(child.ids)])
@@ -108,7 +108,7 @@ class PrefixTree:
             node, depth = child, depth + shared
 
     def _split(self, node: Node, length: int) -> Node:
-        """Cuts a node in two; returns the first, the node itself becomes the second."""
+        """Cuts a node in two; returns the first part, the node itself becomes the second."""
         assert node.parent is not None
         cut = node.start + length
         first = Node(node.ids[:length], node.start, node.slots[:length], node.parent, node.fresh)
@@ -143,7 +143,7 @@ class PrefixTree:
 
 
 def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
-    """Tokens that two runs begin with alike; most are alike as far as one of them goes."""
+    """Length of the common prefix of two runs; usually one is a prefix of the other."""
     length = min(len(first), len(second))
     if first[:length] == second[:length]:
         return length

@@ -1,8 +1,8 @@
 """Linear layers that take less memory than in float32.
 
-In eight bits the weights are rounded once, the activations at every call. Each row of either has a scale of its own, so
-that what comes out for a token does not depend on the others in the batch. A processor without instructions for such
-numbers multiplies them many times slower than float32: there the weights of a layer become float32 when it runs.
+In eight bits the weights are rounded once, the activations at every call. Each row of either has its own scale, so that
+the output for a token does not depend on the others in the batch. A processor without instructions for such numbers
+multiplies them many times slower than float32: there a layer's weights are converted to float32 when it runs.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ _NUMBERS = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
 
 
 def computes_in_few_bits(device: torch.device) -> bool:
-    """Whether products of 8 or 16 bits are as fast there as those of float32: on GPUs, and on CPUs since AVX-512."""
+    """Whether 8- and 16-bit products are as fast on the device as float32: on GPUs, and on CPUs with AVX-512."""
     return device.type != "cpu" or torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 
 class WidenedLinear(nn.Module):
-    """Computes as `linear`, whose weights are in 16 bits, with products and sums in float32."""
+    """Computes `linear`, whose weights are in 16 bits, with products and sums in float32."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -37,8 +37,8 @@ class WidenedLinear(nn.Module):
 
 
 class EightBitLinear(nn.Module):
-    """Computes as `linear` does, in `int8` or `float8` (e4m3): faster where the processor has instructions for it, VNNI
-    or AMX for the one, a GPU since Ada and Hopper for the other."""
+    """Computes `linear` in `int8` or `float8` (e4m3): faster on processors with instructions for it, VNNI or AMX for
+    the former, GPUs since Ada and Hopper for the latter."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -48,7 +48,7 @@ class EightBitLinear(nn.Module):
         self._numbers = numbers
         self.widened = not computes_in_few_bits(linear.weight.device)
         weight, scale = _rounded(linear.weight.detach(), numbers)
-        # by columns, as the products take it
+        # column-major, as the products take it
         self.register_buffer("weight", weight.contiguous().t())
         self.register_buffer("scale", scale.t().contiguous())
         self.bias = linear.bias
@@ -70,9 +70,9 @@ class EightBitLinear(nn.Module):
 
 
 def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Tensor]:
-    """In eight bits, (n, width), and what to multiply each row by, (n, 1), in float32.
+    """The rows in eight bits, (n, width), and the scale to multiply each by, (n, 1), in float32.
 
-    In bfloat16 the largest number of a row, divided by its scale, might come out as 128, which int8 makes −128.
+    In bfloat16 the largest number of a row, divided by its scale, might come out as 128, which int8 turns into −128.
     """
     scale = rows.abs().amax(1, keepdim=True).float().div_(_LARGEST[numbers]).clamp_min_(torch.finfo(torch.float32).tiny)
     made = rows / scale
@@ -80,20 +80,20 @@ def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Te
 
 
 def quantize(network: PreTrainedModel, numbers: Eight, others: torch.dtype) -> None:
-    """Puts all linear layers of a decoder in eight bits, and its embeddings, norms and biases in the type `others`."""
+    """Converts all linear layers of a decoder to eight bits, and its embeddings, norms and biases to `others`."""
     _replace(network, lambda linear: EightBitLinear(linear, numbers))
     for parameter in network.parameters():
         parameter.data = parameter.data.to(others)
 
 
 def widen(network: nn.Module) -> None:
-    """Makes all linear layers in 16 bits fast on a processor that does not compute in them."""
+    """Makes 16-bit linear layers compute in float32 on a processor without fast 16-bit products."""
     if any(p.dtype.itemsize == 2 and not computes_in_few_bits(p.device) for p in network.parameters()):
         _replace(network, WidenedLinear)
 
 
 def _replace(network: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:
-    """One layer after the other, so that no two copies of all weights are held."""
+    """Replaces one layer after the other, so that two copies of all weights are never held."""
     places = [
         (parent, name)
         for parent in network.modules()

@@ -1,4 +1,4 @@
-"""What is read off a model at tokens, and how an item's margins, whose sigmoids are its scores, are made from it."""
+"""Values read from a model at tokens, and an item's margins, computed from them; a margin's sigmoid is a score."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -12,12 +12,12 @@ from transformers import PreTrainedModel
 from unprm.types import Encoded
 
 LOGITS = 256
-"""Tokens whose logits over the whole vocabulary are in memory at once."""
+"""Number of tokens whose logits over the whole vocabulary are in memory at once."""
 
 
 class Reader(Protocol):
-    """Reads one value per token that matters. It depends on the sequence as far as that token and on nothing else, so
-    that it holds for every sequence that begins alike."""
+    """Reads one value per token that matters. It depends only on the sequence up to that token, so it holds for every
+    sequence with that prefix."""
 
     @property
     def decoders(self) -> Sequence[PreTrainedModel]:
@@ -26,20 +26,20 @@ class Reader(Protocol):
 
     @property
     def modules(self) -> Sequence[nn.Module]:
-        """All that has weights."""
+        """Everything that has weights."""
         ...
 
     @property
     def behind(self) -> int:
-        """How many tokens before a token its value is read off."""
+        """How many tokens before a token its value is read."""
         ...
 
     def matter(self, item: Encoded) -> Sequence[int]:
-        """Indices of the tokens whose values an item's margins are made from, ascending."""
+        """Indices of the tokens whose values an item's margins are computed from, ascending."""
         ...
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """Values, (n,), of tokens, (n,), from the last hidden states of each network where they are read off, (n,
+        """The values, (n,), of `tokens`, (n,), from each network's last hidden states where they are read, (n,
         hidden)."""
         ...
 
@@ -73,8 +73,7 @@ class AtPositions:
 
 
 class LikelihoodRatios:
-    """`beta` times the logarithm of how much likelier the model finds the response so far than the reference model
-    does."""
+    """`beta` times the log-likelihood ratio of the response so far, of the model to the reference model."""
 
     behind = 1
 
@@ -100,7 +99,7 @@ class LikelihoodRatios:
 
 
 def _logprobs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Of each token, in double precision so that long sums stay exact: (n,)"""
+    """The log-probability of each token, (n,), in double precision so that long sums stay exact."""
     losses = [
         functional.cross_entropy(output(states).float(), wanted, reduction="none")
         for states, wanted in zip(hidden.split(LOGITS), tokens.split(LOGITS), strict=True)

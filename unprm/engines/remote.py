@@ -1,4 +1,4 @@
-"""Scores through a server of vLLM: `vllm serve … --runner pooling`."""
+"""Scores through a vLLM server: `vllm serve … --runner pooling`."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
 
 SECONDS = 600.0
-"""A server that takes longer for a batch has failed."""
+"""Timeout of a batch; a server that takes longer has failed."""
 
 
 class _Row(BaseModel):
@@ -37,7 +37,7 @@ class RemoteEngine:
     """The model that the server at `url` serves, which must have been started for the format's family; `key`: its API
     key, if it has one.
 
-    Raises `ModelInvalid` if it does not answer, or reads less than the model's window.
+    Raises `ModelInvalid` if the server does not score, or its window is smaller than the description's `max_tokens`.
     """
 
     def __init__(self, url: str, key: str | None, format: PrmFormat, description: ModelDescription) -> None:

@@ -1,4 +1,4 @@
-"""Step scores that an engine has given, by all of the tokens that they depend on."""
+"""A cache of an engine's step scores, keyed by all tokens that they depend on."""
 
 import hashlib
 from array import array
@@ -9,7 +9,7 @@ from unprm.types import Encoded
 
 
 class ScoreCache:
-    """Scores of the tokens of one model, `entries` at the most: those that were not used for longest go first."""
+    """Scores of one model, at most `entries`, the least recently used evicted first."""
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
@@ -29,7 +29,7 @@ class ScoreCache:
         return found
 
     def keep(self, item: Encoded, scores: Sequence[float]) -> None:
-        """Notes an item's scores."""
+        """Stores an item's scores."""
         for key, score in zip(_keys(item), scores, strict=True):
             self._scores[key] = score
             self._scores.move_to_end(key)
@@ -38,7 +38,7 @@ class ScoreCache:
 
 
 def _keys(item: Encoded) -> list[bytes]:
-    """A digest of the tokens as far as each position; collisions can't be made with SHA-256."""
+    """A digest of the tokens up to each position; SHA-256, so that collisions can't be constructed."""
     digest, done, keys = hashlib.sha256(), 0, []
     for position in item.positions:
         digest.update(array("q", item.ids[done : position + 1]).tobytes())

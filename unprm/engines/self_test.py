@@ -1,8 +1,7 @@
-"""What every engine is tried on before it serves: sequences that share prefixes.
+"""The self-test of every engine before it serves, on sequences that share prefixes.
 
-The torch engine is held against plain forward passes of the same weights: a model whose attention its tree does not
-compute would be scored wrongly, and without an error. An engine whose weights another program runs is held against
-itself.
+The torch engine is compared with plain forward passes of the same weights: a model whose attention its tree does not
+compute would be scored wrongly without an error. An engine whose weights another program runs is compared with itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,19 +18,19 @@ from unprm.engines.torch_engine import TorchEngine
 from unprm.types import Encoded, Engine, Format, SelfTest
 
 LENGTH = 96
-"""Tokens of each of the three sequences at the most."""
+"""Most tokens of each of the three sequences."""
 EVERY = 3
-"""Margins are read at every third token; at others, once the tokens are known."""
+"""Margins are read at every third token; at the others later, when the tokens are cached."""
 PART = 32
-"""Tokens of a pass, where sequences are run in parts."""
+"""Tokens of a pass in the test that runs sequences in parts."""
 WINDOW = 16
-"""Tokens that sliding attention sees during the test: its true window is longer than the sequences."""
+"""Window of sliding attention during the test, in tokens: its true window is longer than the sequences."""
 EXACT = 1e-4
-"""Margins may differ by this much in float32, as a share of the largest if that is above 1."""
+"""Allowed difference of margins in float32, relative to the largest margin if that is above 1."""
 ROUNDING = 3.0
-"""In other types they may differ this many times as much as those of two plain ways to compute them do."""
+"""Allowed difference of margins in other types, as a multiple of that between two plain ways to compute them."""
 ELSEWHERE = 0.05
-"""Scores of the same steps may differ by this much where another program computes, in a type that it doesn't tell."""
+"""Allowed difference of scores of the same steps where another program computes, in a type that it doesn't report."""
 
 _PROBLEM = "A box holds 12 red pens and 30 blue ones. Ana takes a third of each colour. How many are left?"
 _STEPS = (
@@ -41,17 +40,17 @@ _STEPS = (
 )
 _OTHER = "A third of 42 is 12, so 42 - 12 = 30 are left: \\boxed{30}."
 SOLUTIONS = (_STEPS, (_STEPS[0], _OTHER), (*_STEPS[:2], _OTHER))
-"""All begin with the same step, the first and the last with the same two."""
+"""All begin with the same step; the first and the last begin with the same two."""
 _SHORT_PROBLEM = "2 + 3 + 4 = ?"
 SHORT_SOLUTIONS = (("2 + 3 = 5", "5 + 4 = 9", "9"), ("2 + 3 = 5", "8"), ("2 + 3 = 5", "5 + 4 = 9", "5"))
 """The same for models with a small window."""
 
 
 class TreeTest:
-    """Plain passes of a model, to hold the tree of a `TorchEngine` against; made before the engine has its networks."""
+    """Plain passes of a model, compared with the tree of a `TorchEngine`; made before the engine has its networks."""
 
     def __init__(self, reader: Reader, format: Format, longest: int, exact: bool) -> None:
-        """`longest`: tokens that the model reads at the most. `exact`: all its numbers are float32."""
+        """`longest`: most tokens that the model reads. `exact`: all its numbers are float32."""
         self._decoders = reader.decoders
         self._items = [_everywhere(format.encode(_PROBLEM, steps), min(longest, LENGTH)) for steps in SOLUTIONS]
         with _narrow(self._decoders):
@@ -61,7 +60,7 @@ class TreeTest:
         self._tolerance = max(EXACT * max(1.0, largest), ROUNDING * rounding)
 
     def run(self, engine: TorchEngine) -> SelfTest:
-        """How far the engine's margins are from the plain ones: of all sequences together, from what it has kept, at
+        """How far the engine's margins are from the plain ones: with all sequences together, from its cache, at
         tokens whose margins were not read when they were run, and in parts."""
         first, second, third = range(len(self._items))
         every = [first, second, third]
@@ -76,8 +75,8 @@ class TreeTest:
         return SelfTest(max(found), self._tolerance, cached=True)
 
     def _tried(self, engine: TorchEngine, chosen: Sequence[int], start: int, pass_tokens: int) -> float:
-        """The largest difference at every third token from the one at `start`."""
-        read = [k for k in chosen if len(self._items[k].positions) > start]  # all, but in a window of two tokens
+        """The largest difference at every third token, from index `start` on."""
+        read = [k for k in chosen if len(self._items[k].positions) > start]  # all, except in a window of two tokens
         items = [self._items[k] for k in read]
         batch = [Encoded(item.ids, item.positions[start::EVERY], item.response) for item in items]
         made, _ = engine.margins(batch, pass_tokens)
@@ -86,8 +85,7 @@ class TreeTest:
 
 def check_consistency(engine: Engine) -> SelfTest:
     """How far scores of the same steps differ when they are scored alone, together and in longer solutions, and
-    whether what solutions begin with alike is run once. Raises `ValueError` if there are more or fewer scores than
-    steps."""
+    whether a shared prefix is run once. Raises `ValueError` if there are more or fewer scores than steps."""
     for problem, solutions in ((_PROBLEM, SOLUTIONS), (_SHORT_PROBLEM, SHORT_SOLUTIONS)):
         items = [engine.format.encode(problem, steps) for steps in solutions]
         if all(len(item.ids) <= engine.description.max_tokens for item in items):
@@ -104,8 +102,8 @@ def check_consistency(engine: Engine) -> SelfTest:
 
 
 def _everywhere(item: Encoded, most: int) -> Encoded:
-    """An item of at most `most` tokens that is read at each of them, from the solution's first on; half of them at
-    least, if what comes before the solution is long."""
+    """An item of at most `most` tokens that is read at each of the solution's tokens, or at the second half of all
+    tokens if what comes before the solution is longer than the first."""
     ids = item.ids[:most]
     first = min(max(item.response, 1), len(ids) // 2)
     return Encoded(ids, tuple(range(first, len(ids))), first)
@@ -113,8 +111,7 @@ def _everywhere(item: Encoded, most: int) -> Encoded:
 
 @torch.inference_mode()
 def _padded(reader: Reader, items: Sequence[Encoded]) -> list[list[float]]:
-    """The margins by one pass over all items, padded, with attention in its simplest form: what is rounded otherwise
-    comes out otherwise."""
+    """The margins from one padded pass over all items with eager attention, which rounds differently."""
     device = reader.decoders[0].device
     ids = pad_sequence([torch.tensor(item.ids, device=device) for item in items], batch_first=True)
     mask = pad_sequence([torch.ones(len(item.ids), device=device).long() for item in items], batch_first=True)
@@ -134,7 +131,7 @@ def _difference(expected: Sequence[Sequence[float]], found: Sequence[Sequence[fl
 
 @contextmanager
 def _narrow(networks: Sequence[PreTrainedModel]) -> Iterator[None]:
-    """Lets sliding attention see `WINDOW` tokens."""
+    """Sets the window of sliding attention to `WINDOW` tokens."""
     parts = [part for network in networks for part in (network.config, *network.modules())]
     sliding = [(part, part.sliding_window) for part in parts if isinstance(getattr(part, "sliding_window", None), int)]
     for part, _ in sliding:

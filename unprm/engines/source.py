@@ -1,4 +1,4 @@
-"""What a model is made of: its files, its tokenizer, and the format of its family. Only `reader` reads weights."""
+"""What a model is made of: its files, its tokenizer, and the format of its family. Only `reader` loads weights."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ from unprm.model_options import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """A model that was found: its family, where its files are, and how it reads and is read."""
+    """A model that was found: its family, its files, and how its input is built and its scores are read."""
 
     family: Family
     files: PrmFiles
@@ -40,7 +40,7 @@ class ModelSource:
 
     @classmethod
     def find(cls, spec: ModelSpec) -> "ModelSource":
-        """Raises `ModelInvalid` if files are missing, or if what is said of the model does not fit them."""
+        """Finds a model's files. Raises `ModelInvalid` if files are missing, or if `spec` does not fit them."""
         marks = spec.marks
         family = _family(spec, unprm.FAMILY.name if marks and spec.family is None else spec.family)
         if marks:
@@ -50,7 +50,7 @@ class ModelSource:
         else:
             files = PrmFiles(fetch(spec.model, spec.revision), spec.model, spec.revision, None, None, spec.model)
         tokenizer = load_tokenizer(files.base)
-        if marks:  # what is not among them is the paper's
+        if marks:  # those not given are the paper's
             config = unprm.PrmConfig.for_base(tokenizer, files.name, files.base_name, **marks)
             format: PrmFormat = unprm.UnprmFormat(tokenizer, config)
         else:
@@ -69,7 +69,7 @@ class ModelSource:
         return int(config.max_position_embeddings)
 
     def digest(self, dtype: str) -> str:
-        """Of weights, input format and number type."""
+        """Digest of weights, input format and number type."""
         places = [self.files.base, *([self.files.adapter] if self.files.adapter else [])]
         readout = self.readout
         if isinstance(readout, LikelihoodRatio):
@@ -96,7 +96,7 @@ class ModelSource:
 
 
 def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
-    """Raises `ModelInvalid` if a PRM's step tag and verdicts are not to be given, as it has its own."""
+    """Raises `ModelInvalid` if a PRM's step tag and verdicts must not be given, because it has its own."""
     directory = fetch(spec.adapter or spec.model, spec.adapter_revision if spec.adapter else spec.revision)
     names = ", ".join(f"--{name.replace('_', '-')}" for name in spec.marks)
     if family is not unprm.FAMILY:
@@ -125,7 +125,7 @@ def _family(spec: ModelSpec, name: str | None) -> Family:
 
 
 def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Readout:
-    """The readout with another reference model or β, if they are given and it has any."""
+    """The readout with `reference` and `beta`, if given; raises `ModelInvalid` if it then is no likelihood ratio."""
     if reference is None and beta is None:
         return readout
     if not isinstance(readout, LikelihoodRatio):

@@ -1,7 +1,7 @@
 """Scores with PyTorch, on a GPU or a CPU.
 
-A model is causal, so what it computes for a token holds for every sequence that begins alike. All sequences are in one
-tree: the tokens that are new to it are run, and no others. What stays in it is known to later batches.
+A model is causal, so what it computes for a token holds for every sequence with the same prefix. All sequences are in
+one tree, and only tokens that are new to it are run. What stays in the tree is reused by later batches.
 """
 
 import logging
@@ -26,17 +26,16 @@ from unprm.types import BatchScores, Encoded, ModelDescription
 logger = logging.getLogger(__name__)
 
 LEAST = 128
-"""A pass of this many tokens or fewer is not halved when memory runs out."""
+"""A pass of at most this many tokens is not halved when memory runs out."""
 GROW = 100
-"""Passes after which twice as much is tried again."""
+"""Passes after which a halved limit is doubled again."""
 
 
 class TorchEngine:
     """A causal model that is read at the scored positions.
 
-    `pass_tokens`: tokens that are run at once, fewer for a while after memory ran out; a longer sequence is run in
-    parts. `cache_bytes`: for keys and values
-    that are kept from batch to batch.
+    `pass_tokens`: most tokens that are run at once, fewer for a while after memory ran out; a longer sequence is run in
+    parts. `cache_bytes`: for keys and values that are kept between batches.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class TorchEngine:
         self.format: PrmFormat = format
         self._pass_tokens = pass_tokens
         self._room = pass_tokens
-        self._passes = 0  # since the room became what it is
+        self._passes = 0  # since `_room` last changed
         slot_bytes = sum(map(KeyValues.bytes_per_token, reader.decoders))
         self._cached_tokens = cache_bytes // slot_bytes
         slots = self._cached_tokens + max(pass_tokens, description.max_tokens)
@@ -58,7 +57,7 @@ class TorchEngine:
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; they depend neither on what else is in the batch nor on what came before.
+        """Step scores per item; they depend neither on the rest of the batch nor on earlier batches.
 
         Raises `SolutionTooLong` for an item that is longer than the model's window.
         """
@@ -68,13 +67,13 @@ class TorchEngine:
         return BatchScores([tuple(map(sigmoid, values)) for values in margins], computed)
 
     def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[float]], list[int]]:
-        """The margin of each position of each item, and the tokens that were run for it; what was run is kept.
-        `pass_tokens` as the engine's, which it replaces."""
+        """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.
+        `pass_tokens` replaces the engine's."""
         if self._reader is None:
             raise RuntimeError("the engine is closed")
         margins: list[list[float]] = [[] for _ in batch]
         computed = [0] * len(batch)
-        # what begins alike comes together
+        # sorted, so that shared prefixes are in the same pass
         waiting = deque(sorted(map(Waiting, range(len(batch)), batch), key=lambda entry: entry.item.ids))
         while waiting:
             shares = admit(self._tree, waiting, min(pass_tokens or self._pass_tokens, self._room))
@@ -86,7 +85,7 @@ class TorchEngine:
                 waiting.extendleft(Waiting(share.index, share.item) for share in reversed(shares) if share.whole)
                 continue
             except BaseException:
-                self._tree.clear()  # whatever it was: what was not run must not be taken as known
+                self._tree.clear()  # tokens that were not run must not stay in the tree
                 raise
             self._grow()
             for share, cost in zip(shares, work.computed, strict=True):
@@ -96,11 +95,11 @@ class TorchEngine:
         return margins, computed
 
     def forget(self) -> None:
-        """Lets go of all that was run."""
+        """Evicts everything that was run."""
         self._tree.clear()
 
     def close(self) -> None:
-        """Lets go of the weights and of what is cached."""
+        """Frees the weights and the cache."""
         self._reader = None
         self._stores.clear()
         if torch.cuda.is_available():

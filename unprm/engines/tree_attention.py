@@ -1,9 +1,9 @@
-"""Attention of tokens that stand in a tree: each sees the tokens of its own sequence up to itself, which may have been
-computed long ago.
+"""Attention over a tree of tokens: each attends to the tokens of its own sequence up to itself, which may have been
+computed in earlier passes.
 
 The model runs all tokens as one row, so that nothing is padded outside of the attention. On CUDA, in half precision,
-FlashAttention takes spans of unequal lengths as they are; elsewhere spans of about the same shape are attended to
-together, padded a little.
+FlashAttention takes spans of unequal lengths as they are; elsewhere spans of similar shape are computed together, with
+a little padding.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from unprm.engines.prefix_tree import Slots
 
 NAME = "unprm_tree"
 CLOSE = 1.25
-"""Spans are padded together up to this ratio of their lengths, and of those of what they see."""
+"""Spans are padded together up to this ratio of their lengths, and of the lengths of what they attend to."""
 TOGETHER = 65_536
-"""Keys, padding included, that are gathered at once, those of one span at least."""
+"""Most keys that are gathered at once, padding included; a single span may exceed it."""
 LAYERS = {"full_attention", "sliding_attention"}
-"""Types of layers that a tree can be computed with; others mix tokens in an order of their own."""
+"""Layer types that can be computed over a tree; others mix tokens in their own order."""
 BY_LENGTH = {"dynamic", "longrope"}
-"""Rotary embeddings that change with the length of the longest sequence of a pass."""
+"""Types of rotary embeddings that depend on the length of the longest sequence of a pass."""
 _FLASH = (torch.float16, torch.bfloat16)
 
 
@@ -37,37 +37,37 @@ class KeyValues:
         shape = (slots, *_shape(network.config))
         layers = range(network.config.num_hidden_layers)
         make = {"dtype": network.dtype, "device": network.device}
-        # not filled: on a CPU what is never used takes no memory
+        # uninitialised: on a CPU what is never used takes no memory
         self.layers = [(torch.empty(shape, **make), torch.empty(shape, **make)) for _ in layers]
 
     @staticmethod
     def bytes_per_token(network: PreTrainedModel) -> int:
-        """What a slot takes."""
+        """Bytes of a slot."""
         heads, width = _shape(network.config)
         layers = int(network.config.num_hidden_layers)
         return 2 * layers * heads * width * int(network.dtype.itemsize)
 
 
 def _shape(config: PretrainedConfig) -> tuple[int, int]:
-    """Key heads, and the width of each."""
+    """The number of key heads, and the width of each."""
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(heads), int(width)
 
 
 class Span(NamedTuple):
-    """Tokens that follow each other in a sequence. `slots`: of the sequence's tokens from its first to the span's last;
-    the last `length` of them are the span's own."""
+    """Consecutive tokens of a sequence. `slots`: of the sequence's tokens from its first to the span's last; the last
+    `length` of them are the span's own."""
 
     slots: Slots
     length: int
 
 
 class Spans:
-    """The tokens of a pass, one span after the other, and what each of them sees, for attention in `dtype`.
+    """The tokens of a pass, one span after the other, and what each attends to, for attention in `dtype`.
 
-    `slots`: of the tokens, (tokens,). `packed`: the spans as FlashAttention takes them, where that is what computes;
-    elsewhere `padded`. All of it is on the device before the first layer runs, so that no layer waits for the host.
+    `slots`: of the tokens, (tokens,). `packed`: the spans as FlashAttention takes them, where it is used; elsewhere
+    `padded`. Everything is on the device before the first layer runs, so that no layer waits for the host.
     """
 
     def __init__(self, spans: Sequence[Span], device: torch.device, dtype: torch.dtype) -> None:
@@ -79,7 +79,7 @@ class Spans:
         self.padded = None if flash else self._in_groups()
 
     def _in_runs(self) -> "list[_Packed]":
-        """Spans that follow each other, together as many as see `TOGETHER` keys."""
+        """Consecutive spans in runs that attend to at most `TOGETHER` keys each, or of a single span."""
         runs: list[list[Span]] = []
         room = 0
         for span in self._spans:
@@ -102,7 +102,7 @@ class Spans:
         )
 
     def _in_groups(self) -> "_Padded":
-        """Spans of about the same shape together."""
+        """The spans in groups of similar shape."""
         starts = np.cumsum([0, *(span.length for span in self._spans)])
         groups = [self._group(indices, starts) for indices in _alike(self._spans)]
         flat = torch.cat([group.queries.flatten()[group.real] for group in groups])
@@ -114,7 +114,7 @@ class Spans:
         seen = np.array([len(span.slots) for span in spans])
         steps = np.arange(lengths.max())
         places = np.arange(seen.max())
-        # what pads repeats the last: its keys are finite, and nobody sees them
+        # padding repeats the last entry: its keys are finite, and no real token attends to them
         queries = starts[list(indices)][:, None] + np.minimum(steps, lengths[:, None] - 1)
         keys = np.stack([span.slots[np.minimum(places, len(span.slots) - 1)] for span in spans])
         depths = (seen - lengths)[:, None] + steps
@@ -131,8 +131,8 @@ class Spans:
 
 
 class _Packed(NamedTuple):
-    """`keys`: slots of what each span sees, one span after the other; `tokens`: of the spans themselves; the rest as
-    `varlen_attn` names it."""
+    """`keys`: slots of what each span attends to, one span after the other; `tokens`: number of the spans' own tokens;
+    the rest as `varlen_attn` names it."""
 
     keys: torch.Tensor
     cu_seq_q: torch.Tensor
@@ -144,12 +144,12 @@ class _Packed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Spans that are attended to together.
+    """Spans that are computed together.
 
-    `queries`: places of their tokens in the pass, (spans, length); `keys`: slots of what they see, (spans, seen);
-    `depths`: index of each token in its sequence, as `queries`. `real`: where those tokens that are no padding stand in
-    `queries` flattened, (tokens,): a mask would have to be counted by the host. `whole`: all spans begin where their
-    sequences do.
+    `queries`: indices of their tokens in the pass, (spans, length); `keys`: slots of what they attend to, (spans,
+    seen); `depths`: index of each token in its sequence, shaped as `queries`. `real`: indices of the tokens that are
+    not padding in the flattened `queries`, (tokens,); the host would have to count a mask. `whole`: all spans begin
+    where their sequences do.
     """
 
     queries: torch.Tensor
@@ -160,18 +160,18 @@ class _Group:
 
 
 class _Padded(NamedTuple):
-    """`order`: where each token of the pass stands among the groups' real tokens."""
+    """`order`: index of each token of the pass among the groups' real tokens."""
 
     groups: list[_Group]
     order: torch.Tensor
 
 
 def _alike(spans: Sequence[Span]) -> list[list[int]]:
-    """Indices of spans, those of about the same shape together."""
+    """Indices of the spans, grouped by similar shape."""
 
     def shape(index: int) -> tuple[bool, int, int]:
         span = spans[index]
-        # powers of CLOSE: within one of them lengths differ by no more
+        # powers of CLOSE: within a bucket, lengths differ at most by that ratio
         bucket = int(np.log(span.length) / np.log(CLOSE))
         return len(span.slots) == span.length, bucket, len(span.slots)
 
@@ -189,7 +189,7 @@ def _alike(spans: Sequence[Span]) -> list[list[int]]:
 
 
 def unsupported(config: PretrainedConfig) -> str | None:
-    """Why a model of this configuration can't be computed over a tree, as far as it shows; None if nothing does."""
+    """Why a model can't be computed over a tree, as far as its configuration shows; None if nothing speaks against."""
     layers = set(getattr(config, "layer_types", None) or ()) - LAYERS
     if layers:
         return f"it has layers of the types {', '.join(sorted(layers))}"
@@ -203,14 +203,14 @@ def unsupported(config: PretrainedConfig) -> str | None:
 
 
 def _rope_types(config: PretrainedConfig) -> set[str]:
-    """Of all layers, or of each type of layers."""
+    """The rope types of all layers, or of each layer type."""
     parameters = getattr(config, "rope_parameters", None) or {}
     by_type = [entry for entry in parameters.values() if isinstance(entry, dict)]
     return {str(entry.get("rope_type", "default")) for entry in (parameters, *by_type)}
 
 
 def use(network: PreTrainedModel) -> None:
-    """Lets a model take `spans` and `kept` in its forward pass, and nothing else."""
+    """Makes a model's forward pass use tree attention, for which it must be given `spans` and `kept`."""
     AttentionInterface.register(NAME, attention)
     network.set_attn_implementation(NAME)
 
@@ -229,10 +229,10 @@ def attention(
     s_aux: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Keeps the tokens' keys and values, and attends to those of all that each sees: (1, tokens, heads, width).
+    """Stores the tokens' keys and values, and attends to all that each token sees: (1, tokens, heads, width).
 
     `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width).
-    Raises `NotImplementedError` for what it can't do, rather than leave it out.
+    Raises `NotImplementedError` for attention that it can't compute.
     """
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("its attention has capped scores or sinks, which are not computed here")
@@ -248,7 +248,7 @@ def attention(
 
 @cache
 def _has_flash(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether FlashAttention computes in this type there: on GPUs of the Ampere generation and later."""
+    """Whether FlashAttention can be used: in half precision, on GPUs of the Ampere generation and later."""
     return device.type == "cuda" and dtype in _FLASH and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
@@ -260,8 +260,8 @@ def _flash(
     scaling: float,
     window: int | None,
 ) -> torch.Tensor:
-    """(tokens, heads, width), as `query`; a token sees `window` of those before it and itself."""
-    from torch.nn.attention.varlen import varlen_attn  # takes long to import, and only GPUs need it
+    """(tokens, heads, width), as `query`; a token attends to the last `window` tokens, itself included."""
+    from torch.nn.attention.varlen import varlen_attn  # slow to import, and only GPUs need it
 
     parts = query.split([packed.tokens for packed in runs])
     made = []
@@ -294,7 +294,7 @@ def _by_groups(
 def _group(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: _Group, scaling: float, window: int | None
 ) -> torch.Tensor:
-    """Of the group's real tokens: (tokens, heads, width)."""
+    """Attention of the group's real tokens: (tokens, heads, width)."""
     mask = None
     if not group.whole or window is not None:
         places = torch.arange(group.keys.shape[1], device=query.device)

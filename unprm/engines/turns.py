@@ -1,7 +1,7 @@
-"""What waits for a model, and who is next.
+"""The queue of a model: which requests wait, and which are next.
 
-Half of a batch goes to what came first, the other half around, from caller to caller and among the requests of each:
-a large request neither waits for the rest nor holds it up. All state lives on the event loop.
+Half of a batch goes to the oldest requests, the other half in turns to the callers and to the requests of each: a
+large request neither waits for the rest nor holds it up. All state lives on the event loop.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ class Scored(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """The items of a request; `taken` of them have left the queue. `caller`: who shares a turn. `arrived`: when, by the
-    event loop's clock; `served`: number of the last batch that took any, or that was taken before it came."""
+    """The items of a request; `taken` of them have left the queue. `caller`: jobs of one caller share its turns.
+    `arrived`: time of the event loop's clock; `served`: number of the last batch that took any, or at arrival."""
 
     items: Sequence[Encoded]
     deadline: float | None
@@ -36,7 +36,7 @@ class Job:
     scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     def tokens(self) -> int:
-        """Tokens that still wait."""
+        """Tokens of the items that still wait."""
         return sum(len(item.ids) for item in self.items[self.taken :])
 
     def scored(self) -> Scored:
@@ -47,22 +47,22 @@ class Job:
 
 
 class Place(NamedTuple):
-    """Where a sequence's scores go: the item at a position of a job."""
+    """Where a sequence's scores go: the index `position` of an item in a job."""
 
     job: Job
     position: int
 
 
 Batch = dict[Encoded, list[Place]]
-"""Distinct sequences, and where the scores of each go. Equal ones run once."""
+"""Distinct sequences, and where the scores of each go. Equal sequences run once."""
 
 
 class Turns:
-    """Jobs by arrival. `tokens`: of the items that no batch has taken yet."""
+    """Jobs by arrival. `tokens`: total of the items that no batch has taken yet."""
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._waiting: dict[Job, None] = {}  # a set would forget the order
+        self._waiting: dict[Job, None] = {}  # a set would not keep the order
         self._batches = 0
 
     def __len__(self) -> int:
@@ -75,17 +75,17 @@ class Turns:
         self.tokens += job.tokens()
 
     def leave(self, job: Job) -> None:
-        """Takes away what waits of a job, if anything does."""
+        """Removes the waiting items of a job, if any."""
         if job in self._waiting:
             self._waiting.pop(job)
             self.tokens -= job.tokens()
 
     def late(self, now: float) -> list[Job]:
-        """Jobs whose time has run out."""
+        """Jobs whose deadline has passed."""
         return [job for job in self._waiting if job.deadline is not None and job.deadline <= now]
 
     def take(self, tokens: int) -> Batch:
-        """The next batch, of at most `tokens` tokens; a longer item is one alone."""
+        """The next batch, of at most `tokens` tokens; a longer item forms a batch alone."""
         self._batches += 1
         batch: Batch = {}
         half = room = tokens // 2
@@ -100,20 +100,20 @@ class Turns:
         return batch
 
     def _around(self) -> Iterator[tuple[Job, float]]:
-        """What waits, in the order in which it may take its share of what goes around: a request of every caller, then
-        a second one of each; first those that were served longest ago."""
+        """The waiting jobs in the order of their turns, each with its share of the half that is given in turns: one job
+        of every caller, then a second of each; those served longest ago first."""
         by_caller: dict[str, list[Job]] = {}
         for job in sorted(self._waiting, key=lambda job: job.served):
             by_caller.setdefault(job.caller, []).append(job)
-        callers = sorted(by_caller.values(), key=lambda jobs: jobs[-1].served)  # by when each was served last
+        callers = sorted(by_caller.values(), key=lambda jobs: jobs[-1].served)  # by when each caller was last served
         for turn in zip_longest(*callers):
             for job in turn:
                 if job is not None:
                     yield job, 1 / len(by_caller) / len(by_caller[job.caller])
 
     def _move(self, job: Job, batch: Batch, room: int, share: int) -> int:
-        """Moves items to a batch, as far as there is room, at most the job's share but one at least; returns their
-        tokens. Any item fits an empty batch."""
+        """Moves items to a batch while there is room, up to the job's share but at least one; returns their tokens.
+        Any item fits an empty batch."""
         spent = 0
         while job.taken < len(job.items):
             item = job.items[job.taken]

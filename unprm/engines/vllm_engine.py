@@ -1,4 +1,4 @@
-"""Scores with vLLM, in processes of its own."""
+"""Scores with vLLM, which runs in its own processes."""
 
 import asyncio
 import itertools
@@ -16,16 +16,16 @@ from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
 
 BLOCK = 32
-"""Tokens of which a CPU shares all or none; the fewest that vLLM has a kernel for. On a GPU vLLM chooses, mostly 16."""
+"""Tokens of a prefix-cache block on a CPU: the fewest that vLLM has a kernel for. On a GPU vLLM chooses, mostly 16."""
 SCORES = 2**18
-"""Step scores that are kept, 150 bytes each."""
+"""Step scores that are cached, 150 bytes each."""
 
 
 class VllmEngine:
-    """Every item is one request of vLLM, which batches them; the scores are read at the items' positions.
+    """Every item is one request to vLLM, which batches them; the scores are read at the items' positions.
 
-    `memory`: share of the GPU's memory that vLLM takes. `caching`: vLLM keeps the keys and values of prefixes in what
-    it does not need for requests, and their scores are kept here, since vLLM returns nothing for what it does not run.
+    `memory`: fraction of the GPU's memory that vLLM takes. `caching`: vLLM keeps the keys and values of prefixes in
+    memory that requests don't need; their scores are kept here, since vLLM returns nothing for tokens it does not run.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class VllmEngine:
         return BatchScores([scores for scores, _ in results], [computed for _, computed in results])
 
     def close(self) -> None:
-        """Ends vLLM's processes, and the loop that spoke with them."""
+        """Ends vLLM's processes, and the event loop that talks to them."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -97,7 +97,7 @@ class VllmEngine:
         skipped = output.num_cached_tokens
         computed = len(item.needed) - skipped
         before = sum(position < skipped for position in item.positions)
-        if None in known[:before]:  # vLLM knows the tokens, and nobody their scores
+        if None in known[:before]:  # vLLM has cached the tokens, but their scores are lost
             output, before, skipped = await self._run(item, False), 0, 0
             computed += len(item.needed)
         scores = (*early[:before], *step_scores(item, output.outputs.data, skipped))
@@ -106,7 +106,7 @@ class VllmEngine:
         return scores, computed
 
     async def _run(self, item: Encoded, cached: bool) -> PoolingRequestOutput[PoolingOutput]:
-        """All of an item's needed tokens, or, `cached`, those that vLLM does not know."""
+        """Runs all of an item's needed tokens, or, if `cached`, those that vLLM has not cached."""
         prompt = TokensPrompt(prompt_token_ids=list(item.needed))
         parameters = PoolingParams(task="token_classify", use_activation=False, skip_reading_prefix_cache=not cached)
         async for output in self._engine.encode(prompt, parameters, f"score-{next(self._numbers)}"):
@@ -115,5 +115,5 @@ class VllmEngine:
 
 
 async def _start(arguments: AsyncEngineArgs) -> AsyncLLM:
-    """On the loop that it is used from."""
+    """Starts vLLM on the event loop that uses it."""
     return AsyncLLM.from_engine_args(arguments)

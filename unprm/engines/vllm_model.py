@@ -1,8 +1,8 @@
-"""What vLLM is to load so that it scores as the torch engine does: a checkpoint, and what overrides its configuration.
+"""What vLLM must load to score as the torch engine does: a checkpoint, and overrides of its configuration.
 
 vLLM turns a causal language model into one with a single output, the difference of two rows of its output layer; a
-value head is such an output; a head of two classes it has itself. All are pooled at every token, and the scored rows
-are picked here: vLLM's own pooling at step tags looks for ids in the wrong dimension of a causal model.
+value head is such an output; vLLM supports a head of two classes itself. All are pooled at every token, and the scored
+rows are picked here: vLLM's own pooling at step tags looks for ids in the wrong dimension of a causal model.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ from unprm.types import Encoded
 
 @dataclass(frozen=True, slots=True)
 class VllmModel:
-    """`directory`: the checkpoint. `overrides`: of its configuration, vLLM's `hf_overrides`. `logit_mean`: what is
-    subtracted from the one output, vLLM's pooler option."""
+    """`directory`: the checkpoint. `overrides`: of its configuration, vLLM's `hf_overrides`. `logit_mean`: subtracted
+    from the single output, vLLM's pooler option."""
 
     directory: Path
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -47,14 +47,14 @@ class VllmModel:
 
     @property
     def options(self) -> list[str]:
-        """What `vllm serve DIRECTORY` takes to serve it."""
+        """The options of `vllm serve DIRECTORY` that serve it."""
         options = ["--runner=pooling", f"--convert={self.convert}", f"--pooler-config={json.dumps(self.pooling)}"]
         return [*options, f"--hf-overrides={json.dumps(self.overrides)}"] if self.overrides else options
 
 
 def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torch.dtype) -> VllmModel:
-    """The model for vLLM. What has to be written for it, an adapter merged into its base or a value head under another
-    name, is kept in the hub's cache of assets and found there again.
+    """The model for vLLM. Files that have to be written for it (an adapter merged into its base, or a value head under
+    another name) are kept in the hub's asset cache and reused.
 
     Raises `ModelInvalid` for a family that vLLM can't score.
     """
@@ -80,10 +80,10 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
 
 
 def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
-    """An item's step scores of what vLLM pooled at each of its needed tokens from the `first` on, (tokens, outputs),
-    without an activation; the scores of positions before it are left out.
+    """An item's step scores from what vLLM pooled at each of its needed tokens from index `first` on, (tokens,
+    outputs), without an activation; the scores of positions before `first` are left out.
 
-    Raises `RuntimeError` if that is not one row per token.
+    Raises `RuntimeError` if there is not one row per token.
     """
     tokens = len(item.needed) - first
     if len(rows) != tokens:
@@ -118,7 +118,7 @@ def _merge(files: PrmFiles, dtype: torch.dtype, place: Path) -> None:
 
 
 def _kept(sources: Sequence[Path], variant: str, write: Callable[[Path], None]) -> Path:
-    """The directory that `write` filled for these sources, now or earlier."""
+    """The directory that `write` has filled for these sources, now or earlier."""
     digest = hashlib.sha256(variant.encode())
     for path in sorted(path for source in sources for path in source.resolve().iterdir() if path.is_file()):
         stat = path.stat()
@@ -130,5 +130,5 @@ def _kept(sources: Sequence[Path], variant: str, write: Callable[[Path], None]) 
         partial.mkdir()
         write(partial)
         place.rmdir()
-        partial.rename(place)  # whole or not at all
+        partial.rename(place)  # atomic: complete or not there
     return place

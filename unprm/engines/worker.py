@@ -1,4 +1,4 @@
-"""A thread for blocking calls that an event loop waits for."""
+"""A thread for blocking calls that an event loop awaits."""
 
 import asyncio
 import threading
@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Tell = Callable[[], None]
-"""Tells the event loop how a call ended."""
+"""Reports the outcome of a call to the event loop."""
 
 
 class Worker:
-    """One daemon thread that runs calls in order; a call that hangs never keeps the process from ending."""
+    """One daemon thread that runs calls in order; a call that hangs does not keep the process from ending."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[Callable[[], Tell] | None] = SimpleQueue()
@@ -23,7 +23,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether a call runs or waits; also one whose caller has left."""
+        """Whether a call runs or waits, including one whose caller has left."""
         return self._working or not self._calls.empty()
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -34,16 +34,16 @@ class Worker:
         return await future
 
     def close(self) -> None:
-        """Ends the thread after the calls that wait."""
+        """Ends the thread after the waiting calls."""
         self._calls.put(None)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             self._working = True
             tell = call()
-            self._working = False  # before anybody can know
+            self._working = False  # before the caller is told
             tell()
-            del call, tell  # what they hold is the callers', and the next call may be long in coming
+            del call, tell  # frees what they hold: the next call may come much later
 
 
 def _call(function: Callable[[], T], loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]") -> Tell:
@@ -51,7 +51,7 @@ def _call(function: Callable[[], T], loop: asyncio.AbstractEventLoop, future: "a
     outcome: object
     try:
         settle, outcome = future.set_result, function()
-    except StopIteration as error:  # a future refuses it, and would never be settled
+    except StopIteration as error:  # a future refuses StopIteration, and would never be settled
         settle, outcome = future.set_exception, RuntimeError(repr(error))
     except BaseException as error:  # even a library's SystemExit must not end the thread
         settle, outcome = future.set_exception, error
@@ -64,10 +64,10 @@ def _tell(
     settle: Callable[[Any], None],
     outcome: object,
 ) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with suppress(RuntimeError):  # the loop is closed: nobody is waiting
         loop.call_soon_threadsafe(_settle, future, settle, outcome)
 
 
 def _settle(future: "asyncio.Future[Any]", settle: Callable[[Any], None], outcome: object) -> None:
-    if not future.done():  # it is, if the caller was cancelled
+    if not future.done():  # done if the caller was cancelled
         settle(outcome)

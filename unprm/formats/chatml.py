@@ -12,13 +12,13 @@ SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}
 
 
 class ChatmlFormat(PieceFormat):
-    """Begins every input with the system's turn and the problem as the user's."""
+    """Begins every input with the system turn, and the problem as the user's turn."""
 
     def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
         super().__init__(Pieces(tokenizer, (START, END, *marks)))
 
     def opened(self, problem: str) -> Draft:
-        """An input as far as the mark that begins the assistant's turn."""
+        """An input up to the mark that begins the assistant's turn."""
         start, end = [self.pieces.mark(START)], [self.pieces.mark(END)]
         system, user, between = self.pieces.encode([f"system\n{SYSTEM}", f"user\n{problem}", "\n"])
         draft = Draft().add(start).add(system).add(end).add(between)

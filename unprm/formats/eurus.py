@@ -1,8 +1,8 @@
 """EurusPRM: implicit rewards, the log-likelihood ratio of the model and the one that it was trained from (Cui et al.,
 "Process Reinforcement through Implicit Rewards", 2025).
 
-A step's value is the sum over the response as far as the step's last token. The authors' script goes up to two
-tokens further, over the blank line into the next step; with their β of 0.001 that is hardly to be seen.
+A step's value is the sum over the response up to the step's last token. The authors' script goes up to two tokens
+further, over the blank line into the next step; with their β of 0.001 that makes hardly any difference.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class EurusFormat(ChatmlFormat):
         super().__init__(tokenizer)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of the chat; scored at each step's last token, from the response's first on."""
+        """Ids of the chat; scored at each step's last token, over the response from its first token."""
         text, ends = HEAD, []
         for number, step in enumerate(numbered(steps)):
             text += f"\n\n{step}" if number else step

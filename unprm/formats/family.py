@@ -1,4 +1,4 @@
-"""What every PRM family is described by, and how a model of it is read."""
+"""The description of a PRM family, and how scores are read from its models."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Scored by linear layers on the last hidden state, ReLU between them; `layers`: their names in the checkpoint.
+    """Scored by linear layers on the last hidden state, with ReLU between them; `layers`: their checkpoint names.
 
-    The sigmoid of the last layer's output if it has one; of two, the second's share of their softmax.
+    The score is the sigmoid of the last layer's output if it has one; of two, the softmax probability of the second.
     """
 
     layers: tuple[str, ...]
@@ -30,8 +30,8 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class LikelihoodRatio:
-    """Scored by `beta` · (log P − log P of the reference model), summed from the response's first token to a step's
-    last; the sigmoid of that, so that votes see a reward in [0, 1]."""
+    """Scored by the sigmoid of `beta` · (log P − log P of the reference model), summed from the response's first token
+    to a step's last; the sigmoid gives votes a reward in [0, 1]."""
 
     beta: float
     reference: str
@@ -42,7 +42,7 @@ Readout = Verdicts | Head | LikelihoodRatio
 
 
 class PrmFormat(Format, Protocol):
-    """A format of a model that was loaded, with the way it is read."""
+    """The format of a loaded model, with its readout."""
 
     @property
     def readout(self) -> Readout:
@@ -51,14 +51,14 @@ class PrmFormat(Format, Protocol):
 
     @property
     def input_format(self) -> str:
-        """The input in words."""
+        """The input, described in words."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A published PRM of a family. `parameters` in billions; `f1`: ProcessBench's average F1 in percent as the paper
-    reports it, if it does."""
+    """A published PRM of a family. `parameters`: in billions; `f1`: average F1 on ProcessBench in percent, if its paper
+    reports it."""
 
     name: str
     licence: str
@@ -68,11 +68,11 @@ class KnownModel:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A PRM family; each is one file in `unprm/formats` that holds one as `FAMILY`.
+    """A PRM family, defined as `FAMILY` in a file of its own in `unprm/formats`.
 
-    `readout`: the kind that all its models have. `architectures`: those of a `config.json` that belong to no other
-    family. `build` makes the format of the model in a directory, and raises `ModelInvalid` if it or its tokenizer lacks
-    what that takes. `aggregate`: how its authors make a reward of step scores.
+    `readout`: the kind that all its models have. `architectures`: those in a `config.json` that belong to no other
+    family. `build` makes the format of the model in a directory, and raises `ModelInvalid` if the model or its
+    tokenizer lacks what the format needs. `aggregate`: how its authors compute a reward from step scores.
     """
 
     name: str

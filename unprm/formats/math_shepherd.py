@@ -11,12 +11,12 @@ from unprm.types import Encoded
 
 BEGIN = "<s>"
 SPACE = "▁"
-"""A space, as SentencePiece writes it; it can't be told from one in a text."""
+"""A space, as SentencePiece writes it; in a text, this character can't be distinguished from a space."""
 TAG = " ки"
 
 
 class MathShepherdFormat(PieceFormat):
-    """Raises `ModelInvalid` if tag or verdicts are no entries of the vocabulary."""
+    """Raises `ModelInvalid` if the tag or a verdict is not in the vocabulary."""
 
     family = "math-shepherd"
     input_format = "{problem} Step 1: {step 1} ки\\nStep 2: {step 2} ки\\n… (scored at each ки: P(+) against -)"
@@ -28,9 +28,9 @@ class MathShepherdFormat(PieceFormat):
         self.readout = Verdicts(positive, negative)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of the whole as one text, for a piece of it would get a space before it; scored at the tags.
+        """Ids of the whole input as one text, since a separate piece would get a space before it; scored at the tags.
 
-        Space at a step's end is left out: with that of the tag it would make another token of it.
+        Space at a step's end is left out: next to the space of the tag it would change the tag's token.
         """
         text, ends = f"{problem} ", []
         for step in numbered(steps):

@@ -1,4 +1,4 @@
-"""Text into token ids, with special tokens nowhere but where a family's template has them."""
+"""Encodes text as token ids, with special tokens only where a family's template has them."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -10,8 +10,8 @@ from unprm.types import Encoded
 
 
 class Pieces:
-    """Encodes pieces of text for one model. What looks like a special token in them, or like one of the template's own
-    tokens, `marks`, is encoded as the characters it is made of.
+    """Encodes pieces of text for one model. Text that looks like a special token, or like one of the template's own
+    tokens, `marks`, is encoded as plain characters.
 
     Raises `ModelInvalid` if the vocabulary lacks one of `marks`.
     """
@@ -19,7 +19,7 @@ class Pieces:
     def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
         self._marks = {mark: token_id(tokenizer, mark) for mark in marks}
         self.tokenizer = plain(tokenizer)
-        # a mark that is an added token without being a special one would be found in any text
+        # a mark that is an added token, but not a special one, would be recognised in any text
         self.tokenizer.add_special_tokens([AddedToken(mark, special=True) for mark in marks])
 
     def mark(self, name: str) -> int:
@@ -36,13 +36,13 @@ class Pieces:
         return ids[0]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of every text on its own, none added."""
+        """Ids of each text, encoded separately, with no special tokens added."""
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [list(encoding.ids) for encoding in encodings]
 
     def locate(self, text: str, places: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Ids of a text, and for each place in it, ascending from 1, the index of the token that the character
-        before that place ends in."""
+        """Ids of a text; and for each of `places`, ascending character offsets from 1 on, the index of the token in
+        which the character before that offset ends."""
         encoding = self.tokenizer.encode(text, add_special_tokens=False)
         starts = [start for start, _ in encoding.offsets]
         found, token = [], 0
@@ -54,11 +54,11 @@ class Pieces:
 
 
 class PieceFormat:
-    """What formats have in common: `pieces`, and what ids stand for, for people to read."""
+    """Common base of the formats: `pieces`, and ids as readable text."""
 
     def __init__(self, pieces: Pieces) -> None:
         self.pieces = pieces
-        # entries are of bytes or characters, and bytes are no fewer than the characters that they are of
+        # entries consist of bytes or characters, and a text has at least as many bytes as characters
         self.longest_token = max(map(len, pieces.tokenizer.get_vocab()))
 
     def text(self, encoded: Encoded) -> str:
@@ -66,12 +66,12 @@ class PieceFormat:
         return str(self.pieces.tokenizer.decode(list(encoded.ids), skip_special_tokens=False))
 
     def tokens(self, encoded: Encoded) -> list[str]:
-        """Each id's entry in the vocabulary."""
+        """Each id's vocabulary entry."""
         return [self.pieces.tokenizer.id_to_token(token) or "" for token in encoded.ids]
 
 
 class Draft:
-    """An input that is being put together."""
+    """An input under construction."""
 
     def __init__(self) -> None:
         self._ids: list[int] = []
@@ -81,33 +81,33 @@ class Draft:
         return len(self._ids)
 
     def add(self, ids: Sequence[int], scored: Sequence[int] = ()) -> Self:
-        """Goes on with these ids; `scored`: indices among them at which a score is read."""
+        """Appends these ids; `scored`: indices among them at which a score is read."""
         self._positions += (len(self._ids) + index for index in scored)
         self._ids += ids
         return self
 
     def step(self, ids: Sequence[int], tag: int) -> Self:
-        """Goes on with a step and the tag at which it is scored."""
+        """Appends a step and the tag at which it is scored."""
         return self.add([*ids, tag], [len(ids)])
 
     def done(self, response: int = 0) -> Encoded:
-        """The input; `response`: the index of the solution's first token."""
+        """The finished input; `response`: the index of the solution's first token."""
         return Encoded(tuple(self._ids), tuple(self._positions), response)
 
 
 def plain(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy for user text: what looks like a special token is encoded as the characters it is made of."""
+    """A copy for user text: text that looks like a special token is encoded as plain characters."""
     copy = Tokenizer.from_str(tokenizer.to_str())
     copy.no_padding()
     copy.no_truncation()
     copy.encode_special_tokens = True
-    # it might add tokens of its own, and take space out of offsets
+    # a post-processor might add tokens, and exclude space from offsets
     copy.post_processor = None
     return copy
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:
-    """The id of an entry of the vocabulary; raises `ModelInvalid` if there is none."""
+    """The id of a vocabulary entry; raises `ModelInvalid` if there is none."""
     found = tokenizer.token_to_id(token)
     if found is None:
         raise ModelInvalid(f"the tokenizer has no token {token!r}, which this family's input is made with")

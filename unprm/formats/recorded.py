@@ -1,8 +1,8 @@
-"""Calibrations and thresholds of published PRMs, of step scores that others have recorded of them.
+"""Calibrations and thresholds of published PRMs, fitted on step scores that others have recorded.
 
-The numbers, what they were fitted and tested on, and where the scores come from stand in `recorded_calibrations.json`,
-which `python -m training calibrate --scores` writes. The prompts behind those scores differ a little from the ones
-here, and a calibration of one kind of problems need not hold for another: it is used only where the settings say so.
+The numbers, the data they were fitted and tested on, and the source of the scores are in `recorded_calibrations.json`,
+which `python -m training calibrate --scores` writes. The prompts behind those scores differ slightly from the ones
+here, and a calibration for one kind of problems need not hold for another: it is used only where the settings say so.
 """
 
 import json
@@ -18,7 +18,7 @@ NAME = "recorded_calibrations.json"
 
 @dataclass(frozen=True, slots=True)
 class Drawback:
-    """A figure in [0, 1] of the subset that was not fitted on, which is worse with the numbers than without them."""
+    """A figure in [0, 1] that is worse with the calibration than without, on the subset that was not fitted on."""
 
     figure: str
     subset: str
@@ -27,9 +27,9 @@ class Drawback:
 
 
 def find(model: str, name: str = "", adapter: str | None = None) -> RecordedCalibration:
-    """That of a model by its hub name; of another one, a directory, say, by the hub name that it is served by.
+    """A model's calibration, by its hub name; for any other model, such as a directory, by the name it is served by.
 
-    Raises `ModelInvalid` with the recorded models if there is none, or an adapter makes it another model.
+    Raises `ModelInvalid`, which lists the recorded models, if there is none, or an adapter makes it another model.
     """
     models = read()["models"]
     known = next((key for key in (model, name) if key in models), None)
@@ -44,7 +44,7 @@ def find(model: str, name: str = "", adapter: str | None = None) -> RecordedCali
 
 
 def drawbacks(model: str) -> list[Drawback]:
-    """What the calibration or the threshold of a recorded model makes worse where it was tested."""
+    """The figures that the calibration or the threshold of a recorded model makes worse on its test subset."""
     record = read()
     subset = record["tested_on"]["subset"]
     figures = record["models"][model]["subsets"][subset]
@@ -58,6 +58,6 @@ def drawbacks(model: str) -> list[Drawback]:
 
 
 def read() -> dict[str, Any]:
-    """What the file says."""
+    """The contents of the file."""
     record: dict[str, Any] = json.loads((files("unprm.formats") / NAME).read_text("utf-8"))
     return record

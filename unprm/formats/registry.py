@@ -16,7 +16,7 @@ def families() -> dict[str, Family]:
 
 
 def family_named(name: str) -> Family:
-    """Raises `ModelInvalid` if there is none of this name."""
+    """The family of this name; raises `ModelInvalid` if there is none."""
     known = families()
     if name not in known:
         raise ModelInvalid(f"there is no family {name!r}; there are {', '.join(known)}")
@@ -29,14 +29,14 @@ def known_models() -> Iterator[tuple[Family, KnownModel]]:
 
 
 def of_architecture(architectures: list[str]) -> Family | None:
-    """The family that the architectures in a `config.json` belong to, None if they may be any's."""
+    """The family that the architectures in a `config.json` belong to; None if they don't tell it."""
     return next((family for family in families().values() if set(family.architectures) & set(architectures)), None)
 
 
 def recognise(model: str, architectures: list[str]) -> Family:
     """The family of a model, by its hub name or by the architectures in its `config.json`.
 
-    Raises `ModelInvalid` if neither tells.
+    Raises `ModelInvalid` if neither is known.
     """
     named = (family for family, known in known_models() if model == known.name)
     if found := next(named, None) or of_architecture(architectures):

@@ -1,8 +1,8 @@
-"""RLHFlow's PRMs: a Llama 3 chat in which the user tells the steps and the assistant answers each with `+` or `-`
+"""RLHFlow's PRMs: a Llama 3 chat in which the user gives the steps and the assistant answers each with `+` or `-`
 (Xiong et al., "An Implementation of Generative PRM", 2024).
 
-The verdict on a step is what the model would answer, so it is read at the position before the answer; all answers
-in the input are `+`, as in the authors' evaluation, and one causal pass yields all steps.
+The verdict on a step is the model's predicted answer, so it is read at the position before the answer; all answers
+in the input are `+`, as in the authors' evaluation, and one causal pass scores all steps.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ BEGIN, START, STOP, END = "<|begin_of_text|>", "<|start_header_id|>", "<|end_hea
 
 
 class RlhflowFormat(PieceFormat):
-    """Raises `ModelInvalid` if the vocabulary lacks the layout's marks, or a verdict is no token of its own."""
+    """Raises `ModelInvalid` if the vocabulary lacks the layout's marks, or a verdict is not a single token."""
 
     family = "rlhflow"
     input_format = (
@@ -35,7 +35,7 @@ class RlhflowFormat(PieceFormat):
         self._answer = positive
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of the chat, turns stripped as its template does; scored where each `+` is predicted."""
+        """Ids of the chat, with turns stripped as in its template; scored where each `+` is predicted."""
         start, stop, end = ([self.pieces.mark(name)] for name in (START, STOP, END))
         messages = [f"{problem} {steps[0]}", *steps[1:]]
         user, assistant, *turns = self.pieces.encode(

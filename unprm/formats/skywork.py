@@ -25,7 +25,7 @@ class SkyworkFormat(PieceFormat):
         self._newline = self.pieces.single("\n")
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of the problem and of each step on its own, a newline after each; scored at the steps' newlines."""
+        """Ids of problem and steps, each encoded separately, a newline after each; scored at the steps' newlines."""
         head, *pieces = self.pieces.encode([f"{problem}\n", *steps])
         draft = Draft().add([self._begin]).add(head)
         for piece in pieces:

@@ -25,7 +25,7 @@ PROBLEM_TEMPLATE = "{problem}\n"
 
 
 class PrmConfig(BaseModel):
-    """What stands beside an adapter in `prm_config.json`; everybody who reads the model reads it from there.
+    """The contents of `prm_config.json` beside an adapter: the one place that says how the model is read.
 
     `base`: hub name, or a path that is taken relative to the adapter's directory if it begins with a dot; `.`
     itself is a checkpoint that the adapter is merged into.
@@ -57,7 +57,8 @@ class PrmConfig(BaseModel):
         positive: str = POSITIVE,
         negative: str = NEGATIVE,
     ) -> Self:
-        """The configuration for a new adapter; raises `ModelInvalid` unless tag and verdicts are a token each."""
+        """The configuration of a new adapter; raises `ModelInvalid` unless tag and verdicts are a token each, all
+        different."""
         tag_id, positive_id, negative_id = map(Pieces(tokenizer).single, (step_tag, positive, negative))
         if len({tag_id, positive_id, negative_id}) < 3:
             raise ModelInvalid(
@@ -92,7 +93,7 @@ class PrmConfig(BaseModel):
 
     @property
     def input_format(self) -> str:
-        """The input in words."""
+        """The input, described in words."""
         tag = self.step_tag
         head = self.problem_template.replace("\n", "\\n")
         return (
@@ -106,7 +107,7 @@ class PrmConfig(BaseModel):
 
 
 class UnprmFormat(PieceFormat):
-    """Encodes for one model of the family.
+    """The input format of one model of the family.
 
     Raises `ModelInvalid` if the tokenizer does not map tag and verdicts to the ids in the configuration.
     """

@@ -2,7 +2,7 @@
 
 In reading order:
   characters  Unicode and typographic spellings -> plain LaTeX
-  stated      what follows "the answer is" -> the value in it; leading finds where prose goes on behind a number
+  stated      what follows "the answer is" -> the value in it; leading finds where prose continues after a number
   prose       boxes, dollars and words around the mathematics
   tokens      LaTeX -> tokens -> LaTeX
   spelling    rewrites of tokens that don't change the meaning, to the canonical form;
@@ -12,7 +12,7 @@ In reading order:
   grammar     tokens -> tree: what stands between atoms; atoms and commands below it
   exact       numbers as sums of rationals, square roots, powers of pi and of i;
               arithmetic evaluates trees to them
-  piecewise   what has kinks (absolute values, roots of squares) as unknowns of their own
+  piecewise   parts with kinks (absolute values, roots of squares) as unknowns of their own
   numeric     the other closed expressions, by mpmath at high precision
   decimals    long decimals that are the rounding of a simple number
   keys        a number -> its key

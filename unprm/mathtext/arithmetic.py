@@ -27,7 +27,7 @@ _MAX_RADICAND_BITS = 256
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Evaluates closed trees. `bits` bounds every integer, `terms` the terms of every value, `loop` those of
+    """Evaluates closed trees. `bits` limits every integer, `terms` the terms of every value, `loop` those of
     finite sums and products; `real` makes roots of negatives undefined. Raises `NotExact`, `Undefined` and
     `TooBig`."""
 
@@ -116,7 +116,7 @@ class Arithmetic:
         return result
 
     def _root(self, base: Exact, degree: int) -> Exact:
-        """The real root where there is one (also of negatives, for an odd degree), else the principal one."""
+        """The real root if there is one (also of negatives, for an odd degree), else the principal one."""
         value = base.rational()
         if value < 0 and degree % 2:
             return negated(rooted(-value, degree))

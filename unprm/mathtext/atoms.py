@@ -1,4 +1,4 @@
-"""What an expression is built of: numbers, names, brackets, commands with their arguments."""
+"""The atoms of an expression: numbers, names, brackets, commands with their arguments."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _CLOSING = frozenset(BRACKETS.values())
 
 
 def unreadable(why: str) -> Never:
-    """Raises `Unreadable`, in the place of a value."""
+    """Raises `Unreadable`; for use as an expression."""
     raise Unreadable(why)
 
 
@@ -41,7 +41,7 @@ class Atoms(ABC):
 
     @abstractmethod
     def sequence(self) -> Node:
-        """Reads all that may stand in brackets."""
+        """Reads anything that may stand in brackets."""
 
     @abstractmethod
     def sum(self) -> Node:
@@ -49,7 +49,7 @@ class Atoms(ABC):
 
     @abstractmethod
     def command(self, command: str) -> Node:
-        """Reads the arguments of a command that was taken."""
+        """Reads the arguments of a command whose token was just taken."""
 
     @abstractmethod
     def product(self) -> Node:
@@ -57,7 +57,7 @@ class Atoms(ABC):
 
     @abstractmethod
     def factors(self, first: Node, *, argument: bool) -> list[Node]:
-        """Reads the factors that follow the first without a sign; of a function's argument, if it is one."""
+        """Reads the factors that follow `first` without a sign; `argument`: they are in a function's argument."""
 
     @abstractmethod
     def signed_power(self) -> Node:
@@ -68,24 +68,24 @@ class Atoms(ABC):
         """Reads the signs that follow an atom."""
 
     def peek(self) -> str:
-        """The token at hand; nothing at the end."""
+        """The current token; empty at the end."""
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def take(self) -> str:
-        """The token at hand, which is left behind."""
+        """Returns the current token and moves to the next."""
         token = self.peek()
         self.at += 1
         return token
 
     def accept(self, token: str) -> bool:
-        """Takes the token if it is at hand, and says so."""
+        """Takes the current token if it is `token`; returns whether it was."""
         if self.peek() == token:
             self.at += 1
             return True
         return False
 
     def expect(self, token: str) -> None:
-        """Takes the token. Raises `Unreadable`."""
+        """Takes the current token. Raises `Unreadable` if it is not `token`."""
         if not self.accept(token):
             raise Unreadable(f"{self.peek()!r} where {token!r} was expected")
 
@@ -130,7 +130,7 @@ class Atoms(ABC):
         return Number(value, significant_digits(token) if value.denominator != 1 else 0)
 
     def _letters(self, run: str) -> Node:
-        """A function, a word, or a product of variables, of which this takes the first."""
+        """A function, a word, or a product of variables, of which only the first is taken."""
         if run in FUNCTION_NAMES or run == "sqrt":
             return self.command("\\" + run)
         if run in ("pi", "infty", "infinity", "inf"):
@@ -187,7 +187,7 @@ class Atoms(ABC):
         return Call("abs", (inner,))
 
     def inside(self, read: Callable[[], Node]) -> Node:
-        """What `read` reads in brackets, in which | opens again."""
+        """What `read` reads inside brackets, where | opens an absolute value again."""
         bars, self.bars = self.bars, 0
         node = read()
         self.bars = bars

@@ -43,7 +43,7 @@ class Commands(Atoms):
     """A cursor over tokens that reads atoms and commands."""
 
     def command(self, command: str) -> Node:
-        """The arguments of a command that was taken."""
+        """The arguments of a command whose token was just taken."""
         name = command[1:]
         if name in FUNCTION_NAMES:
             return self._function(_ALIASES.get(name, name))
@@ -141,7 +141,7 @@ class Commands(Atoms):
     def _matrix(self, environment: str) -> Node:
         if environment not in _MATRICES:
             raise Unreadable(environment)
-        if environment == "array":  # {cc}, how its columns are aligned
+        if environment == "array":  # {cc}, the alignment of its columns
             self.expect("{")
             while self.take() not in ("}", ""):
                 pass

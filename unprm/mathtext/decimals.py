@@ -1,9 +1,9 @@
 """Long decimals that are the rounding of a simple number.
 
-Two numbers that agree to some digits are no equivalence, so a long decimal is replaced, on its own, by the
+Agreement to some digits is not an equivalence relation, so each long decimal is replaced, independently, by the
 one simple number it rounds: 0.3333333333 by 1/3, 9.42477796 by 3 pi, 4.123105625617661 by the root of 17.
-With d digits the simple number's numerator times denominator may be 10**(d - 5) at most, so that a random
-decimal has about one chance in 10**5 to be taken for one.
+With d digits the simple number's numerator times denominator may be at most 10**(d - 5), so that a random
+decimal is taken for one with a probability of about 1 in 10**5.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from unprm.mathtext.tokens import LONG_DECIMAL
 from unprm.mathtext.tree import Call, Node, Number, Symbol
 
 _SPARE = 5
-_SHORT, _NOISE = 10, 4  # digits of what a sum of short decimals is, and units in the last place that it may be off
+_SHORT, _NOISE = 10, 4  # digits of a sum of short decimals, and its allowed error in units of the last place
 _MAX_DIGITS = 40
 _PI = Fraction(pi(60), 10**60)
 
 
 def identified(node: Node) -> Node:
-    """The simple rational, multiple of pi or square root that a long decimal rounds, also behind a sign; any other
-    node itself."""
+    """The simple rational, multiple of pi or square root that a long decimal rounds, also after a sign; any other
+    node unchanged."""
     match node:
         case Number():
             return _identified(node)
@@ -45,7 +45,7 @@ def _identified(decimal: Number) -> Node:
 
 
 def _without_noise(decimal: Number) -> Number | None:
-    """The short decimal that a double of 16 or 17 digits is but for a few units of its last place: 0.3 for
+    """The short decimal that a double of 16 or 17 digits equals up to a few units in its last place: 0.3 for
     0.30000000000000004."""
     if decimal.digits not in (16, 17):
         return None
@@ -56,8 +56,8 @@ def _without_noise(decimal: Number) -> Number | None:
 
 
 def _window(decimal: Number) -> tuple[Fraction, Fraction]:
-    """What rounds, or is cut off, to the decimal: half a unit of its last place below, one unit above; with
-    the 16 or 17 digits of a double, half a unit and one unit of that."""
+    """The range of numbers that round, or are truncated, to the decimal: from half a unit of its last place below
+    to one unit above; with 16 or 17 digits, half a unit and one unit of a double."""
     unit = Fraction(1, 10 ** _places(decimal))
     if decimal.digits in (16, 17):
         unit = max(unit, decimal.value / 2**52)
@@ -65,7 +65,7 @@ def _window(decimal: Number) -> tuple[Fraction, Fraction]:
 
 
 def _places(decimal: Number) -> int:
-    """Decimal places: those of the significant digits that the whole part leaves over."""
+    """The number of decimal places: the significant digits that are not in the whole part."""
     places, value = 0, decimal.value
     while value >= 1:
         value /= 10
@@ -77,7 +77,7 @@ def _places(decimal: Number) -> int:
 
 
 def _candidates(low: Fraction, high: Fraction) -> Iterator[tuple[Node, Fraction]]:
-    """What no decimal can be written for: other rationals, multiples of pi, irrational roots."""
+    """Numbers without a finite decimal: rationals, multiples of pi, irrational roots."""
     rational = _simplest(low, high)
     if 10**_MAX_DIGITS % rational.denominator:
         yield Number(rational), rational

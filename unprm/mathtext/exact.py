@@ -13,18 +13,18 @@ MAX_PI_POWER = 8
 
 
 class NotExact(Exception):
-    """The value isn't of this form, or can't be shown to be."""
+    """The value isn't of this form, or can't be shown to be of it."""
 
 
 class Undefined(Exception):
-    """The expression has no value: a division by zero, or no real one where it has unknowns."""
+    """The expression has no value: a division by zero, or no real value where it has unknowns."""
 
 
 class TooBig(Exception):
-    """The value is out of the bounds of what is computed at all."""
+    """The value exceeds the limits of what is computed."""
 
 
-# What a term is multiplied with: (square-free radicand, power of pi, power of i in 0..1)
+# What a term's coefficient is multiplied with: (square-free radicand, power of pi, power of i in 0..1)
 Basis = tuple[int, int, int]
 _ONE: Basis = (1, 0, 0)
 
@@ -101,8 +101,8 @@ def inverted(value: Exact) -> Exact:
 
 
 def _inverted_sum(value: Exact) -> Exact:
-    """One over a sum, by making its denominator rational: the conjugate for one square root or for i at a
-    time."""
+    """One over a sum, by making its denominator rational: multiplies by the conjugate for one square root, or i,
+    at a time."""
     if len(value.terms) > 4 or any(k for _, k, _ in value.terms):
         raise NotExact
     (n, _, j) = max(value.terms)

@@ -1,4 +1,4 @@
-"""Numbers in words, as figures: two, twenty-five, one hundred and five."""
+"""Rewrites numbers in words as figures: two, twenty-five, one hundred and five."""
 
 import re
 
@@ -22,12 +22,12 @@ _SEPARATOR = re.compile(r"[\s-]+(?:and\s+)?")
 
 
 def with_figures(text: str) -> str:
-    """The text with every number that is spelled out in figures; words that are no one number stay."""
+    """The text with every spelled-out number in figures; words that are not a single number stay."""
     return _WORDS.sub(lambda found: _figures(found[0]), text)
 
 
 def _figures(words: str) -> str:
-    total = group = 0  # what is done, and what the next thousand or million multiplies
+    total = group = 0  # the finished part, and what the next thousand or million multiplies
     room = 10**9  # every scale beyond a hundred is smaller than the one before
     free = 10**3  # what may follow: less than this
     for word in _SEPARATOR.split(words.lower()):

@@ -1,7 +1,7 @@
 """Tokens to a tree: recursive descent over the LaTeX that people and models write as answers.
 
-Where a spelling has two readings (``\\ln 2/3``, ``x2``, ``a/bc``, ``2^{n}!``), it is `Unreadable`, and so is
-compared as text: a wrong reading could call different answers equal.
+A spelling with two readings (``\\ln 2/3``, ``x2``, ``a/bc``, ``2^{n}!``) is `Unreadable`, and so is compared as
+text: a wrong reading could make different answers equal.
 """
 
 from collections.abc import Sequence
@@ -110,8 +110,8 @@ class _Parser(Commands):
         return Call(_SIGN_HEADS[sign], (term,)) if sign != "+" else term
 
     def product(self) -> Node:
-        """Factors. What divides in a line ends at the next factor without a sign, so that only ``1/2x``, with
-        two numbers, is read with one."""
+        """Factors. A divisor in a line ends at the next factor without a sign; such a factor is read only if two
+        numbers are divided, as in ``1/2x``."""
         factors = self.factors(self.power(), argument=False)
         while self.peek() in ("*", "/"):
             inverse = self.take() == "/"
@@ -136,9 +136,8 @@ class _Parser(Commands):
         return token.removeprefix("\\") in FUNCTION_NAMES or token in ("(", "[", "|")
 
     def append_adjacent(self, factors: list[Node], token: str) -> None:
-        """A factor without a sign before it. A number there is read only where nothing else can be meant
-        (``2^{6} 3^{5}``, ``(n-2)2^{n}``), and an integer before a proper fraction of integers is a mixed
-        number."""
+        """A factor without a sign before it. A number is accepted only where it is unambiguous (``2^{6} 3^{5}``,
+        ``(n-2)2^{n}``); an integer before a proper fraction of integers is a mixed number."""
         last = factors[-1]
         if is_number(token) and not self._stands_alone(last):
             raise Unreadable("a number after a factor")
@@ -152,7 +151,7 @@ class _Parser(Commands):
                 factors.append(factor)
 
     def _stands_alone(self, last: Node) -> bool:
-        """Whether the number at hand can't be an index or exponent of the factor before it, nor go on its
+        """Whether the current number can't be an index or exponent of the factor before it, nor continue its
         digits."""
         if not isinstance(last, Call) or last.head == "neg":
             return False
@@ -179,7 +178,7 @@ class _Parser(Commands):
         return Call("^", (base, exponent))
 
     def postfixed(self, node: Node) -> Node:
-        """An atom with the signs that follow it."""
+        """An atom with the postfix signs that follow it."""
         while self.peek() in ("!", "°", "%"):
             if isinstance(node, Call) and node.head == "!":
                 raise Unreadable("a double factorial")
@@ -188,8 +187,8 @@ class _Parser(Commands):
 
 
 def _separator(tokens: Sequence[str]) -> str:
-    """The sign between the numbers of a range, a score, a date or a telephone number, which reads as a subtraction or
-    a quotient: ``10-12``, ``2020-03-04``, ``3/4/2020``. Nothing for anything else."""
+    """The sign between the numbers of a range, a score, a date or a telephone number, which would read as a subtraction
+    or a quotient: ``10-12``, ``2020-03-04``, ``3/4/2020``. Empty for anything else."""
     numbers = [token for token in tokens if not is_unit_token(token)]
     signs = set(numbers[1::2])
     if len(numbers) % 2 and all(map(is_number, numbers[::2])) and (signs == {"-"} or (signs == {"/"} and numbers[3:])):

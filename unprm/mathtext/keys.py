@@ -1,8 +1,8 @@
 """Keys of numbers: short strings that are the same for the same number, however it was computed.
 
-A rational has an exact key. An irrational real has the first `DIGITS` digits of its product with an odd
-constant: the product keeps numbers that people write (halves of a unit in the last place, say) away from the
-edges of rounding.
+A rational has an exact key. The key of an irrational real is the first `DIGITS` digits of its product with an odd
+constant: the product keeps numbers that people write (halves of a unit in the last place, for example) away from
+the edges of rounding.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ from unprm.mathtext.exact import Exact, NotExact
 
 DIGITS = 90  # of the key of an irrational number
 PRECISION = 130  # decimal digits that are computed for it
-ABSORBED = 85  # a term smaller than 10**-ABSORBED of the sum it is in would not be seen in the key
+ABSORBED = 85  # a term smaller than 10**-ABSORBED times its sum would not affect the key
 _SCRAMBLE = 1_234_567_891_011_121_314_151_617_181_921  # over 10**30
 _MAX_EXPONENT_BITS = 200_000
 _MAX_HEIGHT_DIGITS = 20
 
 
 class Absorbed(Exception):
-    """A term is too small beside the others to be seen in the key, so the key would be that of another
+    """A term is too small relative to the others to affect the key, so the key would be that of another
     number."""
 
 
@@ -49,8 +49,8 @@ def real_key(numerator: int, denominator: int) -> str:
 
 
 def approximate_key(mantissa: int, exponent: int) -> str:
-    """The key of a real that mantissa * 2**exponent approximates to at least 100 digits; a rational where it
-    is one of small numerator and denominator. Raises `NotExact` where the number is out of all proportion."""
+    """The key of a real that mantissa * 2**exponent approximates to at least 100 digits; that of a rational if it
+    is one of small numerator and denominator. Raises `NotExact` if the number is far too large or small."""
     if mantissa == 0:
         return "0"
     if abs(exponent) + mantissa.bit_length() > _MAX_EXPONENT_BITS:
@@ -71,7 +71,7 @@ def exact_key(value: Exact) -> str:
 
 
 def complex_key(real: str, imaginary: str) -> str:
-    """The key of a number from those of its parts."""
+    """The key of a number from the keys of its parts."""
     return real if imaginary == "0" else f"{real}|{imaginary}i"
 
 
@@ -89,7 +89,7 @@ def _part_key(value: Exact) -> str:
 
 
 def _scaled(radicand: int, pi_power: int, coefficient: Fraction, scale: int) -> int:
-    """coefficient * sqrt(radicand) * pi**pi_power * scale, to a unit or so."""
+    """coefficient * sqrt(radicand) * pi**pi_power * scale, accurate to about one unit."""
     value = isqrt(radicand * scale * scale)
     for _ in range(abs(pi_power)):
         value = value * pi(PRECISION) // scale if pi_power > 0 else value * scale // pi(PRECISION)

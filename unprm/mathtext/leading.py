@@ -1,4 +1,4 @@
-"""The value at the head of a sentence, and where the prose behind it begins."""
+"""The value at the start of a sentence, and where the prose after it begins."""
 
 import re
 
@@ -43,7 +43,7 @@ _SCALE = re.compile(
     r"|factorial|squared|cubed|o['’]clock)\b|[ap]\.?m\b\.?|(?-i:AD|BCE?|CE)\b)",
     re.IGNORECASE,
 )
-# Adjectives and nouns that turn a number round; without any, it goes up, forward, or to the good.
+# Words that reverse a number's direction or qualify it; without any, it means more, forward or a gain.
 _TURNING = words_in(
     """
     fewer less younger shorter lower slower smaller lighter colder cooler weaker earlier early ago below under down
@@ -92,15 +92,15 @@ _WORD = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\s+([A-Za-z]+)(?![\w-])")
-_REACH = 4  # words between a number and the noun or adjective that turns it
+_REACH = 4  # how many words after a number are searched for one of `_TURNING`
 
 
 def value_end(sentence: str, number_end: int, *, is_money: bool) -> int | None:
-    """Where the value at the head of a sentence ends, given where its number or formula does.
+    """Where the value at the start of a sentence ends, given where its number or formula does.
 
-    It ends behind its unit and the words that make it another number, before the prose. None if all of the sentence is
-    the value: it goes on as mathematics, or another quantity stands beside the first. `is_money`: a currency stood
-    before the number, so that no unit follows.
+    It ends after its unit and the words that make it another number, before the prose. None if the whole sentence is
+    the value: it continues as mathematics, or has another quantity beside the first. `is_money`: a currency precedes
+    the number, so that no unit follows.
     """
     end = number_end
     while scale := _SCALE.match(sentence, end):
@@ -124,7 +124,7 @@ def _goes_on(sentence: str, end: int, *, is_bare: bool) -> bool:
 
 
 def _behind_turning(sentence: str, start: int) -> int | None:
-    """The end of the last word that turns the number, among the nouns and adjectives behind it."""
+    """The end of the last of the next `_REACH` words that is in `_TURNING`."""
     found, end = None, start
     for _ in range(_REACH):
         word = _WORD.match(sentence, end)

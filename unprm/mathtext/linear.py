@@ -1,4 +1,4 @@
-"""Linear expressions in one unknown, taken apart as they are written."""
+"""Linear expressions in one unknown, decomposed as they are written."""
 
 from fractions import Fraction
 
@@ -10,7 +10,7 @@ Parts = tuple[Node, Node]
 
 
 def linear(node: Node, name: str) -> Parts | None:
-    """(slope, rest) with node = slope * name + rest, neither of which holds the name; None where the node
+    """(slope, rest) with node = slope * name + rest, neither of which contains the name; None if the node
     isn't linear as written."""
     if name not in symbols(node):
         return _ZERO, node
@@ -44,7 +44,7 @@ def _product(args: tuple[Node, ...], name: str) -> Parts | None:
 
 
 def degree(node: Node, name: str) -> int | None:
-    """The degree in an unknown of a polynomial as it is written; None where it isn't written as one."""
+    """The degree in an unknown of a polynomial as it is written; None if it isn't written as one."""
     if name not in symbols(node):
         return 0
     match node:

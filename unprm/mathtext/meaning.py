@@ -1,4 +1,4 @@
-"""A parsed answer to its key: what kind of thing it is, and the keys of its parts.
+"""Computes the key of a parsed answer: its kind, and the keys of its parts.
 
 Two answers are equal if their keys are. The conventions are listed in `unprm.equivalence`.
 """
@@ -30,10 +30,10 @@ _MAX_KEY = 64
 
 
 class AnswerKey(NamedTuple):
-    """What two answers are compared by.
+    """The key by which answers are compared.
 
     key        the same for equal answers
-    unitless   of an answer with units that keep its number as it is written: its key without them, else empty
+    unitless   if the units of an answer leave its number as written: its key without them, else empty
     as_text    whether it could not be compared as mathematics, because of an error or for lack of time
     refused    whether a part was too large or ill-conditioned to compute, so that it is compared as written
     """
@@ -45,7 +45,7 @@ class AnswerKey(NamedTuple):
 
 
 def answer_key(canonical: str, scalars: Scalars) -> AnswerKey:
-    """The key of an answer in canonical spelling. Raises `NeedsNumerics` where `scalars` can't compute it."""
+    """The key of an answer in canonical spelling. Raises `NeedsNumerics` if `scalars` can't compute it."""
     plain = _plain_key(canonical)
     if plain:
         return AnswerKey(plain)
@@ -63,7 +63,7 @@ def answer_key(canonical: str, scalars: Scalars) -> AnswerKey:
 
 
 def text_key(canonical: str) -> AnswerKey:
-    """The key of an answer that is compared as text only: nothing but the same text has it."""
+    """The key of an answer that is compared as text only: no other text has it."""
     return AnswerKey(_short("only " + canonical), as_text=True)
 
 
@@ -80,7 +80,7 @@ def _plain_key(canonical: str) -> str:
 
 
 class Meaning:
-    """Keys of trees. After a key was asked for, `refused` says whether a part had to be compared as it is
+    """Keys of trees. After a key is computed, `refused` says whether a part had to be compared as it is
     written."""
 
     def __init__(self, scalars: Scalars) -> None:
@@ -111,7 +111,7 @@ class Meaning:
             return "as written " + structure(node)
 
     def _quantity_key(self, value: Node, spelled: str) -> str:
-        """That of the value in the base unit of its kind, with that kind."""
+        """The key of the value in the base unit of its kind, with that kind."""
         if isinstance(value, Group | Relation | Matrix) or _is_written(value):
             return f"{self.key(value)} in {spelled}"
         number, kind = converted(value, spelled)
@@ -140,8 +140,7 @@ class Meaning:
         return self.scalars.key(node)
 
     def _list_key(self, items: Sequence[Node], *, distinct: bool) -> str:
-        """A bare list or a set: in any order, but for words and capital letters, and for values given to
-        names."""
+        """A bare list or a set: in any order, except for words, capital letters and values given to names."""
         assigned = self._assigned(items)
         if assigned:
             return assigned
@@ -185,7 +184,7 @@ class Meaning:
 
 
 def _run_together(node: Call) -> Node | None:
-    """``1 hour 30 minutes`` as one value. Raises nothing: what is no such sum is left as it is."""
+    """``1 hour 30 minutes`` as one value; anything that is not such a sum is left unchanged."""
     return total(node.args) if node.head == "compound" else None
 
 
@@ -217,9 +216,9 @@ def _scaled_matrix(node: Call) -> Node:
 
 
 def alternatives(node: Node) -> list[Node]:
-    """What a ± stands for: the node with +, and with - (∓ the other way round); the node itself without any.
+    """The values of ±: the node with +, and with - (∓ the other way round); the node itself if it has neither.
 
-    Several ± without ∓ may be meant together or apart, so they are left as written."""
+    Several ± without ∓ may be meant jointly or independently, so they are left as written."""
     signs = _signs(node)
     if signs.count("pm") + signs.count("mp") == 0 or (len(signs) > 1 and "mp" not in signs):
         return [node]

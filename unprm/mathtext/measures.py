@@ -1,5 +1,5 @@
-"""What follows a number in words: units, which are kept in one spelling (15 cm^2, 3 hours, 5 dollars), and nouns that
-carry no information (5 apples), unless there are several of them (3 boys and 5 girls)."""
+"""The words after a number: units, which are kept in one spelling (15 cm^2, 3 hours, 5 dollars), and nouns, which are
+dropped (5 apples), unless there are several of them (3 boys and 5 girls)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,21 +19,21 @@ Segment = tuple[list[str], str, str]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The tokens of a value, and what follows it. `sign`: the currency's where that stands before the value."""
+    """The tokens of a value, and what follows it. `sign`: the currency sign before the value, if any."""
 
     value: list[str]
     phrase: Phrase = field(default_factory=Phrase)
     sign: str = ""
 
     def tokens(self, *, with_noun: bool) -> list[str]:
-        """The value with its unit, or with its words as they stand."""
+        """The value with its unit, or with its words unchanged."""
         if self.phrase.kept or (with_noun and self.phrase.noun):
             return [*self.value, "\\text{" + self.phrase.written + "}"]
         spelled = self.unit()
         return [*self.value, unit_token(spelled)] if spelled else self.value
 
     def unit(self) -> str:
-        """The unit: ``$5 per hour`` has that of the sign and that of the words."""
+        """The unit; that of ``$5 per hour`` combines the sign's and the words'."""
         powers = dict(self.phrase.powers)
         if self.sign and all(power < 0 for power in powers.values()):
             powers[self.sign] = powers.get(self.sign, 0) + 1
@@ -56,7 +56,7 @@ def _measured(segment: list[str], before: str, after: str) -> Measured:
 
 
 def _without_signs(segment: list[str], before: str) -> tuple[list[str], str]:
-    """The segment without units that stand before a value, as the signs of currencies do, and the first of them."""
+    """The segment without units before a value, such as currency signs, and the first of those units."""
     kept, signs, last = [], [], before
     for token in segment:
         if is_unit_token(token) and not (last in CLOSING or _ends_a_value(last, token)):
@@ -84,7 +84,7 @@ def _suffixed(segment: list[str], before: str) -> Measured:
 
 
 def _compound(value: list[str], before: str, phrase: Phrase) -> list[str]:
-    """``1 hour 30``, which a unit follows, with the unit inside it in one spelling."""
+    """``1 hour 30`` before a unit, with the inner unit in one spelling."""
     if not phrase.powers or len(value) < 3 or not is_number(value[-1]):
         return value
     first = _suffixed(value[: -2 if value[-2] == " " else -1], before)
@@ -100,7 +100,7 @@ def _ends_a_value(last: str, following: str) -> bool:
 
 
 def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
-    """What the tokens from `at` on say of the value before them."""
+    """What the tokens from `at` on say about the value before them."""
     spaced = segment[at] == " " or (at > 0 and segment[at - 1] == " ")
     tokens = [token for token in segment[at:] if token != " "]
     if not tokens or not (is_text(tokens[0]) or is_letters(tokens[0]) or tokens[0] == "/"):

@@ -48,7 +48,7 @@ def _names_the_unknown(left: Sequence[str], sign: str, right: Sequence[str]) -> 
         return True
     if not right or _NOT_A_NAME.match(name):
         return False
-    if sign == "\\in":  # an upper-case letter before "in" is no unknown number
+    if sign == "\\in":  # an upper-case letter before "in" is not an unknown number
         return _NAME.fullmatch(name) is not None and not name[0].isupper()
     if _TUPLE_OF_NAMES.fullmatch(name):
         return right[0] in OPENING

@@ -1,5 +1,5 @@
-"""Literal numbers in an answer, in one spelling: 1,234.50 and 2469/2, 1 1/2 and \\frac{3}{2}, 3 million and
-3*10^{6}."""
+"""Rewrites the literal numbers of an answer in one spelling: 1,234.50 and 2469/2, 1 1/2 and \\frac{3}{2}, 3 million
+and 3*10^{6}."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -38,19 +38,19 @@ def join_thousands(tokens: list[str]) -> list[str]:
 
 
 def _run(tokens: Sequence[str], at: int, *, inside: bool) -> tuple[int, list[str]]:
-    """Where the run of numbers ends that starts at `at`, and what it is: one number, or all of its tokens."""
+    """The end of the run of numbers that starts at `at`, and its tokens: one number, or all that it has."""
     end, separator = _run_end(tokens, at)
     groups = tokens[at:end:2]
     if len(groups) > 1 and _is_thousands(groups):
-        padded = any(group[0] == "0" for group in groups[1:])  # (1,050) is no pair
+        padded = any(group[0] == "0" for group in groups[1:])  # (1,050) is not a pair
         if separator == " " or padded or not inside:
             return end, [_trimmed("".join(groups))]
     return end, [_trimmed(token) for token in tokens[at:end]]
 
 
 def _run_end(tokens: Sequence[str], at: int) -> tuple[int, str]:
-    """Where the numbers end that start at `at` and are joined by commas, or by blanks, alone; and by
-    which."""
+    """The end of the numbers from `at` on that are joined only by commas, or only by blanks; and the
+    separator."""
     end = at + 1
     separator = tokens[end] if end < len(tokens) else ""
     if separator in (",", " "):
@@ -74,8 +74,8 @@ def _trimmed(token: str) -> str:
 
 
 def plain_values(segment: list[str], before: str, after: str) -> list[str]:
-    """The tokens of numbers, each with its unit if it has one, in one spelling. What a bracket follows or ends is
-    part of something larger, and stays."""
+    """The tokens of numbers, each with its unit if it has one, in one spelling. What follows a closing bracket
+    or precedes an opening one is part of something larger, and stays."""
     if before in CLOSING or after in OPENING:
         return segment
     done: list[str] = []
@@ -90,7 +90,7 @@ def plain_values(segment: list[str], before: str, after: str) -> list[str]:
 
 
 def _before_sign(value: list[str], sign: str) -> list[str]:
-    """A rational so that a sign after it doesn't go with its denominator alone."""
+    """A rational, written so that a sign after it doesn't apply to its denominator alone."""
     match value:
         case [*minus, over, "/", under] if sign in _UNIT_SIGNS and len(minus) < 2:
             return [*minus, "\\frac", "{", over, "}", "{", under, "}"]
@@ -123,7 +123,7 @@ def _tokens_of(value: Fraction) -> list[str]:
 
 
 def _long_decimal(sign: int, body: Sequence[str]) -> list[str]:
-    """It may be the rounding of another number (see `decimals`), so its digits are kept."""
+    """A long decimal may be the rounding of another number (see `decimals`), so its digits are kept."""
     exponent = _power_of_ten(body[1:])
     if exponent is None or len(body[0]) > MAX_DIGITS:
         return []

@@ -1,4 +1,4 @@
-"""Closed expressions by mpmath, at a given number of decimal digits."""
+"""Evaluates closed expressions with mpmath, at a given number of decimal digits."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -15,10 +15,10 @@ from unprm.mathtext.tree import Call, Node, Number, Symbol, Unreadable, mapped
 
 Value = Any  # a real or complex number of the context: mpmath has no types
 
-PRECISIONS = (130, 200, 420)  # decimal digits; two that follow each other must agree
+PRECISIONS = (130, 200, 420)  # decimal digits; two consecutive ones must agree
 _AGREE = 100  # digits
 _TRIGONOMETRIC = frozenset(["sin", "cos", "tan", "sec", "csc", "cot"])
-_MAX_POWER = 10**6  # of 2: beyond it a value is out of all proportion
+_MAX_POWER = 10**6  # exponent of 2 beyond which a value is far too large or small
 MAX_LOOP = 2000  # terms of a finite sum or product
 _MAX_GAMMA = 10**4
 _FAR = 40  # arguments beyond 10**40, or nearer to 0 than 10**-40, lose more digits than are computed
@@ -57,7 +57,7 @@ class Numeric:
         return self.ctx.mpf(value.numerator) / value.denominator
 
     def _cleaned(self, value: Value) -> Value:
-        """Without a real or imaginary part that is only the noise of rounding."""
+        """The value without a real or imaginary part that is only rounding noise."""
         if isinstance(value, self.ctx.mpf):
             return value
         real, imaginary = value.real, value.imag
@@ -96,7 +96,7 @@ class Numeric:
             raise Unreadable("a sum over symbolic bounds") from None
 
     def _rational_value(self, node: Node) -> Fraction | None:
-        """The value as a rational, where it is certainly one."""
+        """The value as a rational, if it is certainly one."""
         try:
             return self.exact.value(node).rational()
         except NotExact:
@@ -109,7 +109,7 @@ class Numeric:
         return parts[0] if parts[1] == 0 else self.ctx.mpc(*parts)
 
     def _real_total(self, values: list[Value]) -> Value:
-        """The sum. What cancels down to the noise of rounding is 0; what would vanish beside the rest is
+        """The sum. What cancels down to rounding noise is 0; a term that would vanish beside the rest is
         refused."""
         total = self.ctx.mpf(0)
         for value in values:
@@ -146,7 +146,7 @@ class Numeric:
             raise Absorbed
 
     def _checked(self, argument: Value) -> Value:
-        """An argument at which functions keep their digits."""
+        """An argument at which functions don't lose digits."""
         size = abs(argument)
         if size != 0 and not self.ctx.mpf(10) ** -_FAR < size < self.ctx.mpf(10) ** _FAR:
             raise Absorbed
@@ -168,7 +168,7 @@ class Numeric:
         return self._quotient(self.ctx.mpf(1), cosine if head == "sec" else sine)
 
     def _snapped(self, value: Value) -> Value:
-        """Exactly 0, 1 or -1 where the value is that up to the noise of rounding."""
+        """Exactly 0, 1 or -1 if the value is that up to rounding noise."""
         for whole in (0, 1, -1):
             if abs(value - whole) <= self.tiny:
                 return self.ctx.mpf(whole)
@@ -210,7 +210,7 @@ class Numeric:
         return self.ctx.asin(argument) if head == "arcsin" else self.ctx.acos(argument)
 
     def _whole(self, value: Value, rounding: Callable[[Value], Value]) -> Value:
-        """floor or ceil; refused where the value is so near an integer that rounding could decide."""
+        """floor or ceil; refused if the value is so near an integer that rounding could decide."""
         if not isinstance(value, self.ctx.mpf):
             raise Unreadable("the floor of a complex number")
         if abs(value) > 10**_FAR or 0 < abs(value - self.ctx.nint(value)) < self.ctx.mpf(10) ** -_FAR:
@@ -235,7 +235,7 @@ def _in_radians(node: Node) -> Node:
 
 
 def _logarithm(numeric: Numeric, values: list[Value]) -> Value:
-    """To base 10 without a base, as in school; ``\\ln`` is the natural one."""
+    """The logarithm; base 10 if none is given, as in school; ``\\ln`` is the natural one."""
     base = values[1] if len(values) > 1 else numeric.ctx.mpf(10)
     return numeric._quotient(numeric._logarithm(values[0]), numeric._logarithm(base))
 

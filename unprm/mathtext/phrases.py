@@ -27,7 +27,7 @@ _SMALL_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """`powers`: of the units by their names. `noun`: the other words, in the singular, empty if there are none;
+    """`powers`: the power of each unit by name. `noun`: the other words, in the singular, empty if there are none;
     `written`: all words; `kept`: whether they change what is meant."""
 
     powers: Mapping[str, int] = field(default_factory=dict)
@@ -37,13 +37,13 @@ class Phrase:
 
     @property
     def is_temperature(self) -> bool:
-        """Whether it goes on a degree sign: the C or F of ``20° C``."""
+        """Whether it continues a degree sign: the C or F of ``20° C``."""
         return not self.powers.keys().isdisjoint(_TEMPERATURES.values())
 
 
 def read_phrase(tokens: Sequence[str], *, spaced: bool, degrees: bool) -> Phrase | None:
-    """The phrase that the tokens are, without blanks. `spaced`: whether one stood before them; `degrees`: whether a
-    degree sign did. None where they may be a product of variables, or are no phrase."""
+    """The phrase in these tokens, which have no blanks. `spaced`: a blank precedes them; `degrees`: a degree sign
+    does. None if they may be a product of variables, or are not a phrase."""
     items = [item for token in tokens for item in _items(token)]
     if not items or (items[0].lower() in FUNCTION_NAMES and not _is_short_time(items)):
         return None
@@ -64,7 +64,7 @@ def _items(token: str) -> list[str]:
 
 
 def _is_short_time(items: Sequence[str]) -> bool:
-    """Whether this is ``min`` or ``sec`` without the argument of a function."""
+    """Whether this is a unit such as ``min`` or ``sec``, not a function with its argument."""
     return bool(unit_name(items[0])) and not "".join(items[1:2]).isalpha()
 
 
@@ -73,7 +73,7 @@ def _is_prose(item: str) -> bool:
 
 
 class _Reader:
-    """A cursor over the words and signs of a phrase. `upright`: they are a text; `spaced`: a blank is before them."""
+    """A cursor over the words and signs of a phrase. `upright`: they are a text; `spaced`: a blank precedes them."""
 
     def __init__(self, items: Sequence[str], *, upright: bool, spaced: bool) -> None:
         self.items = items
@@ -103,7 +103,7 @@ class _Reader:
             self.at += 1
 
     def others(self) -> list[str]:
-        """The words that are no unit's, in lower case."""
+        """The words that are not part of a unit, in lower case."""
         return [word.lower() for word in (*self.nouns, *self.items[self.at :]) if word.isalpha()]
 
     def understood(self, others: Sequence[str]) -> bool:
@@ -129,7 +129,7 @@ class _Reader:
         return is_unit_after(first, spaced=self.spaced)
 
     def _factor(self, sign: int) -> bool:
-        """Takes a unit with its power, if one is at hand, and says so."""
+        """Takes a unit with its power, if one comes next; returns whether it did."""
         start = self.at
         power = _PREFIXES.get(self._item().lower(), 1)
         self.at += power > 1
@@ -142,7 +142,7 @@ class _Reader:
         return True
 
     def _name(self) -> tuple[str, int]:
-        """The name of the unit at hand, and how many words it takes."""
+        """The name of the unit that comes next, and its number of words."""
         word, following = self._item().lower(), self._item(1).lower()
         if (word, following) in _PAIRS:
             return _PAIRS[word, following], 2
@@ -151,7 +151,7 @@ class _Reader:
         return unit_name(self._item()), 1
 
     def _power(self, power: int) -> int:
-        """The power of the unit that was taken: ``m^2``, ``s^-1``, ``m2``, ``feet squared``."""
+        """The power of the unit just taken: ``m^2``, ``s^-1``, ``m2``, ``feet squared``."""
         if self._item().lower() in _RAISED:
             self.at += 1
             return _RAISED[self._item(-1).lower()]

@@ -1,8 +1,8 @@
-"""Expressions with absolute values, maxima, roundings and roots of squares, made smooth.
+"""Makes expressions with absolute values, maxima, roundings and roots of squares smooth.
 
-Values at a few points can't tell ``|x-40|`` from ``40-x``. So what has a kink is replaced by an unknown of its own,
-which is named for what it stands for: ``|2x-80|`` and ``\\max(80-2x, 2x-80)`` by twice the same one, 40-x by none.
-Whatever is equal then is equal everywhere; some expressions that are equal are told apart.
+Values at a few points can't distinguish ``|x-40|`` from ``40-x``. So a part with a kink is replaced by a new unknown,
+named after its meaning: ``|2x-80|`` and ``\\max(80-2x, 2x-80)`` become twice the same one, 40-x stays. Results that
+are equal are equal everywhere; some equal expressions give different results.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ _LIMITED = frozenset(["ln", "log"])
 _HALF = Number(Fraction(1, 2))
 
 Proportional = Callable[[Node], tuple[Node, str]]
-"""A value of an expression that is a positive number, and the expression's key up to such a factor; it may raise."""
+"""Gives a value of an expression, a positive number, and the expression's key up to such a factor; it may raise."""
 
 
 def is_limited(node: Node) -> bool:
-    """Whether there are logarithms or even roots of unknowns, so that it may be defined far away only, and nothing
-    that would grow out of bounds there."""
+    """Whether there are logarithms or even roots of unknowns, so that it may be defined only far away, and nothing
+    that would grow too large there."""
     heads = list(_heads(node))
     return any(head in _LIMITED or head == "even root" for head in heads) and not any(
         head in _GROWING or head == "power" for head in heads
@@ -29,7 +29,7 @@ def is_limited(node: Node) -> bool:
 
 
 def _heads(node: Node) -> list[str]:
-    """What is called on unknowns; "even root" and "power" (with an unknown in the exponent) for two kinds of calls."""
+    """The heads of calls on unknowns; "even root" and "power" (an unknown in the exponent) for two kinds of calls."""
     if not symbols(node):
         return []
     return [_head(node), *(head for child in children(node) for head in _heads(child))]
@@ -65,7 +65,7 @@ def _literal(node: Node) -> Fraction | None:
 
 
 class Piecewise:
-    """Makes expressions smooth. `key` is that of any expression, `proportional` says what it is up to a factor, and
+    """Makes expressions smooth. `key` gives the key of an expression, `proportional` its key up to a factor, and
     `is_square` whether it is the square of a rational expression."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Piecewise:
         self._is_square = is_square
 
     def smooth(self, node: Node) -> Node:
-        """The node with an unknown in the place of everything with a kink. Raises `Unreadable`, and what the
+        """The node with an unknown in place of everything with a kink. Raises `Unreadable`, and what the
         callables raise."""
         if not any(head in _KINKED or head == "even root" for head in _heads(node)):
             return node
@@ -126,12 +126,12 @@ class Piecewise:
         return self._distance(Call("^", (node, Number(Fraction(2)))))
 
     def _distance(self, square: Node) -> Node:
-        """The root of what is a square of unknowns: a factor, and an unknown that is named for the square."""
+        """The root of a square of unknowns: a factor, and an unknown that is named after the square."""
         value, key = self._proportional(square)
         return Call("*", (Call("root", (value, Number(Fraction(2)))), Symbol(f"|{key}|")))
 
     def _root(self, inner: Node, order: Fraction) -> Node:
-        """The root of even order, with even powers drawn out of it."""
+        """The root of even order, with even powers moved out of it."""
         outside: list[Node] = []
         inside: list[Node] = []
         for factor in _factors(inner):

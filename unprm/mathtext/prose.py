@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from unprm.mathtext.words import INTRODUCTIONS, changes_meaning
 
-# A second backslash is what is left of one that was escaped twice on its way (``\\boxed``).
+# A second backslash remains of one that was escaped twice (``\\boxed``).
 _SCAN = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])\s*|\\.|[{}]", re.DOTALL)
 _LOOSE = re.compile(
     r"[+-]?\s?(?:\\?\$)?(?:[0-9][0-9,]*(?:\.[0-9]+)?(?:/[0-9]+)?|\.[0-9]+|\\[A-Za-z]+[0-9]*|[A-Za-z](?![A-Za-z]))"
 )
 _DELIMITER = re.compile(r"(?<!\\)(?:\$\$?|\\[()\[\]])")
-# Dollar signs that all stand before an amount, with no other to close a formula: $5, $25,000/year.
+# Dollar signs that all precede an amount, with none left to close a formula: $5, $25,000/year.
 _CURRENCY = re.compile(r"(?:[^$\\]|\\[^$()\[\]]|(?<!\\)\$\s?(?=\.?[0-9])(?![0-9.,/^\s]*\$))*", re.DOTALL)
 _PRICE = re.compile(r"\$")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
@@ -24,7 +24,7 @@ _LEFT, _RIGHT = " =:,;", " .,;:"
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One ``\\boxed`` of a text: where it starts, where it ends, and where its content lies."""
+    """One ``\\boxed`` of a text: where it starts, where it ends, and where its content is."""
 
     start: int
     end: int
@@ -65,8 +65,8 @@ def _box(text: str, start: int, after: int, closes: dict[int, int]) -> Box | Non
 def unwrap(text: str) -> str:
     """The answer without its box, its math delimiters, and the sentence around it.
 
-    Several boxes with nothing but signs between them are a list; in a sentence the last box counts. Of a
-    sentence with exactly one formula the formula counts, unless one of its words changes the meaning ("not",
+    Several boxes with only signs between them are a list; in a sentence the last box is the answer. In a
+    sentence with exactly one formula, the formula is, unless one of its words changes the meaning ("not",
     "more" …)."""
     text = _without_sentence(_without_boxes(text))
     if text.startswith("**") and text.endswith("**") and text.count("**") == 2:
@@ -77,7 +77,7 @@ def unwrap(text: str) -> str:
 
 
 def option_letter(text: str) -> str:
-    """The letter of "Option A", or the text if it is no such thing."""
+    """The letter of "Option A"; any other text unchanged."""
     found = _OPTION.fullmatch(text)
     return found[1] if found else text
 

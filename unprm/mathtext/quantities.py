@@ -14,7 +14,7 @@ _HALF_TURN = Fraction(180)
 
 
 def quantity(node: Node) -> tuple[Node, str] | None:
-    """The value and the unit's spelling where the node has one, also behind a sign."""
+    """The value and the unit's spelling if the node has one, also after a sign."""
     match node:
         case Call("unit", (value, Text(spelled))):
             return value, spelled
@@ -37,8 +37,8 @@ def converted(value: Node, spelled: str) -> tuple[Node, str]:
 
 
 def total(parts: Sequence[Node]) -> Node | None:
-    """What ``1 hour 30 minutes`` is in its smallest unit; None where the parts aren't such a sum: literal numbers
-    of smaller and smaller units of one kind, each less than one of the unit before."""
+    """``1 hour 30 minutes`` in its smallest unit; None if the parts aren't such a sum: literal numbers of smaller
+    and smaller units of one kind, each less than one of the unit before."""
     found = [_literal(part) for part in parts]
     read = [part for part in found if part]
     if len(read) < 2 or len(read) < len(parts):
@@ -65,7 +65,7 @@ def _literal(node: Node) -> tuple[Fraction, Unit] | None:
 
 
 def unitless(node: Node) -> Node | None:
-    """The node without the units of its values; None where the number isn't written as one, as in
+    """The node without the units of its values; None if the number isn't written as one, as in
     ``1 hour 30 minutes``."""
     if (found := quantity(node)) is not None:
         return unitless(found[0])

@@ -1,4 +1,4 @@
-"""Equations and inequalities to keys."""
+"""Computes the keys of equations and inequalities."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -36,14 +36,14 @@ def is_name(node: Node) -> bool:
 
 
 class Relations:
-    """Keys of relations; `key` is that of any node."""
+    """Keys of relations; `key` computes the key of any node."""
 
     def __init__(self, scalars: Scalars, key: Callable[[Node], str]) -> None:
         self.scalars = scalars
         self.node_key = key
 
     def key(self, relation: Relation) -> str:
-        """The key. Raises `Unreadable` and `Undecided` for what is to be compared as written."""
+        """The key. Raises `Unreadable` and `Undecided` for relations that must be compared as written."""
         operators = set(relation.operators)
         if operators == {"="}:
             return self._equation(list(relation.sides))
@@ -66,15 +66,15 @@ class Relations:
         raise Unreadable(operator)
 
     def reals_without(self, holes: Sequence[Node]) -> str:
-        """The key of all real numbers but some, as a union of intervals. Raises `Undecided` if they have no
-        order."""
+        """The key of all real numbers except some, as a union of intervals. Raises `Undecided` if those can't be
+        ordered."""
         return self.set_key(around(sorted(holes, key=cmp_to_key(self._compared))))
 
     def _compared(self, left: Node, right: Node) -> int:
         return self.scalars.sign(difference(left, right))
 
     def set_key(self, spans: Sequence[Span]) -> str:
-        """The key of a set of real numbers; spans whose ends have no order are left as they are."""
+        """The key of a set of real numbers; spans whose ends can't be ordered are left unchanged."""
         with suppress(Undecided, Unreadable):
             spans = merged(spans, self._compared)
         if spans and all(span.low == span.high for span in spans):
@@ -88,7 +88,7 @@ class Relations:
         return interval("[" if span.from_low else "(", low, high, "]" if span.to_high else ")")
 
     def spans(self, node: Node) -> list[Span] | None:
-        """The set of real numbers that a node writes down, or that solves it; None where that can't be told."""
+        """The set of real numbers that a node denotes, or that solves it; None if that can't be determined."""
         if not isinstance(node, Relation):
             return spans_of(node)
         operators = set(node.operators)
@@ -100,7 +100,7 @@ class Relations:
 
     def _equation(self, sides: list[Node]) -> str:
         """A name = a value is the value; an equation that is linear in its last coordinate, or its only
-        unknown, is solved for it; any other is known up to a constant factor."""
+        unknown, is solved for it; any other has a key up to a constant factor."""
         if not any(map(symbols, sides)) and (calculated := self._calculation(sides)):
             return calculated
         named = False
@@ -117,7 +117,7 @@ class Relations:
         raise Unreadable("a chain of equations")
 
     def _calculation(self, sides: Sequence[Node]) -> str:
-        """The key of the result of ``2+3 = 5``; nothing where the sides aren't all equal."""
+        """The key of the result of ``2+3 = 5``; empty if the sides aren't all equal."""
         result = quantity(sides[-1])
         values = [*sides[:-1], result[0] if result else sides[-1]]
         if any(isinstance(value, Group | Matrix | Relation) or has_words(value) for value in values):
@@ -162,7 +162,7 @@ class Relations:
         return Call("neg", (quotient(parts[1], parts[0]),))
 
     def _inequality(self, relation: Relation) -> str:
-        """The set of the numbers that solve it where that can be told."""
+        """The set of the numbers that solve it, if that can be determined."""
         spans = self.spans(relation)
         if spans is not None:
             return self.set_key(spans)
@@ -174,7 +174,7 @@ class Relations:
         return f"chain {' '.join(operators)} {' '.join(self.node_key(side) for side in sides)}"
 
     def _solution(self, operators: tuple[str, ...], sides: tuple[Node, ...]) -> list[Span] | None:
-        """The numbers that solve a chain of ``<`` and ``\\leq`` which is linear in its only unknown."""
+        """The numbers that solve a chain of ``<`` and ``\\leq`` that is linear in its only unknown."""
         closed = tuple(operator == "\\leq" for operator in operators)
         match sides:
             case (Call("abs", (inner,)), bound) if not symbols(bound) and self.scalars.sign(bound) > 0:
@@ -201,7 +201,7 @@ class Relations:
         return ray(Call("neg", (quotient(parts[1], parts[0]),)), upwards=sign > 0, closed=closed)
 
     def _between(self, closed: tuple[bool, ...], low: Node, middle: Node, high: Node) -> list[Span] | None:
-        """The numbers for which a name, or what is linear in it, is between two bounds."""
+        """The numbers for which a name, or an expression linear in it, is between two bounds."""
         if symbols(low) | symbols(high):
             return None
         if is_name(middle):
@@ -234,7 +234,7 @@ def interval(opening: str, *parts: str) -> str:
 
 
 def list_of(keys: Iterable[str]) -> str:
-    """The key of things in any order; of one thing, its own."""
+    """The key of items in any order; for a single item, its own key."""
     ordered = sorted(keys)
     return ordered[0] if len(ordered) == 1 else f"list({' '.join(ordered)})"
 

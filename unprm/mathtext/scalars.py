@@ -1,9 +1,9 @@
-"""An expression to its key, the same for equal expressions.
+"""Computes the key of an expression, the same for equal expressions.
 
 A closed expression has the key of its number. One with unknowns has the keys of its values at fixed points:
-each unknown is given, by its name alone, eight numbers, some integers, some of either sign; with logarithms
-or even roots two more, far away. What has kinks is made smooth first (see `piecewise`). Where there is no
-value, because of the root or logarithm of a negative number, say, that is part of the key.
+each unknown gets eight numbers, which depend only on its name, some integers, some of either sign; with
+logarithms or even roots two more, far away. Kinks are made smooth first (see `piecewise`). A missing value,
+because of the root or logarithm of a negative number, for example, is part of the key.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _UNDEFINED = "?"
 _LEAST = 3  # points at which an expression must have a value
 _SMALL = 200  # nodes of an expression that is computed at points in the calling process
 # (lowest, highest numerator, denominator, with either sign): above 1, below 1, of either sign, integers, and two far
-# away, which only tell more of what isn't defined everywhere.
+# away, which only help with expressions that aren't defined everywhere.
 _RANGES = (
     (28, 89, 23, False), (62, 311, 17, False), (2, 30, 31, False), (3, 36, 37, False), (2, 40, 41, True),
     (5, 95, 29, True), (2, 23, 1, False), (3, 30, 1, False), (1000, 4000, 7, False), (1000, 4000, -11, False),
@@ -33,19 +33,19 @@ _NEAR = 8
 
 
 class NeedsNumerics(Exception):
-    """The key needs high-precision arithmetic, which this `Scalars` was made without."""
+    """The key needs high-precision arithmetic, which this `Scalars` does not have."""
 
 
 class Undecided(Exception):
-    """No key can be computed within the bounds: the expression is compared by its structure."""
+    """No key can be computed within the limits: the expression is compared by its structure."""
 
 
 NumericKey = Callable[[Node, bool], str]
 
 
 class Scalars:
-    """Keys of expressions. With a `numeric` key (`numeric.numeric_key`) those of all, without it only those
-    that are exact and cheap. Both give the same key where both give one."""
+    """Keys of expressions: of all with a `numeric` key (`numeric.numeric_key`), without it only those that are
+    exact and cheap. Both give the same key where both give one."""
 
     def __init__(self, numeric: NumericKey | None = None) -> None:
         self.numeric = numeric
@@ -81,7 +81,7 @@ class Scalars:
             return None
 
     def _check_numerics(self) -> None:
-        if self.numeric is None:  # the bounds are smaller here, so what fails is no verdict yet
+        if self.numeric is None:  # the limits are lower here, so a failure decides nothing yet
             raise NeedsNumerics
 
     def proportions(self, node: Node, *, signed: bool) -> str:
@@ -107,14 +107,14 @@ class Scalars:
         return self._up_to_a_factor(node, signed=True)
 
     def _is_square(self, node: Node) -> bool:
-        """Whether an expression is the square of a rational one, to judge by its values."""
+        """Whether an expression is the square of a rational one, judged by its values."""
         found = [self._real_rational(substituted(node, point)) for point in _points(node)]
         return all(value is not None and value >= 0 and _is_square(value) for value in found)
 
     def _real_rational(self, node: Node) -> Fraction | None:
         try:
             return self.rational(node)
-        except NeedsNumerics:  # irrational, or too large for this process, which will show once it is computed
+        except NeedsNumerics:  # irrational, or too large for this process, which shows when it is computed
             return None
 
     def _smooth(self, node: Node) -> Node:
@@ -159,7 +159,7 @@ class Scalars:
 
 
 def is_small(node: Node) -> bool:
-    """Whether a node is of a size that may be computed while others wait."""
+    """Whether a node is small enough to be computed in the calling process."""
     left = _SMALL
     waiting = [node]
     while waiting and left:
@@ -173,7 +173,7 @@ def _is_square(value: Fraction) -> bool:
 
 
 def _points(node: Node) -> Iterator[Mapping[str, Node]]:
-    """What the unknowns of a node stand for, point by point."""
+    """The values of a node's unknowns at each point."""
     names = symbols(node)
     for index in range(len(_RANGES) if is_limited(node) else _NEAR):
         yield {name: _sample(name, index) for name in names}
@@ -181,7 +181,7 @@ def _points(node: Node) -> Iterator[Mapping[str, Node]]:
 
 @lru_cache(maxsize=4096)
 def _sample(name: str, index: int) -> Number:
-    """The number that an unknown stands for at a point; even at the last but one, odd at the last."""
+    """The value of an unknown at a point; integers are even at points of even index, odd at the others."""
     noise = int.from_bytes(hashlib.blake2b(f"{index} {name}".encode(), digest_size=8).digest(), "big")
     low, high, denominator, signed = _RANGES[index]
     numerator = low + noise // 2 % (high - low + 1)

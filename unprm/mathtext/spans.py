@@ -11,12 +11,12 @@ INFINITE = Symbol("\\infty")
 MINUS_INFINITE = Call("neg", (INFINITE,))
 
 Compare = Callable[[Node, Node], int]
-"""-1, 0 or 1 as the first of two values is smaller, equal or greater; it may raise."""
+"""-1, 0 or 1 if the first of two values is smaller, equal or greater; it may raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """All numbers between two ends, each of which belongs to it or not."""
+    """All numbers between two ends, each of which is included or not."""
 
     low: Node
     high: Node
@@ -25,7 +25,7 @@ class Span:
 
 
 def ray(bound: Node, *, upwards: bool, closed: bool) -> Span:
-    """All numbers beyond a bound."""
+    """All numbers above or below a bound."""
     return Span(bound, INFINITE, closed, False) if upwards else Span(MINUS_INFINITE, bound, False, closed)
 
 
@@ -33,7 +33,7 @@ REALS = Span(MINUS_INFINITE, INFINITE)
 
 
 def spans_of(node: Node) -> list[Span] | None:
-    """The spans that a node writes down: an interval, a set of numbers, the real numbers; None for any other."""
+    """The spans that a node denotes: an interval, a set of numbers, the real numbers; None for any other node."""
     match node:
         case Symbol("\\mathbb{R}"):
             return [REALS]
@@ -45,7 +45,7 @@ def spans_of(node: Node) -> list[Span] | None:
 
 
 def merged(spans: Iterable[Span], compare: Compare) -> list[Span]:
-    """The same set by spans that don't touch, in order; empty ones are left out. Raises what `compare` raises."""
+    """The same set as ordered spans that don't touch; empty ones are left out. Raises what `compare` raises."""
 
     def ordered(left: Node, right: Node) -> int:
         return _infinity(left) - _infinity(right) if _infinity(left) or _infinity(right) else compare(left, right)
@@ -83,6 +83,6 @@ def _joined(first: Span, second: Span, ordered: Compare) -> Span:
 
 
 def around(holes: Sequence[Node]) -> list[Span]:
-    """All real numbers but some, which are in order."""
+    """All real numbers except `holes`, which are in ascending order."""
     ends = [MINUS_INFINITE, *holes, INFINITE]
     return [Span(low, high) for low, high in pairwise(ends)]

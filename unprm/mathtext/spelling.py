@@ -167,7 +167,7 @@ def _spelled_text(content: str) -> list[str]:
 
 
 def _spelled_bold(content: str) -> list[str]:
-    """Bold i, j, k are unit vectors; other bold letters and numbers are as good as plain ones."""
+    """Bold i, j, k are unit vectors; other bold letters and numbers are treated as plain."""
     return [f"\\hat{content}"] if content in ("i", "j", "k") else _spelled_text(content)
 
 
@@ -184,7 +184,7 @@ def _single_commas(tokens: Sequence[str]) -> list[str]:
 
 
 def _drop_blanks(tokens: Sequence[str]) -> list[str]:
-    """Only the blanks that tell something: before letters, and between numbers."""
+    """Keeps only the blanks that matter: before letters, and between numbers."""
     kept: list[str] = []
     for at, token in enumerate(tokens):
         if token != " " or (
@@ -220,7 +220,7 @@ def _plain_values(segments: Sequence[Segment]) -> list[list[str]]:
 
 
 def _plain_words(tokens: Sequence[str]) -> str:
-    """The answer in lower case if it is nothing but words, else nothing."""
+    """The answer in lower case if it consists only of words, else an empty text."""
     if not tokens or not all(is_text(token) or is_letters(token) or token in (" ", "-", "'") for token in tokens):
         return ""
     if not any(is_text(token) or is_word(token) for token in tokens):

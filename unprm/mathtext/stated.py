@@ -1,10 +1,10 @@
-"""The value in what follows "the answer is": without fences, quotes, and the prose that goes on behind it."""
+"""The value in what follows "the answer is": without fences, quotes, and the prose after it."""
 
 import re
 
 from unprm.mathtext.leading import NUMBER, value_end
 
-MAX_CUT = 2000  # characters; what is longer is no value with prose behind it
+MAX_CUT = 2000  # characters; a longer text is not a value followed by prose
 _OPENING = re.compile(
     r"(?:\n[^\S\n]*[-•*][^\S\n]+|`{3}[a-z]{0,12}\n|[\s:：=>`}]|\*{2,3}|\*(?=\S)|__|\\?[\"“]|['‘](?=[\w$\\]))+"
 )
@@ -23,7 +23,7 @@ _APPROXIMATION = re.compile(
     r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9.])",
     re.IGNORECASE,
 )
-# "Jim is 14 years old", "Bobby has 60 games": a sentence whose first number stands behind its verb.
+# "Jim is 14 years old", "Bobby has 60 games": a sentence whose first number follows its verb.
 _VERB = re.compile(
     r"[^0-9]*?\b(?:is|are|was|were|be|equals?|has|have|had|contains?|costs?|weighs?|takes?|took|needs?|makes?|made"
     r"|earns?|earned|spends?|spent|sells?|sold|saves?|saved)\s+(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9])",
@@ -35,9 +35,9 @@ _NEGATION = re.compile(r"\b(?:not|never|no|nor)\b|n['’]t\b", re.IGNORECASE)
 def stated_value(text: str) -> str | None:
     """The value that a statement begins with, as it is written there; None if it says nothing.
 
-    Fences of display mathematics, code, bold and quotes are opened, also where the value stands on the next line. A
-    formula ends with itself, a number where prose goes on, behind its unit, which gets a blank before it; a second
-    quantity beside the first keeps the sentence whole. Linear in the length.
+    Delimiters of display mathematics, code, bold and quotes are removed, also if the value is on the next line. A
+    formula ends at its delimiter, a number where prose continues, either with its unit if one follows; a number gets a
+    blank before its unit. A second quantity beside the first keeps the sentence whole. Linear in the length.
     """
     opening = _OPENING.match(text)
     rest = text[opening.end() :] if opening else text

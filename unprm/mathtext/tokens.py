@@ -1,4 +1,4 @@
-"""LaTeX to tokens and back. A token is a string; its first character tells its kind."""
+"""LaTeX to tokens and back. A token is a string; its first character determines its kind."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ TEXT_COMMANDS = (
     "text", "textbf", "textit", "textrm", "textsf", "texttt", "textnormal", "textup", "mbox", "hbox",
     "mathrm", "mathit", "mathsf", "mathbf", "boldsymbol", "bm", "operatorname",
 )  # fmt: skip
-LONG_DECIMAL = 9  # significant digits from which a decimal may be the rounding of a simple number
+LONG_DECIMAL = 9  # least significant digits of a decimal that may be the rounding of a simple number
 MAX_DIGITS = 1000  # of one number; beyond it a number is compared as text
 OPENING, CLOSING = frozenset(["(", "[", "\\{", "\\langle"]), frozenset([")", "]", "\\}", "\\rangle"])
 
@@ -66,7 +66,7 @@ def unit_token(spelled: str) -> str:
 
 
 def number(token: str) -> Fraction | None:
-    """The exact value of a literal number; None where it has more than `MAX_DIGITS` digits."""
+    """The exact value of a literal number; None if it has more than `MAX_DIGITS` digits."""
     if len(token) > MAX_DIGITS or not token.isascii():
         return None
     if repeating := _REPEATING.fullmatch(token):
@@ -87,7 +87,7 @@ def significant_digits(token: str) -> int:
 
 
 def render(tokens: Iterable[str]) -> str:
-    """The tokens as a text that has the same tokens again, with blanks only where they are needed."""
+    """The tokens as a text that yields the same tokens again, with blanks only where they are needed."""
     pieces: list[str] = []
     last = ""
     for token in tokens:
@@ -101,4 +101,4 @@ def render(tokens: Iterable[str]) -> str:
 def _would_join(last: str, token: str) -> bool:
     if is_letters(token):
         return is_letters(last) or (last[0] == "\\" and last[-1].isalpha())
-    return is_number(token) and (is_number(last) or last == ",")  # 32, 349 is no 32,349
+    return is_number(token) and (is_number(last) or last == ",")  # 32, 349 is not 32,349

@@ -1,7 +1,7 @@
-"""Units of measure: a closed table, and what a unit is in the base unit of its kind.
+"""Units of measure: a closed table, and each unit's factor to the base unit of its kind.
 
-A unit is spelled like ``m s-1``: names of the table with their powers. Kinds that only differ by a convention or by an
-offset (months and days, tons, temperatures, currencies) are not converted into each other.
+A unit is spelled like ``m s-1``: names from the table with their powers. Kinds that differ only by a convention or by
+an offset (months and days, tons, temperatures, currencies) are not converted into each other.
 """
 
 import re
@@ -119,7 +119,7 @@ UNITS, _NAMES = _read()
 
 
 def unit_name(word: str) -> str:
-    """The canonical name of a unit that a word spells, in the singular or plural; nothing if it is none."""
+    """The canonical name of the unit that a word spells, in the singular or plural; empty if it spells none."""
     lower = word.lower() if len(word) > 1 else word
     found = _NAMES.get(word) or _NAMES.get(lower) or _PLURALS.get(lower, "")
     if not found and len(lower) > 2 and lower.endswith("s"):
@@ -128,8 +128,8 @@ def unit_name(word: str) -> str:
 
 
 def is_unit_after(word: str, *, spaced: bool) -> bool:
-    """Whether a run of letters after a number spells a unit, and is no product of variables; `spaced` says that a
-    blank stands between them."""
+    """Whether a run of letters after a number spells a unit, and is not a product of variables; `spaced`: a blank is
+    between them."""
     if not unit_name(word):
         return False
     return len(word) > 3 or (spaced and (len(word) > 1 or word in _AFTER_A_BLANK))
@@ -137,7 +137,7 @@ def is_unit_after(word: str, *, spaced: bool) -> bool:
 
 @cache
 def unit(spelled: str) -> Unit | None:
-    """The unit that is spelled like ``m s-1``; None where it isn't one."""
+    """The unit with a spelling like ``m s-1``; None if there is no such unit."""
     factor, powers = Fraction(1), dict[str, int]()
     parts = spelled.split(" ")
     if len(parts) > MAX_PARTS:

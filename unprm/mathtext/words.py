@@ -1,16 +1,15 @@
-"""English words beside a number: which are units that carry no information, and which change what is
-meant."""
+"""English words beside a number: which only name what is counted, and which change what is meant."""
 
 import re
 from collections.abc import Iterable
 
 
 def words_in(text: str) -> frozenset[str]:
-    """The words of a text that blanks separate."""
+    """The words of a text, separated by blanks."""
     return frozenset(text.split())
 
 
-# Any of these beside a number makes it another answer: "10 or more" is not 10, "3 p.m." is not 3 a.m.
+# Each of these words beside a number makes it another answer: "10 or more" is not 10, "3 p.m." is not 3 a.m.
 _MEANING = words_in(
     """
     am pm ad bc bce ce not no none non never without except excluding only if iff unless when where
@@ -37,7 +36,7 @@ _QUALIFIERS = words_in(
     twentieth twentieths factorial basis each apiece st nd rd th
     """
 )
-# Words that say that an answer follows, and nothing about it.
+# Words that announce an answer without changing it.
 INTRODUCTIONS = words_in(
     """
     so thus hence therefore the final answer answers result is are approximately about roughly exactly
@@ -45,14 +44,14 @@ INTRODUCTIONS = words_in(
     """
 )
 MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-# Names of functions, which no answer counts.
+# Names of functions, which are never the noun that an answer counts.
 FUNCTION_NAMES = words_in(
     """
     sin cos tan sec csc cot sinh cosh tanh arcsin arccos arctan asin acos atan acot ln log lg exp gcd lcm
     max min
     """
 )
-# What may touch the number (10ways); other words need a blank, for 10abc reads as 10·a·b·c.
+# Nouns that may touch the number (10ways); others need a blank, since 10abc reads as 10·a·b·c.
 _COUNTED = words_in(
     """
     unit square cubic person people child children men women student teacher box boxes way piece point number
@@ -65,17 +64,17 @@ _RUN = re.compile(r"[A-Za-z]+")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case; p.m. is one of them."""
+    """The words of a text, in lower case; p.m. counts as one word."""
     return _RUN.findall(_CLOCK.sub(r"\1m", text.lower()))
 
 
 def changes_meaning(words: Iterable[str]) -> bool:
-    """Whether a word beside a number says more than its unit."""
+    """Whether a word beside a number changes its meaning, as no unit does."""
     return any(word.lower() in _MEANING for word in words)
 
 
 def qualifies(words: Iterable[str]) -> bool:
-    """Whether a word after a number says more than what it counts."""
+    """Whether a word after a number qualifies it, rather than naming what it counts."""
     return any(word.lower() in _QUALIFIERS for word in words)
 
 
@@ -90,7 +89,7 @@ def is_word(run: str) -> bool:
 
 
 def is_noun(run: str, *, spaced: bool) -> bool:
-    """Whether a run of letters after a number is what it counts; `spaced` says that a blank stands between them."""
+    """Whether a run of letters after a number names what it counts; `spaced`: a blank is between them."""
     run = run.lower()
     if run in _COUNTED or run.removesuffix("s") in _COUNTED:
         return True

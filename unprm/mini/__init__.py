@@ -10,4 +10,4 @@ BASE = _WEIGHTS / "base"
 ADAPTER = _WEIGHTS / "adapter"
 """The PRM: a LoRA adapter for the reasoner, trained on labels of the exact checker."""
 ADAPTERS = {NAME: ADAPTER, ROLLOUTS: _WEIGHTS / "adapter-rollouts"}
-"""It, and one that was trained on labels of the reasoner's own rollouts, by name."""
+"""The PRM, and one trained on labels from the reasoner's own rollouts, by name."""

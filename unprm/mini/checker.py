@@ -13,10 +13,10 @@ _SYMBOLS = {"×": "*", "÷": "/"}
 def first_error(problem: Problem, steps: Sequence[str]) -> int | None:
     """Index of the first wrong step, None if all are right.
 
-    A step is right if it contains an equation or a boxed answer and everything of the two that it contains
-    is right: an equation performs one of the problem's operations on quantities that are given or were
-    derived in an earlier step, with the right result (the operands of + and * in either order; doing an
-    operation again is no error); a boxed answer is the problem's answer.
+    A step is right if it contains an equation or a boxed answer, and all that it contains are right: an
+    equation if it performs one of the problem's operations on quantities that are given or were derived by an
+    earlier equation, with the right result (the operands of + and * in either order; repeating an operation is
+    no error); a boxed answer if it is the problem's answer.
     """
     done: set[int] = set()
     for index, step in enumerate(steps):
@@ -43,7 +43,7 @@ def _is_right(problem: Problem, step: str, done: set[int]) -> bool:
 
 
 def _performed(problem: Problem, done: set[int], left: int, symbol: str, right: int) -> int | None:
-    """Index of the operation that `left symbol right` performs, those not yet done first."""
+    """Index of the operation that `left symbol right` performs, preferring those not yet done."""
     indices = sorted(range(len(problem.operations)), key=lambda index: index in done)
     for index in indices:
         operation = problem.operations[index]

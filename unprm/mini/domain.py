@@ -72,13 +72,13 @@ def calculate(symbol: str, left: int, right: int) -> int:
 
 @dataclass(slots=True)
 class Ledger:
-    """What everybody has while the story is told, and the operations so far."""
+    """What each holder has at this point of the story, and the operations so far."""
 
     holdings: dict[str, Quantity] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
 
     def operate(self, symbol: str, left: Quantity, right: Quantity) -> Quantity:
-        """Notes an operation and returns its result; raises `ValueError` for an inexact division."""
+        """Records an operation and returns its result; raises `ValueError` for an inexact division."""
         if symbol == "/" and (right.value == 0 or left.value % right.value):
             raise ValueError(f"{left.value} / {right.value} is not an integer")
         value = calculate(symbol, left.value, right.value)
@@ -90,9 +90,9 @@ class Ledger:
         self.holdings[holder] = self.operate(symbol, self.holdings[holder], right)
 
     def tell(self, sentence: Sentence) -> Quantity | None:
-        """Takes one sentence in; the quantity asked for if it is a question.
+        """Processes one sentence; returns the quantity asked for if it is a question.
 
-        Raises `KeyError` for a holder of whom nothing is known, `ValueError` for an inexact division.
+        Raises `KeyError` for an unknown holder, `ValueError` for an inexact division.
         """
         n, have = Quantity(sentence.n), self.holdings
         match sentence.kind:

@@ -1,4 +1,4 @@
-"""Makes up problems of the `unprm-mini` domain."""
+"""Generates problems of the `unprm-mini` domain."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ LARGEST = 999
 
 
 def _even(rng: random.Random) -> int:
-    """Every length is as likely."""
+    """Every length is equally likely."""
     return rng.randint(MIN_OPERATIONS, MAX_OPERATIONS)
 
 
@@ -26,8 +26,8 @@ def _mostly_short(rng: random.Random) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What problems are like. `length` draws about how many operations one takes; `pair` is how often somebody else
-    has some too, `outright` how often the number is stated outright, once being as often as each kind of comparison."""
+    """The distribution of problems. `length` draws the approximate number of operations; `pair`: probability of a
+    second holder; `outright`: weight of stating that holder's number outright, where each kind of comparison has 1."""
 
     length: Callable[[random.Random], int]
     pair: float
@@ -51,7 +51,7 @@ class _Storyteller:
         self.sentences: list[Sentence] = []
 
     def number(self, low: int, high: int) -> int:
-        """Between `low` and `high`, small ones as likely as large ones (uniform in the number of digits)."""
+        """A number from `low` to `high`, uniform in the number of digits, so that small ones are as likely as large."""
         digits = self.rng.randint(len(str(low)), len(str(high)))
         return self.rng.randint(max(low, 10 ** (digits - 1)), min(high, 10**digits - 1))
 

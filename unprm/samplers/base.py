@@ -1,4 +1,4 @@
-"""What all samplers have in common that work on token ids."""
+"""Base of the samplers that work on token ids."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from unprm.types import Completion, SamplingSettings
 
 
 class TokenSampler(ABC):
-    """A `Sampler` for the model `name`, whose tokenizer lies in `directory`.
+    """A `Sampler` for the model `name`, whose tokenizer is in `directory`.
 
-    Raises `ModelInvalid` if there is none, or its chat template changes the problem.
+    Raises `ModelInvalid` if there is no tokenizer, or its chat template changes the problem.
     """
 
     def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
@@ -24,7 +24,7 @@ class TokenSampler(ABC):
         return self._name
 
     def prompt(self, problem: str) -> tuple[int, ...]:
-        """Token ids that ask for a solution."""
+        """Token ids of the prompt for a solution."""
         return self._prompter.encode(problem)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -37,8 +37,8 @@ class TokenSampler(ABC):
 
     @abstractmethod
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt, as `Sampler` says."""
+        """`count` completions of a prompt, as in `Sampler`."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Frees what the sampler holds."""
+        """Frees the sampler's resources."""

@@ -13,12 +13,12 @@ from unprm.samplers.shared_prompts import GROWTH, Prompts, States
 from unprm.types import SamplingSettings
 
 KEPT = 16384
-"""Tokens of recent prompts whose keys and values are kept: rollouts come in blocks from the same prompt."""
+"""Tokens of recent prompts whose keys and values are cached: rollouts come in blocks from the same prompt."""
 
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A completion at work: what it goes on from, the seed of its own random generator, and what is written."""
+    """A completion in progress: its prompt, the seed of its own random generator, and what is written."""
 
     prompt: tuple[int, ...]
     seed: int
@@ -28,8 +28,8 @@ class Row:
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
-    """What the rows have written, from their prompts' last token on: keys and values of one layer, each
-    (rows, heads, positions, width). `places`, (rows in use,), are the positions that the next token's go to."""
+    """Keys and values, in one layer, of what the rows have written, from their prompts' last token on; each
+    (rows, heads, positions, width). `places`, (rows in use,): the positions where the next token's are stored."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
@@ -77,10 +77,10 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
 
 class DecodingBatch:
-    """At most `size` rows, one more token each per `step`. The network's attention is exchanged for one that reads
-    equal prompts once.
+    """At most `size` rows, which each get one more token per `step`. The network's attention is replaced by one that
+    reads equal prompts once.
 
-    Every row draws with its own generator: what else is in the batch does not matter, but for the last digits of
+    Every row samples with its own generator, so the rest of the batch does not matter, except for the last digits of
     the arithmetic. Raises `ModelInvalid` for a model with other than full causal attention.
     """
 
@@ -100,8 +100,7 @@ class DecodingBatch:
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
-        """Takes rows in. Prompts that are equal, or were here lately, are computed once, all but their last token,
-        which `step` reads."""
+        """Adds rows. Equal or recent prompts are computed once, except for their last token, which `step` reads."""
         for row in rows:
             row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
         self.rows += rows
@@ -129,7 +128,7 @@ class DecodingBatch:
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
-        """Writes one token of each row; the rows that are complete leave the batch and are returned."""
+        """Writes one token of each row; complete rows leave the batch and are returned."""
         device = self._network.device
         tokens = torch.tensor([(row.ids or row.prompt)[-1] for row in self.rows], device=device)
         written = torch.tensor([len(row.ids) for row in self.rows], device=device)
@@ -161,7 +160,7 @@ class DecodingBatch:
 
     @torch.inference_mode()
     def remove(self, rows: Sequence[Row]) -> None:
-        """Lets rows go; the last one in the batch takes the place of each."""
+        """Removes rows; the last one in the batch takes the slot of each."""
         for slot in sorted((self.rows.index(row) for row in rows), reverse=True):
             last = self.rows.pop()
             if slot < len(self.rows):
@@ -176,7 +175,7 @@ class DecodingBatch:
         return self.ended(row) or len(row.ids) >= min(self._settings.max_tokens, room)
 
     def _draw(self, logprobs: torch.Tensor) -> torch.Tensor:
-        """A token per row from (rows, vocabulary), by the Gumbel maximum (an exponential race)."""
+        """Samples a token per row from (rows, vocabulary), by the Gumbel-max trick (an exponential race)."""
         if self._settings.temperature == 0:
             return logprobs.argmax(dim=-1)
         scaled = torch.log_softmax(logprobs / self._settings.temperature, dim=-1)
@@ -189,7 +188,7 @@ class DecodingBatch:
 
 
 def _nucleus(logprobs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Leaves out the least likely tokens, as many as the rest reaches `top_p` without."""
+    """Masks all but the most likely tokens, the fewest that together reach probability `top_p`."""
     ranked, order = logprobs.sort(dim=-1, descending=True)
     before = ranked.exp().cumsum(dim=-1) - ranked.exp()
     return logprobs.masked_fill((before >= top_p).gather(1, order.argsort(dim=-1)), -torch.inf)

@@ -1,4 +1,4 @@
-"""From a sampler's name to a sampler."""
+"""Creates a sampler by its name."""
 
 import os
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from unprm.types import Sampler, SamplingSettings
 
 SamplerName = Literal["transformers", "vllm", "openai", "chat"]
 SECONDS = 1800.0
-"""A call that takes longer has failed: a server that hangs is not waited for."""
+"""Timeout of a call, so that a server that hangs is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerSource:
-    """Where completions come from: a model of the hub, a directory, or `unprm-mini`.
+    """Where completions come from: a model on the hub, a directory, or `unprm-mini`.
 
-    `transformers` and `vllm` run it here. `openai` and `chat` ask the servers at `urls`, with the API key of the
-    environment's `OPENAI_API_KEY` if there is one; `openai` needs the model's tokenizer here.
+    `transformers` and `vllm` run it here. `openai` and `chat` send requests to the servers at `urls`, with the API key
+    from the environment variable `OPENAI_API_KEY`, if set; `openai` needs the model's tokenizer here.
     """
 
     kind: SamplerName
@@ -30,7 +30,7 @@ class SamplerSource:
     urls: tuple[str, ...] = ()
 
     def load(self, settings: SamplingSettings) -> Sampler:
-        """Raises `ModelInvalid` if the model can't be loaded, `SamplerFailed` if urls are missing."""
+        """The sampler. Raises `ModelInvalid` if the model can't be loaded, `SamplerFailed` if urls are missing."""
         if self.kind in ("openai", "chat"):
             return self._asking(settings)
         directory = fetch(self.model, None)

@@ -1,8 +1,8 @@
 """Samples through servers that speak OpenAI's HTTP API: `vllm serve`, or a vendor's.
 
-Two ways to ask. `OpenAISampler` sends token ids to `/v1/completions` and gets token ids back, so it can go on
-from any prefix; vLLM and its like do that. `ChatSampler` sends a problem to `/v1/chat/completions` and gets text
-with log-probabilities: enough for candidate solutions, not for annotating them.
+`OpenAISampler` sends token ids to `/v1/completions` and gets token ids back, so it can continue any prefix; vLLM and
+similar servers support that. `ChatSampler` sends a problem to `/v1/chat/completions` and gets text with
+log-probabilities: enough for candidate solutions, not for annotating them.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ ATTEMPTS = 6
 FIRST_WAIT = 0.5
 """Seconds before the second attempt; doubled for each further one, with jitter."""
 PAUSE = 5.0
-"""Seconds that an endpoint is left alone after it did not answer; doubled while it stays dead, up to a minute."""
+"""Seconds that an endpoint is avoided after it did not answer; doubled while it stays dead, up to a minute."""
 _WORTH_REPEATING = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """One server; `rests_until` is a time of `time.monotonic()`."""
+    """One server; it is avoided until `rests_until`, a time of `time.monotonic()`."""
 
     url: str
     failures: int = 0
@@ -41,9 +41,9 @@ class Endpoint:
 
 class Endpoints:
     """Servers of the same model. A call goes to the server that its affinity points to (rendezvous hashing), so
-    prefixes that were computed there are found again; while that one rests, to the next.
+    that cached prefixes are reused; while that one rests, to the next.
 
-    `seconds`: what an answer may take; `first_wait` and `pause` as `FIRST_WAIT` and `PAUSE`.
+    `seconds`: timeout of an answer; `first_wait` and `pause` as `FIRST_WAIT` and `PAUSE`.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Endpoints:
         self._http = httpx.AsyncClient(headers=headers, timeout=httpx.Timeout(seconds, connect=10), limits=limits)
 
     async def post(self, path: str, body: dict[str, Any], affinity: str) -> Any:
-        """The answer's JSON. Raises `SamplerFailed` for an answer that no repetition would change, or after
-        `ATTEMPTS` attempts."""
+        """The answer's JSON. Raises `SamplerFailed` for an error that a retry would not change, or after `ATTEMPTS`
+        attempts."""
         reason = "never asked"
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -87,7 +87,7 @@ class Endpoints:
         await self._http.aclose()
 
     def _pick(self, affinity: str) -> Endpoint:
-        """Of the servers that are not resting the one nearest to the affinity; if all rest, the first to be back."""
+        """The server nearest to the affinity among those not resting; if all rest, the first to be back."""
         now = time.monotonic()
         awake = [endpoint for endpoint in self._endpoints if endpoint.rests_until <= now]
         if not awake:
@@ -230,7 +230,7 @@ class ChatSampler:
         return [self._completion(choice) for choice in _all_of(choices, count)]
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """Raises `SamplerFailed`: annotation goes on from the tokens of a prefix, which a chat API can't."""
+        """Raises `SamplerFailed`: annotation continues the tokens of a prefix, which a chat API can't do."""
         raise SamplerFailed(
             f"{self._model} is asked through a chat API, which can't go on from the tokens of a solution: annotate "
             "with a model that is served by vLLM, or run here"

@@ -1,7 +1,7 @@
-"""What a sampling model is asked.
+"""The prompts of sampling models.
 
-Chat models get their own chat template around one instruction and the problem, after two worked examples if they are
-to be shown; models without a template, such as `unprm-mini`, get the problem and a line break, never an example.
+Chat models get their own chat template around one instruction and the problem, after two worked examples if those are
+requested; models without a template, such as `unprm-mini`, get the problem and a line break, never an example.
 """
 
 import json
@@ -41,7 +41,7 @@ _PLACE = "<<<the problem stands here>>>"
 
 
 def messages(problem: str, worked_examples: bool = False) -> list[dict[str, str]]:
-    """What a chat model is sent to solve a problem: worked examples, if any, are earlier turns of the chat."""
+    """The messages that ask a chat model to solve a problem; worked examples, if any, are earlier turns of the chat."""
     turns = []
     for example, solution in WORKED_EXAMPLES if worked_examples else ():
         turns += [_asking(example), {"role": "assistant", "content": solution}]
@@ -54,8 +54,8 @@ def _asking(problem: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Prompter:
-    """Encodes problems for one model: what stands before and after a problem, what is written right behind it,
-    and a tokenizer for its text."""
+    """Encodes problems for one model: the token ids `before` and `after` a problem, the text `ending` that is appended
+    to it, and a tokenizer for its text."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -64,7 +64,7 @@ class Prompter:
 
     @classmethod
     def load(cls, directory: Path, worked_examples: bool = False) -> Self:
-        """The prompter for the model in a directory. A model without a chat template is shown no worked examples.
+        """The prompter for the model in a directory. A model without a chat template gets no worked examples.
 
         Raises `ModelInvalid` if it has no usable tokenizer, or a chat template that changes the problem.
         """
@@ -81,7 +81,7 @@ class Prompter:
         return cls(before, after, "", plain(backend))
 
     def encode(self, problem: str) -> tuple[int, ...]:
-        """Token ids that ask for a solution. The problem is encoded on its own, so that nothing in it can pass
+        """Token ids of the prompt for a solution. The problem is encoded separately, so that nothing in it can pass
         for a special token of the template."""
         ids = self.tokenizer.encode(problem + self.ending, add_special_tokens=False).ids
         return (*self.before, *ids, *self.after)

@@ -1,5 +1,5 @@
-"""Attention of rows that go on from few prompts: a prompt's keys and values are stored once, and read once for all
-of its rows. On a CPU this reading is what writing tokens costs most."""
+"""Attention of rows that continue few prompts: a prompt's keys and values are stored once, and read once for all
+of its rows. On a CPU this reading is the main cost of writing tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NAME = "unprm_shared_prompts"
 GROWTH = 64
 """Positions that a store of keys and values grows by."""
 SPARE = 8
-"""A store is cut that has more than this many times the positions in use."""
+"""A store is cut when it has more than this many times the positions in use."""
 States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of a text for each layer, each (heads, length, width); of several texts (texts, heads, length,
 width)."""
@@ -22,11 +22,11 @@ width)."""
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Which prompt each row goes on from.
+    """Which prompt each row continues.
 
     `states`: of the prompts. `seen`: (rows, 1, 1, length), true for the positions that a row's prompt has.
-    `members`: (prompts, most), the rows of each prompt, any row where there are no more; row r is member
-    `place[r]` of prompt `prompt[r]`, each (rows,).
+    `members`: (prompts, most), the rows of each prompt, padded with any row; row r is member `place[r]` of prompt
+    `prompt[r]`, each (rows,).
     """
 
     states: States
@@ -37,7 +37,7 @@ class Shared:
 
 
 class Prompts:
-    """Prompts in slots: what they are, and their keys and values, one store per layer."""
+    """Prompts in slots, with their keys and values, one store per layer."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -57,7 +57,7 @@ class Prompts:
                 kept[slot, :, :length] = new
 
     def keep(self, prompts: set[tuple[int, ...]]) -> None:
-        """Lets all others go; the last one takes the place of each. Room that is not likely to be used goes too."""
+        """Removes all others; the last one takes the slot of each. Also frees room that is not likely to be used."""
         for slot in reversed(range(len(self._slots))):
             if self._slots[slot] not in prompts:
                 last = self._slots.pop()
@@ -68,7 +68,7 @@ class Prompts:
         self._free_room()
 
     def shared(self, prompts: Sequence[tuple[int, ...]]) -> Shared:
-        """What the attention needs, from the prompt of each row."""
+        """What the attention needs, given the prompt of each row."""
         slots = {prompt: slot for slot, prompt in enumerate(self._slots)}
         members: list[list[int]] = [[] for _ in self._slots]
         places = []

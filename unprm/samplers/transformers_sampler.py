@@ -1,4 +1,4 @@
-"""Samples with transformers on this machine: the default for the embedded model, at work on a CPU or a GPU."""
+"""Samples with transformers on this machine's CPU or GPU: the default for the embedded model."""
 
 import asyncio
 from collections import deque
@@ -18,12 +18,12 @@ from unprm.types import Completion, SamplingSettings
 BATCH = 128
 """Completions that are written at the same time."""
 ADMITTED = BATCH // 8
-"""So many at least come in together, if so many wait: computing one prompt takes as long as computing several."""
+"""At least this many join together, if this many wait: computing one prompt takes as long as computing several."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call of `complete`: its completions, and how many of them are not written yet."""
+    """A call of `complete`: its completions, and how many of them are incomplete."""
 
     rows: list[Row]
     missing: int
@@ -31,10 +31,10 @@ class _Call:
 
 
 class TransformersSampler(TokenSampler):
-    """Completions that wait are written together, and a new one begins as soon as others have ended.
+    """Waiting completions are written together, and new ones begin as soon as others have ended.
 
-    Every completion has a random generator of its own, from the call's seed and its index: what else is in the
-    batch does not matter, but for the last digits of the arithmetic.
+    Every completion has its own random generator, seeded with the call's seed plus its index, so the rest of the
+    batch does not matter, except for the last digits of the arithmetic.
     """
 
     def __init__(self, model: PreTrainedModel, directory: Path, name: str, settings: SamplingSettings) -> None:
@@ -45,7 +45,7 @@ class TransformersSampler(TokenSampler):
         self._calls: dict[Row, _Call] = {}
         self._closed = False
         self._work: asyncio.Task[None] | None = None
-        # always the same thread: each one that computes has idle helpers of its own, which cost half the speed
+        # always the same thread: every computing thread has its own idle helper threads, which cost half the speed
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
@@ -69,7 +69,7 @@ class TransformersSampler(TokenSampler):
                 self._calls.pop(row, None)
 
     async def close(self) -> None:
-        """Waits for the token at work; whoever waits for what is not complete gets `SamplerFailed`."""
+        """Waits for the token in progress; callers of incomplete completions get `SamplerFailed`."""
         self._closed = True
         self._give_up(self._calls, SamplerFailed(f"{self.model} was closed before the completion was written"))
         self._calls.clear()
@@ -79,12 +79,12 @@ class TransformersSampler(TokenSampler):
 
     async def _write_all(self) -> None:
         compute = asyncio.get_running_loop().run_in_executor
-        await asyncio.sleep(0)  # lets every call that is ready come in
+        await asyncio.sleep(0)  # lets every ready call join
         while self._waiting or self._batch.rows:
             admitted = self._admitted()
             try:
                 complete = await compute(self._thread, self._write, admitted, self._abandoned())
-            except Exception as error:  # every caller in the batch hears of it, and those who wait go on
+            except Exception as error:  # fails every call in the batch; waiting ones continue
                 rows = dict.fromkeys([*self._batch.rows, *admitted])
                 self._give_up(rows, SamplerFailed(f"{self.model} failed on a batch of {len(rows)}: {error!r}"))
                 self._batch.remove(list(self._batch.rows))
@@ -93,7 +93,7 @@ class TransformersSampler(TokenSampler):
                 self._finish(row)
 
     def _admitted(self) -> list[Row]:
-        """The rows that come in now, those that have waited longest."""
+        """The rows that join now, those that have waited longest."""
         while self._waiting and self._waiting[0] not in self._calls:
             self._waiting.popleft()
         free = self._batch.size - len(self._batch.rows)
@@ -102,7 +102,7 @@ class TransformersSampler(TokenSampler):
         return [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
 
     def _abandoned(self) -> list[Row]:
-        """Rows whose callers wait no longer."""
+        """Rows whose callers have stopped waiting."""
         return [row for row in self._batch.rows if row not in self._calls]
 
     def _write(self, admitted: Sequence[Row], abandoned: Sequence[Row]) -> list[Row]:
@@ -123,6 +123,6 @@ class TransformersSampler(TokenSampler):
                 call.done.set_exception(failure)
 
     def _completion(self, row: Row) -> Completion:
-        # five digits are more than the arithmetic repeats on another machine
+        # five digits are already more than another machine's arithmetic reproduces
         logprobs = tuple(round(min(0.0, logprob), 5) for logprob in row.logprobs)
         return Completion(self.decode(row.ids), tuple(row.ids), logprobs, self._batch.ended(row))

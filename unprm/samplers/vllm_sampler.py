@@ -16,7 +16,7 @@ from unprm.types import Completion, SamplingSettings
 
 
 class VllmSampler(TokenSampler):
-    """Every call becomes one request of the engine, which batches them and finds their common prefixes."""
+    """Every call becomes one request to the engine, which batches requests and reuses their common prefixes."""
 
     def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
         super().__init__(directory, name, settings)
