@@ -80,7 +80,7 @@ async def annotate(
 
     Returns the failed questions with reasons.
     """
-    solutions = list(resumable.read(selected))
+    solutions = list(resumable.read(selected, "steps"))
     check(solutions, selected, sampler.model)
     with AnnotationFiles(output, settings, sampler.model, selected) as files:
         annotator = Annotator(sampler, equivalence, settings, files.known(), files.write)

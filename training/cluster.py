@@ -136,7 +136,7 @@ def annotate(
 ) -> dict[str, str]:
     """Does the same as `training.annotate.annotate`, on the cluster."""
     failures: dict[str, str] = {}
-    solutions = list(resumable.read(selected))
+    solutions = list(resumable.read(selected, "steps"))
     check(solutions, selected, source.model)
     with AnnotationFiles(output, settings, source.model, selected) as files:
         todo = [solution for solution in solutions if not files.is_done(solution)]

@@ -60,13 +60,13 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
     """Writes `output/data/train.jsonl` and the card `output/README.md`; `datasets.load_dataset(output)` reads it.
 
     Of solutions with equal problem and steps, only the first is kept, in the order of the files. Raises
-    `RecordInvalid` for a file that is not a file of records.
+    `RecordInvalid` for a file that `annotate` did not write.
     """
     rows: dict[tuple[str, ...], dict[str, object]] = {}
     models: Counter[tuple[str, bool]] = Counter()
     count = 0
     for path in annotated:
-        for record in sorted(resumable.read(path), key=lambda record: record["id"]):
+        for record in sorted(resumable.read(path, "labels"), key=lambda record: record["id"]):
             count += 1
             key = (record["problem"], *record["steps"])
             if key in rows:

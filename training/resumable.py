@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from unprm.errors import OutputMismatch, RecordInvalid
 
@@ -109,8 +109,16 @@ def write(path: Path, config: Mapping[str, Any], records: Iterable[Record]) -> N
     replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
 
-def read(path: Path) -> Iterator[Record]:
-    """The records of a file; raises `RecordInvalid` for a line that is not a JSON object with an `id`."""
+_MADE_BY = {"completions": "sample", "steps": "select", "labels": "annotate"}
+"""The stage whose records have a field."""
+
+
+def read(path: Path, field: Literal["completions", "steps", "labels"] | None = None) -> Iterator[Record]:
+    """The records of a file.
+
+    Raises `RecordInvalid` for a line that is not a JSON object with an `id`, or has not the field by which records of a
+    stage are known.
+    """
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             try:
@@ -119,6 +127,9 @@ def read(path: Path) -> Iterator[Record]:
                 raise RecordInvalid(str(path), number, f"no JSON ({error})") from error
             if not isinstance(record, dict) or not isinstance(record.get("id"), str):
                 raise RecordInvalid(str(path), number, "a record is an object with a string `id`")
+            if field is not None and field not in record:
+                reason = f"it has no `{field}`: expected a file of `training {_MADE_BY[field]}`"
+                raise RecordInvalid(str(path), number, reason)
             yield record
 
 

@@ -224,7 +224,7 @@ def select(samples: Path, output: Path, selector: Selector, console: Console) ->
     the progress display."""
     made_with = json.loads(resumable.config_path(samples).read_text("utf-8"))
     config = {**asdict(selector.settings), "stage": "select", "samples": made_with}
-    records = list(resumable.read(samples))
+    records = list(resumable.read(samples, "completions"))
     _check(records, samples, selector.settings)
     with stage.progress(console) as progress:
         each = progress.track(records, description="selecting")

@@ -87,7 +87,7 @@ def unresolved_path(annotated: Path) -> Path:
 
 def load(annotated: Path) -> list[Record]:
     """All solutions of a run, labelled and unresolved."""
-    return [*resumable.read(annotated), *resumable.read(unresolved_path(annotated))]
+    return [*resumable.read(annotated, "labels"), *resumable.read(unresolved_path(annotated))]
 
 
 def costs(annotated: Path) -> Costs:

@@ -56,7 +56,7 @@ async def study(
 ) -> dict[str, str]:
     """Annotates a file of selected solutions by every search, into `output/NAME.jsonl`; returns the failed questions
     with reasons."""
-    solutions = list(resumable.read(selected))
+    solutions = list(resumable.read(selected, "steps"))
     check(solutions, selected, sampler.model)
     with ExitStack() as stack:
         runs: list[tuple[AnnotationFiles, Annotator]] = []

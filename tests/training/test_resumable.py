@@ -124,3 +124,14 @@ def test_a_file_is_written_anew_all_or_nothing(tmp_path):
         resumable.write(path, {"k": 2}, [{"id": "c"}, {"id": "d", "value": float("inf")}])
     assert _ids(path) == ["a", "b"]
     assert json.loads(config_path(path).read_text()) == {"k": 1}
+
+
+@pytest.mark.parametrize(("field", "stage"), [("completions", "sample"), ("steps", "select"), ("labels", "annotate")])
+def test_a_file_of_another_stage_is_refused_with_the_one_that_makes_it(tmp_path, field, stage):
+    path = tmp_path / "a.jsonl"
+    resumable.write(path, {}, [{"id": "a", field: []}, {"id": "b"}])
+    with pytest.raises(
+        RecordInvalid, match=rf"a.jsonl, line 2: it has no `{field}`: expected a file of `training {stage}`"
+    ):
+        list(resumable.read(path, field))
+    assert _ids(path) == ["a", "b"]
