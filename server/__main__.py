@@ -14,8 +14,8 @@ from server.imports import uncollected
 
 
 def main() -> int:
-    """Exit status: 2 for settings that can't be used, else as `run`. Each command imports what it needs and no more, so
-    that `--help`, and what is wrong with an option, come at once."""
+    """Returns the exit status: 2 for invalid settings, else as `run`. Each command imports only what it needs, so that
+    `--help` and errors in options appear at once."""
     if sys.argv[1:] == ["models"]:
         from server.catalogue import show
 
@@ -39,8 +39,8 @@ def main() -> int:
 
 
 def end(status: int) -> NoReturn:
-    """Ends the process, but not the interpreter: a thread that still loads a model, or whose model hangs, would come
-    back to an interpreter that is gone, from C++ code that aborts the process then."""
+    """Ends the process without finalizing the interpreter: a thread that is still loading a model, or whose model
+    hangs, would return from C++ code to a finalized interpreter, and that code then aborts the process."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Loading, swapping and unloading models while the server serves; with a key of its own, and not there without one."""
+"""Loading, swapping and unloading models at run time; needs the admin key, and is absent if none is set."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -26,14 +26,14 @@ def router(open_model: Open) -> APIRouter:
 
     @admin.post("", status_code=202)
     async def load_model(request: LoadModelRequest, service: TheService) -> ModelsResponse:
-        """Begins to load a model beside the others. Once it is ready it takes the place of the one of the same name,
-        which goes when its last request is answered; if it can't be loaded, that one stays."""
+        """Starts loading a model beside the others. Once ready, it replaces the model of the same name, which is
+        unloaded when its last request is answered; if loading fails, that model stays."""
         service.models.load(request.name, lambda: open_model(request))
         return _states(service)
 
     @admin.delete("/{name:path}", status_code=202)
     async def unload_model(name: Annotated[ModelName, Path()], service: TheService) -> ModelsResponse:
-        """Serves a model no longer; it goes when its last request is answered."""
+        """Stops serving a model; it is unloaded when its last request is answered."""
         service.models.unload(name)
         return _states(service)
 

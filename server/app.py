@@ -32,10 +32,10 @@ def create_app(
 ) -> FastAPI:
     """The server as an ASGI application.
 
-    `models`: a loaded engine, or what loads one, or several of these by name, the default first. Loading runs in the
-    background once the app has started, and requests that need a model meanwhile are answered 503. The app closes all
-    engines at its shutdown. `open_model` loads those that an administrator asks for. `lost` is called when one hangs
-    or fails for good: the process should end then, so that another one takes its place.
+    `models`: a loaded engine, or a function that loads one, or several of these by name, the default first. Loading
+    runs in the background once the app has started; until then, requests that need a model get 503. The app closes all
+    engines at its shutdown. `open_model` loads the models requested at `/admin/models`. `lost` is called when a model
+    hangs or fails for good: the process should then end, so that another one can replace it.
 
     Raises `KeysInvalid` and `JournalUnusable`.
     """
@@ -45,7 +45,7 @@ def create_app(
         title="unprm",
         version=_version(),
         description=ABOUT,
-        docs_url=None,  # FastAPI's loads its scripts from elsewhere; the page has its own
+        docs_url=None,  # FastAPI's page loads scripts from another site; `page` has its own
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan,
@@ -64,7 +64,7 @@ def create_app(
     app.include_router(routes.work)
     app.include_router(routes.about)
     if settings.upstream_url is not None:
-        # only here: what asks other servers takes long to import
+        # imported only here: the HTTP client takes long to import
         from server.gateway import routes as gateway
         from server.gateway.upstream import Upstream
 

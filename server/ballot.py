@@ -1,4 +1,4 @@
-"""What votes are taken on, and their outcomes as the contract tells them. Pure: values in, responses out."""
+"""Ballots, and the outcomes of votes as responses. Pure: values in, responses out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,15 +24,15 @@ from unprm.wire import (
 
 
 class WrfTerms(NamedTuple):
-    """What a request may set of a weighted reward-frequency vote."""
+    """A request's settings of a weighted reward-frequency vote."""
 
     alpha: float = 0.5
     normalization: Normalization = "minmax"
 
 
 class Scores(NamedTuple):
-    """Step scores of each solution, None for one without; None as a whole if no vote needed any. `unscorable`: by their
-    indices, why solutions can have none. `threshold`: the recorded one of the model, if it has one."""
+    """`steps`: step scores of each solution, None for one without; None as a whole if no vote needed any. `unscorable`:
+    by index, why a solution can have none. `threshold`: the model's recorded one, if it has one."""
 
     steps: Sequence[tuple[float, ...] | None] | None
     unscorable: Mapping[int, Unscorable]
@@ -46,7 +46,7 @@ class Scores(NamedTuple):
 def averaged(
     scores: Sequence[Sequence[tuple[float, ...]]], models: Sequence[ModelDescription]
 ) -> Sequence[tuple[float, ...]]:
-    """Of several models: the mean of their calibrated step scores. Of one: its scores as they are, or calibrated if its
+    """For several models, the mean of their calibrated step scores; for one, its scores, calibrated only if its
     calibration is a recorded one."""
     if len(models) == 1 and models[0].recorded is None:
         return scores[0]
@@ -64,8 +64,8 @@ def averaged(
 class Ballot:
     """Solutions, their classes of equal answers, and their scores.
 
-    `request` is what they came in; its `aggregate` and `threshold` apply. `compared_as_text`: indices of the solutions
-    whose answers could not be compared as mathematics in time.
+    `request`: the request they came in; its `aggregate` and `threshold` apply. `compared_as_text`: indices of the
+    solutions whose answers could not be compared as mathematics in time.
     """
 
     request: Candidates
@@ -75,7 +75,7 @@ class Ballot:
     compared_as_text: Sequence[int] = field(default=())
 
     def outcome(self, strategy: Strategy, terms: WrfTerms) -> VoteOut:
-        """Takes a vote; raises `NoAnswer` if nothing can win it."""
+        """Takes a vote; raises `NoAnswer` if no solution has an answer."""
         result = votes.decide(strategy, self.classes, self.rewards, *terms)
         candidates = _candidates(result, self.solutions)
         return VoteOut(
@@ -101,7 +101,7 @@ class Ballot:
 
     @property
     def rewards(self) -> votes.Rewards | None:
-        """One per solution, in [0, 1], None for one that can't be scored; None as a whole if no vote needed them."""
+        """One per solution, in [0, 1], None if it can't be scored; None as a whole if no vote needed rewards."""
         if self.scores.steps is None:
             return None
         return [
@@ -110,7 +110,7 @@ class Ballot:
 
     @property
     def without_answer_count(self) -> int:
-        """Solutions that state no answer; they count in N all the same."""
+        """Number of solutions without an answer; they still count in N."""
         return sum(number is None for number in self.classes)
 
     def _voted(self, model: str, usage: Usage) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def score_response(
 
 
 def _result(request: Candidates, index: int, solution: Solution, scores: Scores) -> dict[str, Any]:
-    """What every response has of a solution."""
+    """The fields that every response has for a solution."""
     steps, error = scores.of(index), scores.unscorable.get(index)
     # a recorded threshold is for scores of that model, not for those that came with the request
     by_model = steps is not None and solution.step_scores is None
@@ -169,5 +169,5 @@ def _candidates(result: VoteResult, solutions: Sequence[Solution]) -> list[Candi
 
 
 def usage_out(usage: Usage) -> UsageOut:
-    """As the contract tells it."""
+    """The token usage as responses have it."""
     return UsageOut(**asdict(usage))

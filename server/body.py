@@ -1,4 +1,4 @@
-"""The body of a request: JSON, checked for what would make its validation expensive."""
+"""Request bodies: JSON, bounded before validation so that validation stays cheap."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -18,11 +18,11 @@ from unprm import steps as step_text
 from unprm.errors import InvalidRequest, TooManySolutions
 
 _MOST_FIELDS = 64
-"""Fields in an object: far more than there are, far fewer than it takes to be slow in telling them wrong."""
+"""Most fields in an object: far more than any object needs, few enough that reporting unknown ones stays fast."""
 
 
 class WorkRoute(APIRoute):
-    """A route that may take long: bounded in size and time, ended when its caller is gone. If it has a body, that is
+    """A route that may take long: limited in body size and time, cancelled when its caller disconnects. A body must be
     JSON."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -31,7 +31,7 @@ class WorkRoute(APIRoute):
 
     @staticmethod
     def seconds(settings: Settings) -> float:
-        """Time for a request at the most."""
+        """Maximum time for a request."""
         return settings.max_request_seconds
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
@@ -51,7 +51,7 @@ class WorkRoute(APIRoute):
 
 
 class _JsonRequest(Request):
-    """A request whose JSON is known already, or what it was validated as, which FastAPI takes as it is."""
+    """A request whose `json()` is the body, already validated, which FastAPI accepts unchanged."""
 
     def __init__(self, scope: Any, value: object) -> None:
         super().__init__(scope)
@@ -66,14 +66,14 @@ class _JsonRequest(Request):
 
 async def _json_body(request: Request) -> bytes:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # a page of any site may post text/plain to a server on its reader's machine, but not this
+    # a page of any site can post text/plain to a server on its reader's machine, but not application/json
     if media_type != "application/json":
         raise UnsupportedMediaType
     return await request.body()
 
 
 def _validated(validate: Callable[..., tuple[object, Sequence[Any]]], body: bytes, settings: Settings) -> object:
-    """What the body says, validated; None for null, of which FastAPI tells what it thinks. Raises as `parse`, and
+    """The validated body; None for null, which FastAPI itself reports. Raises as `parse`, and
     `RequestValidationError`."""
     sent = parse(body, settings.max_solutions, settings.max_steps)
     if sent is None:
@@ -85,11 +85,11 @@ def _validated(validate: Callable[..., tuple[object, Sequence[Any]]], body: byte
 
 
 def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
-    """The JSON value, at most 200 levels deep; of the steps of a solution that has too many, all but `max_steps` are
+    """The JSON value, at most 200 levels deep. If a solution has too many steps, all beyond `max_steps` are joined into
     one.
 
-    Raises `MalformedJson` (also for other encodings than UTF-8 and for lone surrogates), `TooManySolutions` and
-    `InvalidRequest` for an object with absurdly many fields.
+    Raises `MalformedJson` (also for encodings other than UTF-8 and for lone surrogates), `TooManySolutions`, and
+    `InvalidRequest` for an object with far too many fields.
     """
     try:
         value = from_json(body)
@@ -114,8 +114,8 @@ def _check_fields(value: object, pointer: str) -> None:
 
 
 def _bound_steps(solution: object, most: int) -> None:
-    """Joins the steps beyond the most that a solution may have, and drops its scores. It counts as having too many, but
-    its last step may state an answer; and a million steps would take long to validate one by one."""
+    """Joins the steps beyond the maximum into one, and drops the step scores. The solution still has too many steps,
+    but the answer in its last one is kept; validating a million steps one by one would take long."""
     steps = solution.get("steps") if isinstance(solution, dict) else solution
     if isinstance(steps, list) and len(steps) > most and all(isinstance(step, str) for step in steps[most:]):
         steps[most:] = [step_text.join(steps[most:])]

@@ -1,4 +1,4 @@
-"""The published PRMs that the server reads, as a table: `python -m server models`."""
+"""The published PRMs that the server supports, as a table: `python -m server models`."""
 
 from rich import box
 from rich.console import Console
@@ -8,13 +8,13 @@ from unprm.formats.family import LikelihoodRatio
 from unprm.formats.registry import families, known_models
 
 BYTES = 2
-"""Of a parameter in bfloat16."""
+"""Bytes of a parameter in bfloat16."""
 WIDTH = 100
-"""Narrower, names would be broken and could not be copied."""
+"""Least width of the table; if it were narrower, names would be broken and could not be copied."""
 
 
 def show() -> None:
-    """Prints it, and what the families are."""
+    """Prints the table of models and a table of their families."""
     table = Table(box=box.SIMPLE, caption=_CAPTION, caption_justify="left")
     for name in ("model on the hub", "family", "licence"):
         table.add_column(name, no_wrap=name != "licence")

@@ -1,4 +1,4 @@
-"""What is known of a request while it is answered."""
+"""State of a request while it is handled."""
 
 from dataclasses import dataclass, field
 from typing import cast
@@ -13,8 +13,8 @@ _KEY = "unprm.context"
 @dataclass(slots=True)
 class Context:
     """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
-    that goes with the key that was sent; `share`: whose share of the server's room and threads it counts for; `code`:
-    the error's, if it is answered with one."""
+    of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `code`: the error's,
+    if the response is an error."""
 
     request_id: str
     arrived: float
@@ -29,10 +29,10 @@ class Context:
 
 
 def attach(scope: Scope, context: Context) -> None:
-    """Makes the context the request's."""
+    """Stores the context in the request's scope."""
     scope[_KEY] = context
 
 
 def context_of(scope: Scope) -> Context:
-    """The context of the request that this is the scope of."""
+    """The context stored in a request's scope."""
     return cast(Context, scope[_KEY])

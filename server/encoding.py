@@ -1,4 +1,4 @@
-"""From texts to what a model reads: by turns, and without the work on what can't fit."""
+"""Encodes texts as model input: by turns, and without work on those that can't fit."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -10,17 +10,17 @@ from unprm.errors import SolutionTooLong
 from unprm.types import Encoded, Engine, Solution
 
 _PIECE = 65_536
-"""Characters that are encoded in a turn; a longer solution has one of its own."""
+"""Characters that are encoded in a turn; a longer solution gets a turn of its own."""
 
 Outcomes = dict[int, Encoded | SolutionTooLong]
-"""By the index of a solution: what the model reads, or why it can't."""
+"""By the index of a solution: the model input, or why there is none."""
 
 
 async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:
-    """What the model reads of each solution, by its index in the request; for one beyond the model's window the error.
+    """The model input of each solution, by its index in the request; the error for one beyond the model's window.
 
-    One of more characters than the window's tokens can stand for is not encoded at all. The others are, in turns with
-    other requests; a request that is cancelled has no further turn. Raises `Overloaded` where too much of this caller
+    A solution with more characters than the window's tokens can stand for is not encoded at all. The others are, in
+    turns with other requests; a cancelled request gets no further turn. Raises `Overloaded` if too much of this caller
     is being encoded, and `ModelUnavailable`.
     """
     engine = model.engine
@@ -29,7 +29,7 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
     }
     left = {index: solution for index, solution in solutions.items() if index not in outcomes}
     characters = _characters(problem, left)
-    # what takes a single turn is let in always: its caller's long texts are not to keep out the short ones
+    # what takes a single turn is always accepted: a caller's long texts must not keep out its short ones
     with model.encoding(context.share, characters if characters > _PIECE else 0) as turns:
         fewest = await _fewest(engine, problem, turns) if len(left) > 1 else 0
         if fewest > engine.description.max_tokens:
@@ -41,8 +41,8 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
 
 
 async def _fewest(engine: Engine, problem: str, turns: Turns) -> int:
-    """Tokens that any solution takes with this problem, at least; 0 if that is not worth to be found out: where the
-    problem alone may be too long, it would be encoded for every solution in vain."""
+    """Lower bound on the tokens of any solution with this problem. Measured only if the problem alone may be too long,
+    since it would then be encoded in vain for every solution; else 0."""
     if len(problem) <= engine.description.max_tokens:
         return 0
     return len((await turns.run(len(problem), partial(engine.format.encode, problem, ("1",)))).ids)
@@ -53,7 +53,7 @@ def _characters(problem: str, solutions: Mapping[int, Solution]) -> int:
 
 
 def _too_many(engine: Engine, problem: str, index: int, solution: Solution) -> SolutionTooLong | None:
-    """The error for a solution that has too many characters for the window, by whatever tokens."""
+    """The error for a solution that has too many characters for the window, whatever its tokens."""
     fewest = -(-_characters(problem, {index: solution}) // engine.format.longest_token)
     return _too_long(engine, index, fewest) if fewest > engine.description.max_tokens else None
 
@@ -63,7 +63,7 @@ def _too_long(engine: Engine, index: int, fewest: int) -> SolutionTooLong:
 
 
 def _pieces(problem: str, solutions: Mapping[int, Solution]) -> Iterator[dict[int, Solution]]:
-    """The solutions in as many parts as there are turns for."""
+    """The solutions in parts, one for each turn."""
     piece: dict[int, Solution] = {}
     for index, solution in solutions.items():
         piece[index] = solution

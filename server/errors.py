@@ -1,4 +1,4 @@
-"""From an error to the response that tells of it: one table, RFC 9457 problem details."""
+"""Maps errors to responses by one table: RFC 9457 problem details."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from unprm.fields import field_errors
 from unprm.wire import FieldError, ProblemDetails
 
 GATEWAY = "/v1/"
-"""Begins the paths of OpenAI's API."""
+"""Prefix of the paths of OpenAI's API."""
 MEDIA_TYPE = "application/problem+json"
 
 logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a code means to a caller; `retry_after`: seconds after which the same request may succeed."""
+    """The response to an error code; `retry_after`: seconds after which the same request may succeed."""
 
     status: int
     title: str
@@ -60,7 +60,7 @@ class MalformedJson(UnprmError):
 
 
 class Unauthorized(UnprmError):
-    """The key is not the server's."""
+    """The key is missing or not one of the server's."""
 
     code = "unauthorized"
 
@@ -69,7 +69,7 @@ class Unauthorized(UnprmError):
 
 
 class BodyTooLarge(UnprmError):
-    """The body is larger than the server reads; `sent` is None where it was not declared."""
+    """The body is larger than the server reads; `sent` is None if its size was not declared."""
 
     code = "body_too_large"
 
@@ -78,7 +78,7 @@ class BodyTooLarge(UnprmError):
 
 
 class BodyTooSlow(UnprmError):
-    """The body does not come as fast as the server waits for it."""
+    """The body arrives more slowly than the server allows."""
 
     code = "deadline_exceeded"
 
@@ -87,7 +87,7 @@ class BodyTooSlow(UnprmError):
 
 
 class UnsupportedMediaType(UnprmError):
-    """The body is declared as something else than JSON."""
+    """The body is not declared as JSON."""
 
     code = "unsupported_media_type"
 
@@ -96,9 +96,9 @@ class UnsupportedMediaType(UnprmError):
 
 
 def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:
-    """The response to any error. What this module doesn't know is answered as `internal` and logged.
+    """The response to any error. An error that is not in the table is answered as `internal` and logged.
 
-    `gateway`: with the member by which clients of OpenAI's API know errors.
+    `gateway`: adds the `error` member that clients of OpenAI's API expect.
     """
     code = code_of(error)
     row = TABLE[code]
@@ -122,7 +122,7 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
 
 
 def code_of(error: Exception) -> str:
-    """The error's row in the table."""
+    """The error's code, a key of the table."""
     if isinstance(error, RequestValidationError):
         return "invalid_request"
     if isinstance(error, HTTPException):

@@ -1,4 +1,4 @@
-"""The worked examples of the documentation: what the server answers to them with the embedded model."""
+"""The worked examples of the documentation, with the server's responses from the embedded model."""
 
 from typing import Any
 
@@ -39,11 +39,11 @@ REQUESTS: dict[str, Json] = {
     "vote_compare": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
     "preview": _PREVIEW,
 }
-"""By the name of the operation."""
+"""Example requests by operation name."""
 
 
 def responses() -> dict[str, Json]:
-    """By the name of the operation: what it answers to its example."""
+    """Responses to the example requests, by operation name."""
     models: dict[str, BaseModel] = {
         "score_steps": _scores(),
         **{f"vote_{strategy}": _vote(strategy) for strategy in STRATEGIES},

@@ -1,4 +1,4 @@
-"""Imports of many modules, in less time."""
+"""Faster imports of many modules."""
 
 import gc
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Imports within it go on without the garbage collector: it would look again and again through modules that are
-    there to stay, and leaves them alone afterwards, too."""
+    """Pauses garbage collection during imports and exempts the modules afterwards: they are long-lived, and it would
+    scan them again and again."""
     gc.disable()
     try:
         yield

@@ -1,7 +1,7 @@
-"""Requests and their answers in an SQLite file, for audits and to be asked again.
+"""Requests and their answers in an SQLite file, for audits and for replay.
 
-Off by default: it holds what callers wrote. It is bounded in size, the oldest go first. Whoever is served never waits
-for it: what can't be written as fast as it comes, or at all, is counted and left out.
+Off by default: it holds callers' texts. It is bounded in size; the oldest entries are deleted first. Requests never
+wait for it: entries that can't be written, or not fast enough, are counted and left out.
 """
 
 import logging
@@ -45,7 +45,7 @@ _DROP_TENTH = "DELETE FROM requests WHERE id <= (SELECT min(id) + (max(id) - min
 
 
 class JournalUnusable(Exception):
-    """A file that can't be written to."""
+    """The journal's file can't be written to."""
 
 
 class Entry(NamedTuple):
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """A file of at most about `most_bytes`. `dropped`: entries that were left out. Raises `JournalUnusable`."""
+    """A file of at most about `most_bytes`. `dropped`: number of entries left out. Raises `JournalUnusable`."""
 
     def __init__(self, file: Path, most_bytes: int) -> None:
         self.dropped = 0
@@ -72,7 +72,7 @@ class Journal:
         self._lock = threading.Lock()
         self._failing = False
         try:
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # readable by its owner only
             self._database = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
             self._database.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
@@ -81,7 +81,7 @@ class Journal:
         self._writer.start()
 
     def note(self, entry: Entry) -> None:
-        """Has an entry written, soon."""
+        """Queues an entry to be written, or drops it if too much is queued."""
         size = _size(entry)
         with self._lock:
             if self._waiting_bytes + size > _WAITING_BYTES:
@@ -91,7 +91,7 @@ class Journal:
         self._waiting.put(entry)
 
     def close(self) -> None:
-        """Writes what waits."""
+        """Writes the queued entries and closes the file."""
         self._waiting.put(None)
         self._writer.join()
         self._database.close()
@@ -110,7 +110,7 @@ class Journal:
                 self._waiting_bytes -= sum(map(_size, entries))
 
     def _next(self) -> list[Entry]:
-        """What waits, once anything does; nothing at the end."""
+        """Waits for queued entries and returns them; none at the end."""
         entries: list[Entry] = []
         entry = self._waiting.get()
         while entry is not None:
@@ -135,7 +135,7 @@ class Journal:
             self._database.executemany(_INSERT, entries)
 
     def _used(self) -> int:
-        """Bytes of the file that hold entries; the others will."""
+        """Bytes of the file that hold entries; the others will be reused."""
         if self._database.execute("SELECT 1 FROM requests LIMIT 1").fetchone() is None:
             return 0
         pages, free, size = map(self._pragma, ("page_count", "freelist_count", "page_size"))

@@ -11,21 +11,21 @@ from pydantic import SecretStr
 
 logger = logging.getLogger(__name__)
 
-# in ASCII alone: a key may have any other character, of those that Unicode counts as space too
+# ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})", re.ASCII)
 Signature = tuple[int, int, int]
 
 
 class KeysInvalid(Exception):
-    """A file of keys that can't be used; the message has the place and no key."""
+    """The file of keys can't be used; the message says where and contains no key."""
 
 
 class Keys:
     """Names of callers by their keys; `key` is that of a caller without a name.
 
-    `file` has a line `NAME KEY` for each caller; blank lines and those that begin with # are passed over. It is looked
-    at before every answer, so that keys are changed by writing it anew. A new version that can't be used is logged and
-    the old one stays. Raises `KeysInvalid` if the first can't be.
+    `file` has a line `NAME KEY` for each caller; blank lines and those that begin with # are ignored. It is checked at
+    every request, so that rewriting it changes the keys. If a new version is invalid, that is logged and the old keys
+    stay; if the first is, raises `KeysInvalid`.
     """
 
     def __init__(self, key: SecretStr | None, file: Path | None) -> None:
@@ -38,11 +38,11 @@ class Keys:
 
     @property
     def needed(self) -> bool:
-        """Whether callers have to send one."""
+        """Whether callers must send a key."""
         return bool(self._configured) or self._file is not None
 
     def caller(self, sent: bytes) -> str | None:
-        """The name of the caller whose key this is, None if it is nobody's. Takes as long for every key."""
+        """The name of the caller with this key, None if there is none. Takes equally long for every key."""
         self._refresh()
         found = None
         for key, name in (self._configured | self._read).items():
@@ -64,7 +64,7 @@ class Keys:
 
 
 def _signature(file: Path) -> Signature:
-    """Another one for every version of a file."""
+    """A value that differs between versions of a file."""
     try:
         stat = os.stat(file)
     except OSError as error:

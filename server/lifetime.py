@@ -1,4 +1,4 @@
-"""How long a request lives: until its deadline, or until its caller goes away."""
+"""How long a request lives: until its deadline, or until its caller disconnects."""
 
 import asyncio
 import math
@@ -17,13 +17,13 @@ from unprm.errors import DeadlineExceeded, InvalidRequest
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 PART_BYTES, PART_SECONDS = 65_536, 5.0
-"""Of a body so many bytes have to come in so many seconds, again and again, or what is left of it."""
+"""At least this many bytes of a body, or the rest of it, must arrive within each period of this many seconds."""
 
 
 class Lifetime:
-    """Reads the body within its limit, runs the route until it answers, time is up or the caller is gone.
+    """Reads the body within its limit, then runs the route until it answers, time is up or the caller disconnects.
 
-    Either end cancels the route, and with it what waits in the model's queue for it.
+    The latter two cancel the route, and with it its work in the model's queue.
     """
 
     def __init__(self, app: ASGIApp, most_seconds: Callable[[Settings], float]) -> None:
@@ -31,7 +31,7 @@ class Lifetime:
         self._most_seconds = most_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and what reading the body does."""
+        """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of `read_body`."""
         service: Service = scope["app"].state.service
         context = context_of(scope)
         seconds = seconds_of(Headers(scope=scope), self._most_seconds(service.settings))
@@ -45,7 +45,7 @@ class Lifetime:
                         context.body = body
                         await self._run(scope, body, receive, send, lifetime, gone)
         except TimeoutError:
-            if not lifetime.expired():  # it came from elsewhere
+            if not lifetime.expired():  # another timeout's
                 raise
             raise ClientDisconnect if gone.is_set() else DeadlineExceeded(seconds) from None
 
@@ -61,9 +61,9 @@ class Lifetime:
         watch = asyncio.create_task(_watch(receive, lifetime, gone))
 
         async def send_at_leisure(message: Message) -> None:
-            if _whole(message):  # there is an answer: from here on, nothing is to be saved
+            if _whole(message):  # the answer is complete: cancelling would save nothing
                 watch.cancel()
-                if lifetime.expired():  # in this very moment: if that still has to end the route, it does so here
+                if lifetime.expired():  # only just now: a cancellation that is still due takes effect here
                     await asyncio.sleep(0)
                 else:
                     lifetime.reschedule(None)
@@ -76,7 +76,7 @@ class Lifetime:
 
 
 def _whole(message: Message) -> bool:
-    """Whether all of an answer is there: at its start if its length is known, else with its last part."""
+    """Whether the answer is complete: at its start if its length is known, else with its last part."""
     if message["type"] == "http.response.start":
         return "content-length" in Headers(raw=message["headers"])
     return not message.get("more_body", False)
@@ -91,8 +91,8 @@ async def _watch(receive: Receive, lifetime: asyncio.Timeout, gone: asyncio.Even
 
 
 async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callable[[int], None]) -> bytes:
-    """The body; what is declared as too large is refused unread, what turns out to be, where it does. `hold` is called
-    with the bytes of every part, and may raise.
+    """The body; one declared as too large is refused unread, one that turns out too large as soon as it does. `hold` is
+    called with the number of bytes of every part, and may raise.
 
     Raises `BodyTooLarge`, `BodyTooSlow` or `ClientDisconnect`.
     """
@@ -108,14 +108,14 @@ async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callab
                 if len(body) > limit:
                     raise BodyTooLarge(limit)
     except TimeoutError:
-        if not pace.expired():  # it came from elsewhere
+        if not pace.expired():  # another timeout's
             raise
         raise BodyTooSlow(PART_BYTES, PART_SECONDS) from None
     return bytes(body)
 
 
 async def _parts(receive: Receive, pace: asyncio.Timeout) -> AsyncIterator[bytes]:
-    """The parts of a body; puts the time-out off whenever enough of it has come."""
+    """The parts of a body; extends the timeout whenever enough of it has arrived."""
     more, due = True, PART_BYTES
     while more:
         message = await receive()
@@ -131,7 +131,7 @@ async def _parts(receive: Receive, pace: asyncio.Timeout) -> AsyncIterator[bytes
 
 
 def replay(body: bytes) -> Receive:
-    """ASGI's `receive` that gives the body once; who asks for more waits until the request ends."""
+    """An ASGI `receive` that returns the body once; further calls wait until the request ends."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
@@ -146,7 +146,7 @@ async def _never() -> NoReturn:
 
 
 def seconds_of(headers: Headers, cap: float) -> float:
-    """Time for the request: what its header asks for, at most `cap`, the server's. Raises `InvalidRequest`."""
+    """Seconds for the request: what its header asks for, at most the server's `cap`. Raises `InvalidRequest`."""
     sent = headers.get(TIMEOUT_HEADER)
     if sent is None:
         return cap

@@ -1,4 +1,4 @@
-"""How the server loads a model; the only place of it that needs torch."""
+"""How the server loads a model; the only module of the server that needs torch."""
 
 import logging
 import sys
@@ -14,8 +14,8 @@ from unprm.types import Engine
 logger = logging.getLogger(__name__)
 
 _UNUSED = ("scipy", "sklearn")
-"""transformers imports them wherever they are installed, for what no engine does: speculative decoding and a loss of
-object detection. They take about as long as torch."""
+"""transformers imports them if they are installed, for features that no engine uses: speculative decoding and a loss
+for object detection. Importing them takes about as long as importing torch."""
 _IMPORTING = threading.Lock()
 
 
@@ -30,16 +30,16 @@ def load(settings: Settings, request: LoadModelRequest) -> Engine:
 
     from unprm.engines.load import load_model
 
-    # what it warns of, tensors that are missing or too many, is checked here; its bars are no log lines
+    # missing and unexpected tensors, which it warns of, are checked here; its progress bars are no log lines
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    # by its own count PyTorch would take all cores of a machine of which a container has a few
+    # PyTorch would take all cores of the machine, of which a container may have only a few
     torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
     return load_model(request, settings, calibration)
 
 
 def _import_engines() -> None:
-    """Imports what loads a model, which is most of the time that a small one takes to be served."""
+    """Imports the loading code, which takes most of the time until a small model is served."""
     with _IMPORTING:
         if "unprm.engines.load" in sys.modules:
             return
@@ -54,7 +54,7 @@ def _import_engines() -> None:
 
 
 def _recorded(request: LoadModelRequest) -> RecordedCalibration:
-    """Raises `ModelInvalid` if there is none; says in the log what it makes worse."""
+    """The recorded calibration; logs what it makes worse. Raises `ModelInvalid` if there is none."""
     found = recorded.find(request.model, request.name, request.adapter)
     for drawback in recorded.drawbacks(found.model):
         logger.warning(

@@ -1,7 +1,7 @@
-"""Logging: one line per record and per request, and never a word that a caller wrote.
+"""Logging: one line per record and per request, never with a caller's text.
 
-Messages of exceptions may hold such words (a parser quotes what it can't read), so of an exception only its
-type and the places it passed are written.
+Messages of exceptions may contain such text (a parser quotes what it can't read), so of an exception only its
+type and the locations in its traceback are logged.
 """
 
 import json
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def configure(level: str, style: Literal["json", "text"]) -> None:
-    """Sets the process's logging up, to standard error."""
+    """Configures the process's logging, to standard error."""
     formatter = "server.logs.JsonFormatter" if style == "json" else "server.logs.TextFormatter"
     logging.config.dictConfig(
         {
@@ -35,7 +35,7 @@ def configure(level: str, style: Literal["json", "text"]) -> None:
 
 
 def fields(method: str, route: str, status: int, seconds: float, context: Context) -> dict[str, str | int | float]:
-    """What is logged of a request. `route` is the template, so neither path nor query string is repeated."""
+    """The fields logged of a request. `route` is the template, so neither path nor query string is logged."""
     return {
         "method": method if method in _METHODS else "other",
         "route": route,
@@ -51,7 +51,7 @@ def fields(method: str, route: str, status: int, seconds: float, context: Contex
 
 
 def log_request(attributes: dict[str, str | int | float]) -> None:
-    """The line of one request."""
+    """Logs the line of one request."""
     logger.info("request", extra={"fields": attributes})
 
 
@@ -80,7 +80,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def describe(error: BaseException) -> str:
-    """Types of an exception and its causes, and where they came from; no message, no values."""
+    """Types of an exception and its causes, and their traceback locations; no message, no values."""
     parts = [f"{type(error).__name__} at {_places(error.__traceback__)}"]
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
@@ -101,7 +101,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _message(record: logging.LogRecord) -> str:
-    # asyncio puts the representation of what failed, message and all, on the lines that follow
+    # asyncio puts the representation of what failed, including its message, on further lines
     return record.getMessage().partition("\n")[0]
 
 

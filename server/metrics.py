@@ -1,4 +1,4 @@
-"""What Prometheus is told, from a registry of the app's own."""
+"""Metrics for Prometheus, in a registry of the app's own."""
 
 from collections.abc import Callable, Iterable
 
@@ -70,19 +70,19 @@ class Metrics:
         self._ties.labels(vote.strategy).inc(vote.tie)
 
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
-        """Adds a gauge that is read when it is asked for."""
+        """Adds a gauge whose value is read at each scrape."""
         Gauge(name, help, registry=self._registry).set_function(value)
 
     def counter(self, name: str, help: str, value: Callable[[], float]) -> None:
-        """Adds a count that is kept elsewhere."""
+        """Adds a counter whose value is kept elsewhere."""
         self._registry.register(_Elsewhere(name, help, value))
 
     def collect(self) -> list[Metric]:
-        """The figures of now, for another process to tell."""
+        """The current metrics, for another process to expose."""
         return list(self._registry.collect())
 
     def text(self) -> bytes:
-        """In Prometheus' text format."""
+        """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

@@ -1,4 +1,4 @@
-"""Pure ASGI middleware: what every response carries and every line of the log says, and who may ask."""
+"""Pure ASGI middleware: request ids, logging and metrics for every response, and authorization."""
 
 import asyncio
 import re
@@ -21,17 +21,17 @@ from server.tracing import span, tell
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
-"""Read without a key, as is all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
+"""Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _METRICS = "/metrics"
 _ADMIN = "/admin/"
-"""Begins the paths that the administrator's key is for; nothing is there without one."""
+"""Prefix of the paths that need the admin key; without an admin key, no route exists there."""
 
 CLIENT_GONE = 499
-"""Status in logs and metrics of a request whose caller did not wait for the answer."""
+"""Status in logs and metrics of a request whose caller disconnected before the response."""
 
 
 class Envelope:
-    """Outermost: gives the request its id, answers what nobody caught, logs and counts the outcome."""
+    """The outermost layer: assigns the request id, answers uncaught errors, logs and counts the outcome."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, journal: Journal | None) -> None:
         self.app = app
@@ -39,7 +39,7 @@ class Envelope:
         self.journal = journal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request; errors end here, so that no other layer logs what a caller wrote."""
+        """Serves one request; errors end here, so that no other layer logs a caller's text."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         context = Context(request_id_of(Headers(scope=scope)), asyncio.get_running_loop().time())
@@ -62,7 +62,7 @@ class Envelope:
             except ClientDisconnect:
                 pass
             except Exception as error:  # the outermost layer: every caller gets an answer
-                if status is not None:  # half an answer is out: all that is left is to close the connection
+                if status is not None:  # part of the response is sent: the connection can only be closed
                     raise
                 context.code = code_of(error)
                 await problem(error, context.request_id, scope["path"].startswith(GATEWAY))(
@@ -72,7 +72,7 @@ class Envelope:
                 tell(current, self._record(scope, status or CLIENT_GONE, context, answer))
 
     def _record(self, scope: Scope, status: int, context: Context, answer: bytearray) -> dict[str, str | int | float]:
-        """Counts, logs and journals the request; returns what is logged of it."""
+        """Counts, logs and journals the request; returns the logged fields."""
         seconds = asyncio.get_running_loop().time() - context.arrived
         self.metrics.answered(_route(scope), status, seconds, context.usage)
         attributes = fields(scope["method"], _route(scope), status, seconds, context)
@@ -86,9 +86,9 @@ class Envelope:
 
 
 class Authorization:
-    """Lets in callers with a known key, and notes whose it is; without keys, everybody. Administration has its own key.
+    """Admits callers with a known key and records its name; without keys, admits everybody. `/admin/` has its own key.
 
-    `open_metrics`: /metrics is read without a key.
+    `open_metrics`: /metrics needs no key.
     """
 
     def __init__(self, app: ASGIApp, keys: Keys, admin_keys: Keys, open_metrics: bool) -> None:
@@ -97,7 +97,7 @@ class Authorization:
         self._open_metrics = open_metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises `Unauthorized` before anything of the body is read."""
+        """Raises `Unauthorized` before any of the body is read."""
         if scope["type"] == "http" and not is_open(scope["path"], self._open_metrics):
             keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
             context = context_of(scope)
@@ -107,7 +107,7 @@ class Authorization:
 
 
 def is_open(path: str, open_metrics: bool) -> bool:
-    """Whether it may be read without a key; /metrics only if `open_metrics`."""
+    """Whether the path needs no key; /metrics needs none only if `open_metrics`."""
     return path in _OPEN or path.startswith(page.BELOW) or (open_metrics and path == _METRICS)
 
 
@@ -123,11 +123,11 @@ def caller_of(headers: Headers, keys: Keys) -> str:
 
 
 def request_id_of(headers: Headers) -> str:
-    """The id that a caller gave its request, if it is sane; else a new one."""
+    """The caller's request id if it is valid, else a new one."""
     sent = headers.get("x-request-id", "")
     return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
 
 
 def _route(scope: Scope) -> str:
-    """The route's template; what matched none is the caller's text and has one name for all."""
+    """The route's template; one fixed name for all other paths, which are callers' text."""
     return getattr(scope.get("route"), "path", None) or "unmatched"

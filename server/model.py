@@ -1,4 +1,4 @@
-"""A served model as it comes up: it is loaded in a thread of its own, then ready, or failed for good."""
+"""A served model and its states: loading in a thread of its own, then ready, or failed for good."""
 
 import asyncio
 import gc
@@ -30,18 +30,18 @@ _BODIES = 2
 
 
 Source = Engine | Callable[[], Engine]
-"""A loaded engine, or what loads one."""
+"""A loaded engine, or a function that loads one."""
 
 
 class Watch(NamedTuple):
-    """Who is told: of every batch that was run, and when a model is lost."""
+    """Callbacks: `observe` after every batch, `lost` when a model hangs or fails for good."""
 
     observe: Callable[[BatchFigures], None]
     lost: Callable[[], None]
 
 
 class Model:
-    """An engine and its queue, once there are any. Owns the engine: `stop` closes it."""
+    """An engine and its queue, which exist once it is loaded. Owns the engine: `stop` closes it."""
 
     def __init__(self, source: Source, settings: Settings, watch: Watch, encoders: FairPool, name: str = "") -> None:
         self._source = source
@@ -76,14 +76,14 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The name that it was given; or its own, or what it was asked for by."""
+        """The given name; without one, the engine's own or, until it is loaded, that of the settings."""
         if self._given_name:
             return self._given_name
         return public_name(self._settings.model[0]) if self._engine is None else self._engine.description.name
 
     @property
     def state(self) -> ModelState:
-        """What an administrator is told."""
+        """The state that `/admin/models` reports."""
         if self._engine is not None:
             about = self._engine.description
             return ModelState(name=self.name, state="ready", base=about.base, adapter=about.adapter)
@@ -109,32 +109,32 @@ class Model:
 
     def check_room(self, lengths: Iterable[int]) -> None:
         """Raises `Overloaded` if solutions of these lengths (characters, with the problem) would be refused now, by an
-        estimate of their tokens. To ask before texts are read saves most of the work that a refusal takes."""
+        estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""
         self.scorer.check_room(self._tokens(lengths))
 
     def reserve(self, lengths: Iterable[int]) -> AbstractContextManager[Permit]:
-        """Keeps room in the queue for solutions of these lengths, while they are encoded and until they wait there.
-        Raises as `check_room`."""
+        """Reserves room in the queue for solutions of these lengths until they are encoded and queued. Raises as
+        `check_room`."""
         return self.scorer.reserve(self._tokens(lengths))
 
     @contextmanager
     def encoding(self, caller: str, characters: int) -> Iterator[Turns]:
-        """Has room for the work of encoding so many characters, and turns to do it in; raises `Overloaded` where too
+        """Reserves room for encoding this many characters, and yields the turns to do it in; raises `Overloaded` if too
         much is being encoded for this caller."""
         with self._encoded.holding(caller) as hold:
             if characters:
-                # a quarter at the most, so that the longest request is taken too
+                # at most a quarter, so that even the longest request is accepted
                 hold(min(characters, self._most_encoded // 4))
             yield self._encoders.request(caller)
 
     def encoded(self, characters: int, tokens: int) -> None:
-        """Learns how many tokens the characters of a request came to."""
+        """Updates the measured tokens per character with those of a request."""
         if characters:
             self._density += _NEWEST * (tokens / characters - self._density)
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """While it lasts the model is not taken away."""
+        """Keeps the model from being retired inside the block."""
         self._users += 1
         self._unused.clear()
         try:
@@ -145,13 +145,13 @@ class Model:
                 self._unused.set()
 
     async def loaded(self) -> bool:
-        """Waits for the end of loading, and tells whether it went well."""
+        """Waits until loading ends; returns whether it succeeded."""
         if self._loading is not None:
             await asyncio.wait({self._loading})
         return self._engine is not None
 
     async def retire(self) -> None:
-        """Stops once it is loaded, which can't be interrupted, and nobody uses it any more."""
+        """Stops the model once loading, which can't be interrupted, has ended and no request uses it."""
         await self.loaded()
         await self._unused.wait()
         await self.stop(self._settings.drain_seconds)
@@ -165,14 +165,14 @@ class Model:
         return sum(min(most, max(1, round(self._density * length))) for length in lengths)
 
     def start(self) -> None:
-        """Begins to load; an engine that is given loaded is ready at once."""
+        """Starts loading; an already loaded engine is ready at once."""
         if callable(self._source):
             self._loading = asyncio.create_task(self._load(self._source))
         else:
             self._ready(self._source)
 
     async def stop(self, seconds: float) -> None:
-        """Finishes what waits within this time, fails the rest with `ShuttingDown`, closes the engine."""
+        """Finishes queued work within this time, fails the rest with `ShuttingDown`, closes the engine."""
         if self._loading is not None:
             self._loading.cancel()
             with suppress(asyncio.CancelledError):
@@ -187,7 +187,7 @@ class Model:
         except ModelInvalid as error:
             self._reason, self._detail = _FAILED, str(error)
             logger.error("the model can't be served: %s", error)
-        except Exception as error:  # no caller's text in its message: nobody was served yet
+        except Exception as error:  # its message has no caller's text: nothing was served yet
             self._reason = self._detail = _FAILED
             logger.exception("the model could not be loaded: %s: %s", type(error).__name__, error)
         finally:
@@ -220,7 +220,7 @@ def _loaded(source: Callable[[], Engine]) -> Engine:
 
 
 def _settle() -> None:
-    """Has the garbage collector leave alone what is there to stay, a model's many objects above all: it would look
-    through them again and again, and every request would wait for it."""
+    """Exempts long-lived objects, above all a model's many, from garbage collection: it would scan them again and again
+    while every request waits."""
     gc.collect()
     gc.freeze()

@@ -45,7 +45,7 @@ class Models:
 
     @property
     def names(self) -> list[str]:
-        """What requests may name, the default first."""
+        """The names that requests may use, the default first."""
         return [model.name for model in self._served]
 
     @property
@@ -60,12 +60,12 @@ class Models:
 
     @property
     def loading(self) -> int:
-        """Models that are served once they are loaded."""
+        """Number of served models that are still loading."""
         return sum(model.state.state == "loading" for model in self._served)
 
     @contextmanager
     def chosen(self, requested: str | Sequence[str] | None) -> Iterator[list[Model]]:
-        """The models that a request names, kept while it lasts; raises `UnknownModel`."""
+        """The models that a request names, kept from being retired inside the block; raises `UnknownModel`."""
         names = [requested] if isinstance(requested, str) else requested
         models = [self.default] if names is None else [self._named(name) for name in names]
         with ExitStack() as stack:
@@ -79,20 +79,20 @@ class Models:
             model.check_ready()
 
     def states(self) -> list[ModelState]:
-        """Of the served ones, the default first, and of those that come or failed to."""
+        """States of the served models, the default first, then of those that are loading or failed to load."""
         return [model.state for model in (*self._served, *self._coming.values())]
 
     def start(self) -> None:
-        """Begins to load."""
+        """Starts loading the models."""
         for model in self._served:
             model.start()
 
     async def loaded(self) -> bool:
-        """Waits until all that were there at the start are loaded, and tells whether it went well."""
+        """Waits until the models given at the start have ended loading; returns whether all succeeded."""
         return all(await asyncio.gather(*(model.loaded() for model in self._served)))
 
     def load(self, name: str, source: Source) -> None:
-        """Loads a model beside the others, then serves it, in the place of one of the same name if there is one."""
+        """Loads a model beside the others, then serves it, replacing the one of the same name if there is one."""
         if (earlier := self._coming.get(name)) is not None:
             self._leave(earlier)
         self._coming[name] = Model(source, self._settings, self._watch, self._encoders, name)
@@ -100,7 +100,7 @@ class Models:
         self._change(self._take_over(name, self._coming[name]))
 
     def unload(self, name: str) -> None:
-        """Serves a model no longer; raises `UnknownModel`, and `InvalidRequest` if it is the only one."""
+        """Stops serving a model; raises `UnknownModel`, and `InvalidRequest` if it is the only one."""
         if (coming := self._coming.pop(name, None)) is not None:
             self._leave(coming)
             return
@@ -111,7 +111,7 @@ class Models:
         self._leave(model)
 
     async def stop(self, seconds: float) -> None:
-        """Finishes what waits within this time, fails the rest with `ShuttingDown`, closes all engines."""
+        """Finishes queued work within this time, fails the rest with `ShuttingDown`, closes all engines."""
         models = [*self._served, *self._coming.values(), *self._leaving]
         await asyncio.gather(*(model.stop(seconds) for model in models))
         for change in self._changes:
@@ -136,7 +136,7 @@ class Models:
         raise UnknownModel(self.names)
 
     def _leave(self, model: Model) -> None:
-        """Lets a model go that is served no longer, or never was."""
+        """Retires a model that is no longer served, or never was."""
         self._leaving.add(model)
 
         async def retire() -> None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what each operation is for, an example of it, every status it answers with."""
+"""The OpenAPI document: the purpose, an example and all response statuses of each operation."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -77,7 +77,7 @@ class DocumentedApp(FastAPI):
 
 
 def _add_examples(document: Json) -> None:
-    """Afterwards, because FastAPI drops every null from what a route brings."""
+    """Adds the examples to the finished document, because FastAPI drops every null from those of a route."""
     responses = examples.responses()
     for operations in document["paths"].values():
         for operation in operations.values():
@@ -89,7 +89,7 @@ def _add_examples(document: Json) -> None:
 
 
 def describe(name: str) -> Json:
-    """An operation's options to FastAPI's route; its docstring describes it."""
+    """The options of an operation's FastAPI route; its description is the route's docstring."""
     work = name in examples.REQUESTS
     codes: Iterable[str] = _PROBES.get(name, _PROTECTED)
     if work:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as uvicorn reads it, bounded where it reads for ever: a head that doesn't end, trailers that don't."""
+"""uvicorn's HTTP/1.1, with the bounds it lacks: on request heads and trailers that don't end."""
 
 import asyncio
 from typing import Any
@@ -6,61 +6,61 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_SECONDS, HEAD_BYTES = 10.0, 65_536
-"""Time for a request's line and headers to arrive, from the connection's start or the answer before, and their size;
-the size also of what else is no part of a body: trailers, and the frames of its chunks."""
+"""Time for a request's line and headers to arrive, from the connection's start or the previous response, and their
+size. The size also limits what else is not body: trailers and the framing of chunks."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Hangs up on who sends the head of a request too slowly, or without end, or trailers without end. Trailers are
-    read by nobody and not kept."""
+    """Closes a connection if a request's head is too slow or too large, or its trailers too large. Trailers are
+    discarded."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._bytes = 0
-        """Received since the request began, or the last of its body came."""
+        """Bytes received since the request began, or since its head or the latest part of its body."""
         self._in_head = True
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A head is expected."""
+        """Starts waiting for a request head."""
         super().connection_made(transport)
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """More of a request; the bound of its body is the application's."""
+        """Receives more of a request; the application limits the size of its body."""
         self._bytes += len(data)
         super().data_received(data)
         if self._bytes > HEAD_BYTES:
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """A head comes."""
+        """A request head begins."""
         super().on_message_begin()
         self._in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; uvicorn would add a trailer to the headers that the application has already."""
+        """Passes on headers, but not trailers, which uvicorn would add to the application's headers."""
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A body comes, if there is one."""
+        """The head ends; its body follows, if there is one."""
         self._in_head, self._bytes = False, 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body, unless the answer is out."""
+        """Receives a part of the body, which counts towards the size limit only after the response."""
         if not self._waiting:
             self._bytes = 0
         super().on_body(body)
 
     def on_response_complete(self) -> None:
-        """The next head is expected."""
+        """Waits for the next request head."""
         super().on_response_complete()
         self._expect()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nothing is expected any more."""
+        """Stops waiting."""
         super().connection_lost(error)
         if self._late is not None:
             self._late.cancel()

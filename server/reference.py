@@ -1,4 +1,4 @@
-"""The API reference as a page of text, from the OpenAPI document.
+"""The API reference as a Markdown page, from the OpenAPI document.
 
 python -m server reference > docs/api.md
 """

@@ -1,4 +1,4 @@
-"""Sends a server the requests of a journal again, and shows where its answers differ.
+"""Sends the requests of a journal to a server again, and shows where its answers differ.
 
 python -m server.replay journal.db http://127.0.0.1:8000
 """
@@ -22,7 +22,7 @@ _SHOWN = 20
 
 
 class Difference(NamedTuple):
-    """Where an answer is another one: JSON pointer, and what was and is there."""
+    """Where an answer differs: JSON pointer, and the old and new value there."""
 
     pointer: str
     was: object
@@ -30,12 +30,12 @@ class Difference(NamedTuple):
 
 
 def main(
-    journal: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="What `--journal` wrote.")],
-    url: Annotated[str, typer.Argument(help="Address of the server that is asked.")],
-    tolerance: Annotated[float, typer.Option(min=0, help="Numbers that differ by no more are the same.")] = 1e-3,
+    journal: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File that `--journal` wrote.")],
+    url: Annotated[str, typer.Argument(help="Address of the server to compare.")],
+    tolerance: Annotated[float, typer.Option(min=0, help="Numbers that differ by at most this are equal.")] = 1e-3,
     key: Annotated[str | None, typer.Option(envvar="UNPRM_API_KEY", help="API key of the server.")] = None,
 ) -> None:
-    """Asks again what was answered with 200. Exit status 1 if an answer differs; `usage` may."""
+    """Repeats the requests that got a 200. Exit status 1 if an answer differs other than in `usage`."""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     found = []
     with closing(_opened(journal)) as database, httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as http:

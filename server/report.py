@@ -1,4 +1,4 @@
-"""What a run of training left in a directory, as data for the page that shows it: `python -m server --report DIR`."""
+"""Serves the output directory of a training run to the page that shows it: `python -m server --report DIR`."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from server.page import HEADERS
 
 _SHOWN = frozenset({".json", ".jsonl", ".png"})
-"""Endings of results, records and figures; weights and everything else stay where they are."""
+"""File extensions of results, records and figures; weights and everything else are not served."""
 
 
 class Listing(BaseModel):
@@ -24,13 +24,13 @@ class Listing(BaseModel):
 
 
 def router(directory: Path | None) -> APIRouter:
-    """Lists and serves the directory's records and figures; they need a key as all of the deployment does."""
+    """Routes that list and serve the directory's records and figures; like all of the deployment, they need a key."""
     run = APIRouter(include_in_schema=False)
     if directory is None:
 
         @run.get("/report")
         async def nothing() -> Listing:
-            """Tells that no run is shown."""
+            """Reports that no run is shown."""
             return Listing(name=None, files=[])
 
         return run
@@ -38,12 +38,12 @@ def router(directory: Path | None) -> APIRouter:
 
     @run.get("/report")
     async def listing() -> Listing:
-        """Tells what there is, as it is now: a run may still be going on."""
+        """Lists the files there are now: the run may still be going on."""
         return Listing(name=directory.resolve().name, files=await asyncio.to_thread(_listed, directory))
 
     @run.get("/report/{path:path}")
     async def file(path: str, request: Request, id: str | None = None) -> Response:
-        """A file of the run, never one that a link leads to outside of it; with `id` that record of it alone."""
+        """A file of the run, never one outside its directory through a link; with `id`, only that record of it."""
         if Path(path).suffix not in _SHOWN:
             raise HTTPException(404)
         response = await files.get_response(path, request.scope)
@@ -63,7 +63,7 @@ def _listed(directory: Path) -> list[str]:
 
 
 def _record(path: Path, name: str) -> Response:
-    """The line of the record with this id, as it stands; a run that goes on may not have ended its last line."""
+    """The line of the record with this id, unchanged; while a run goes on, its last line may be incomplete."""
     with path.open("rb") as lines:
         for line in lines:
             try:

@@ -1,4 +1,4 @@
-"""The addresses of the server and what each does; the work itself is in voting.py."""
+"""The server's routes; the work itself is in voting.py."""
 
 from typing import Annotated
 
@@ -32,7 +32,7 @@ from unprm.wire import (
 )
 
 
-async def _context(request: Request) -> Context:  # async: FastAPI would have a thread call it otherwise
+async def _context(request: Request) -> Context:  # async: FastAPI would otherwise call it in a thread
     return context_of(request.scope)
 
 

@@ -1,4 +1,4 @@
-"""Serves a model, or several, until a signal."""
+"""Serves one or several models until a signal."""
 
 import logging
 import sys
@@ -20,13 +20,13 @@ from unprm.types import Engine
 logger = logging.getLogger("server")
 
 _SWITCH_SECONDS = 0.0005
-"""Time after which a thread gives way to another. The model's thread lets go of the interpreter for each of its many
-operations, and would wait ten times as long for it, each time, where requests come in without a break."""
+"""Python's thread switch interval, a tenth of the default. The model's thread releases the interpreter for each of its
+many operations; with the default, under steady requests, it would wait ten times as long to get it back each time."""
 
 
 def run(settings: Settings) -> int:
-    """Exit status: 0 after a signal; 2 for keys, an address or a model that can't be used; 1 if loading fails
-    otherwise, or the model hangs or fails for good. Where it is not 0, the last line on stderr says why."""
+    """Returns the exit status: 0 after a signal; 2 if keys, an address or a model can't be used; 1 if loading fails
+    otherwise, or the model hangs or fails for good. If it is not 0, the last line on stderr says why."""
     configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(_SWITCH_SECONDS)
     if settings.otlp_endpoint:
@@ -42,7 +42,7 @@ def run(settings: Settings) -> int:
     def open_first(request: LoadModelRequest) -> Engine:
         try:
             return open_model(request)
-        except BaseException as error:  # whatever it was, the server can't do what it was started for
+        except BaseException as error:  # whatever the error, the server can't serve its model
             if isinstance(error, ModelInvalid):
                 server.give_up(2, f"the model can't be served: {error}")
             else:

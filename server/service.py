@@ -1,4 +1,4 @@
-"""What the routes work with, from start to shutdown."""
+"""The service behind the routes, from start to shutdown."""
 
 import asyncio
 import logging
@@ -25,20 +25,20 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 BODIES = 32
-"""Bodies of the greatest size that there is room for at a time."""
+"""In-flight bodies may total this many maximum-size bodies."""
 _SMALL = 32_768
-"""Bytes of a body that is read sooner than a thread could be asked to."""
+"""Bodies up to this many bytes are read at once: handing them to a thread would take longer."""
 _THREADS = 2
-"""For texts that are split or encoded: so that one of them is there for others while a long text has the other."""
+"""Threads of each pool that splits or encodes texts: while a long text occupies one, the other is free."""
 _COMPARERS = 8
-"""Requests that have answers compared by processes at a time, each by its own."""
+"""Requests whose answers are compared at the same time, each by a process of its own."""
 
 _COMPARER_MB = 512
-"""Memory that such a process may take."""
+"""Memory limit of such a process, in MiB."""
 
 
 class Service:
-    """Models, equivalence of answers and metrics of one app, and the count of what it works on."""
+    """Models, answer equivalence and metrics of one app, and the count of its running requests."""
 
     def __init__(self, settings: Settings, sources: Source | Mapping[str, Source], lost: Callable[[], None]) -> None:
         self.settings = settings
@@ -61,12 +61,12 @@ class Service:
         self._observe()
 
     async def start(self) -> None:
-        """Has the parts start; neither the model nor the comparing processes are waited for."""
+        """Starts the parts; waits neither for the model nor for the comparing processes."""
         asyncio.get_running_loop().run_in_executor(None, self._start_comparing)
         self.models.start()
 
     async def drain(self) -> None:
-        """Refuses new work and waits for what runs, as long as the settings allow."""
+        """Refuses new work and waits for running requests, for `drain_seconds` at most."""
         self._draining = True
         try:
             await asyncio.wait_for(self._idle.wait(), self.settings.drain_seconds)
@@ -92,7 +92,7 @@ class Service:
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Counts a request while it runs; raises `ShuttingDown` if none is taken any more."""
+        """Counts a request while it runs; raises `ShuttingDown` if no more are accepted."""
         if self._draining:
             raise ShuttingDown
         self._running += 1
@@ -105,19 +105,19 @@ class Service:
                 self._idle.set()
 
     def holding(self, caller: str) -> AbstractContextManager[Callable[[int], None]]:
-        """What counts the bytes of a body while its request lasts; it raises `Overloaded` where those of all requests,
-        or of this caller's, would be too much."""
+        """Yields a function that counts the bytes of a body for the duration of its request; it raises `Overloaded` if
+        those of all requests, or of this caller's, would be too many."""
         return self._bodies.holding(caller)
 
     async def read(self, context: Context, function: Callable[[], T]) -> T:
-        """What a function makes of the texts of a request: at once if they are short, else by turns in threads."""
+        """Runs a function on the texts of a request: at once if they are short, else by turns in threads."""
         if len(context.body) <= _SMALL:
             return function()
         return await self._readers.request(context.share).run(len(context.body), function)
 
     async def classes(self, answers: Sequence[str | None], caller: str) -> tuple[list[int | None], list[int]]:
-        """The class of equal answers that each belongs to, None for those that are None; and the indices of the
-        answers that could not be compared as mathematics in time. `caller` names whose answers they are."""
+        """The class of equal answers that each answer belongs to, None for None; and the indices of the answers that
+        could not be compared as mathematics in time. `caller`: whose answers they are."""
         known = [index for index, answer in enumerate(answers) if answer is not None]
         compared = await self._compared([answer for answer in answers if answer is not None], caller)
         classes: list[int | None] = [None] * len(answers)
@@ -126,22 +126,22 @@ class Service:
         return classes, [known[index] for index in compared.as_text]
 
     async def _compared(self, answers: Sequence[str], caller: str) -> Comparison:
-        if all(map(answer_text.is_integer, answers)):  # at once: no process is asked for these
+        if all(map(answer_text.is_integer, answers)):  # at once: these need no process
             return self._equivalence.finish(self._equivalence.begin(answers))
         begun = await self._readers.request(caller).run(
             sum(map(len, answers)), partial(self._equivalence.begin, answers)
         )
         if begun.settled:
             return self._equivalence.finish(begun)
-        # In threads of their own, so that those who wait for a process hold up nobody else; the time that a request
-        # has for comparing begins once it has its turn.
+        # In threads of their own, so that requests that wait for a process delay no others; a request's time for
+        # comparing begins with its turn.
         turns = self._comparers.request(caller)
         return await turns.run(len(answers), partial(self._equivalence.finish, begun))
 
     def _start_comparing(self) -> None:
         try:
             self._equivalence.start()
-        except Exception:  # votes go on without the processes, and say so in the log
+        except Exception:  # votes go on without the processes; the log says so
             if not self._draining:
                 logger.exception("answers are compared as text: the processes that compare them don't start")
 
@@ -172,10 +172,10 @@ class Service:
         )
 
 
-async def _service(request: Request) -> Service:  # async: FastAPI would have a thread call it otherwise
+async def _service(request: Request) -> Service:  # async: FastAPI would otherwise call it in a thread
     service: Service = request.app.state.service
     return service
 
 
 TheService = Annotated[Service, Depends(_service)]
-"""The app's, for its routes."""
+"""The app's service, as a dependency of its routes."""

@@ -1,4 +1,4 @@
-"""The process's HTTP server: uvicorn, that finishes what it has begun before it goes."""
+"""The process's HTTP server: uvicorn, which finishes running requests before it stops."""
 
 import asyncio
 import ipaddress
@@ -18,19 +18,19 @@ from server.settings import Settings
 logger = logging.getLogger(__name__)
 
 _LAST_SECONDS = 5
-"""Time for responses to be read by their callers once all of them are ready."""
+"""Time for callers to read their responses once all of them are ready."""
 
 
 class CertificateInvalid(Exception):
-    """A certificate or key that HTTPS can't be served with."""
+    """The certificate or its key can't be used for HTTPS."""
 
 
 class AddressUnusable(Exception):
-    """An address that the server can't listen at, such as a port that is in use."""
+    """The server can't listen at its address, for example because the port is in use."""
 
 
 class DrainingServer(uvicorn.Server):
-    """On SIGTERM or SIGINT it drains, then stops. Meanwhile it listens, so that callers and probes are told.
+    """On SIGTERM or SIGINT it drains, then stops. While draining it listens, so that callers and probes get a response.
 
     A second SIGINT ends it at once. `status` is the process's exit status, and `reason` says in a sentence why it is
     not 0. Raises `CertificateInvalid`, and `AddressUnusable` when it is run.
@@ -63,11 +63,11 @@ class DrainingServer(uvicorn.Server):
         self._service: Service = app.state.service
 
     def give_up(self, status: int, reason: str) -> None:
-        """Ends the server because it can't serve, the process with this status; may be called from any thread."""
+        """Ends a server that can't serve; the process exits with this status. May be called from any thread."""
         self.status, self.reason, self.should_exit = status, reason, True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, which ends the process if it can't listen."""
+        """As uvicorn's, which would end the process if it can't listen; raises `AddressUnusable` instead."""
         try:
             await super().startup(sockets)
         except SystemExit as ended:
@@ -75,12 +75,12 @@ class DrainingServer(uvicorn.Server):
             raise AddressUnusable(f"the server can't listen at {host}, port {port}: {ended.__context__}") from None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """As uvicorn's, but the process ends with its own status and not by the signal."""
+        """As uvicorn's, but the process ends with its own status instead of by the signal."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
     async def main_loop(self) -> None:
-        """Serves until it is to end, then drains."""
+        """Serves until asked to stop, then drains."""
         port = self.servers[0].sockets[0].getsockname()[1]
         address = page_address(self.config.host, port, secure=self.config.is_ssl)
         logger.info("the page is at %s, for a browser on this machine; it waits for the model", address)
@@ -92,7 +92,7 @@ class DrainingServer(uvicorn.Server):
 
 
 def page_address(host: str, port: int, *, secure: bool) -> str:
-    """Where a browser on this machine finds the page; a server on every network listens at an address that is none."""
+    """URL of the page for a browser on this machine; localhost if the server listens on every network."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

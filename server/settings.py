@@ -1,7 +1,7 @@
 """The server's settings: each is an option (`--max-solutions`) and a variable (`UNPRM_MAX_SOLUTIONS`).
 
-The environment is read here and nowhere else. Options win over variables; unknown ones of either kind fail. What
-Kubernetes puts into a container's environment for a Service whose name is or begins with unprm is passed over.
+The environment is read here and nowhere else. Options override variables; unknown ones of either kind are errors.
+Variables that Kubernetes sets in a container for a Service whose name is or begins with unprm are ignored.
 """
 
 import os
@@ -35,34 +35,34 @@ from unprm.wire import MAX_SOLUTIONS
 
 PREFIX = "UNPRM_"
 _OF_THE_CLIENT = "UNPRM_CLIENT_"
-"""Begins the variables of `python -m unprm_client`, which may run in the same environment."""
+"""Prefix of the variables of `python -m unprm_client`, which may run in the same environment."""
 
 
 _OF_KUBERNETES = re.compile(
     r"UNPRM_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?=.*)",
     re.IGNORECASE,
 )
-"""NAME=VALUE of the variables that tell a container of a Service: UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80,
-UNPRM_PORT_80_TCP_ADDR and the like."""
+"""Matches NAME=VALUE of the variables by which Kubernetes describes a Service to a container: UNPRM_SERVICE_HOST,
+UNPRM_PORT=tcp://10.0.0.11:80, UNPRM_PORT_80_TCP_ADDR and the like."""
 
 
 class SettingsInvalid(Exception):
-    """Options or variables that can't be used; the message has a line for each and repeats no value."""
+    """Options or variables are invalid; the message has a line for each and contains no value."""
 
 
 class _Served(BaseModel):
-    """What `--help` begins with."""
+    """The options that `--help` lists first."""
 
     model: Annotated[list[str], NoDecode] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name or path, the base with --adapter; NAME=MODEL several times for several.",
+        description="Embedded model, hub name or path; with --adapter the base. For several: NAME=MODEL, repeated.",
     )
 
 
 class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
     """Serves a process reward model over HTTP: step scores, and votes for the best answer.
 
-    `python -m server models` lists the published ones that it reads.
+    `python -m server models` lists the published models it supports.
     """
 
     model_config = SettingsConfigDict(
@@ -79,74 +79,74 @@ class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
 
     calibration: Literal["recorded"] | None = Field(
         default=None,
-        description="recorded: scores calibrated, and an error's threshold, by others' figures; see docs/engines.md.",
+        description="recorded: calibrate scores and set the error threshold by FoVer's data; see docs/engines.md.",
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: SecretStr | None = Field(
         default=None,
         min_length=1,
-        description="Bearer token to be sent by callers; as an option, others can see it.",
+        description="Bearer token that callers must send; given as an option, other users of the machine can see it.",
     )
     api_keys_file: Path | None = Field(
         default=None, description="File with a line NAME KEY for each caller; read again when it changes."
     )
     admin_key: SecretStr | None = Field(
-        default=None, min_length=1, description="Bearer token for /admin/models, which is not there without one."
+        default=None, min_length=1, description="Bearer token for /admin/models; without one, the route does not exist."
     )
-    open_metrics: bool = Field(default=False, description="/metrics is read without a key.")
-    max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions in a request.")
-    max_steps: int = Field(default=1024, ge=1, description="Steps in a solution.")
-    max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Size of a request's body.")
-    max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Tokens that may wait; more get 429.")
+    open_metrics: bool = Field(default=False, description="Allow reading /metrics without a key.")
+    max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions per request.")
+    max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")
+    max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Largest request body.")
+    max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Most tokens that may wait; more get 429.")
     max_request_seconds: float = Field(
         default=60.0,
         gt=0,
         allow_inf_nan=False,
-        description="Time for a request; X-Request-Timeout may ask for less.",
+        description="Time limit of a request; X-Request-Timeout may ask for less.",
     )
     max_batch_seconds: float = Field(
         default=300.0,
         gt=0,
         allow_inf_nan=False,
-        description="Time for a batch; a model that takes longer hangs, and the server ends with status 1.",
+        description="Time limit of a batch; a model that exceeds it counts as hung, and the server ends with status 1.",
     )
     equivalence_deadline: float = Field(
-        default=2.0, gt=0, allow_inf_nan=False, description="Seconds for telling a request's answers apart."
+        default=2.0, gt=0, allow_inf_nan=False, description="Seconds for comparing a request's answers."
     )
     drain_seconds: float = Field(
-        default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests after SIGTERM."
+        default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests to finish after SIGTERM."
     )
     upstream_url: Address | None = Field(
         default=None,
-        description="Server of OpenAI's chat API that /v1/chat/completions samples from; without one it is not there.",
+        description="Server with OpenAI's chat API that /v1/chat/completions samples from; without one, no such route.",
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
-    gateway_strategy: Strategy = Field(default="wrf", description="Vote of /v1/chat/completions, if not asked for.")
-    gateway_budget: int = Field(default=8, ge=1, le=MAX_SOLUTIONS, description="Its candidates at the most.")
+    gateway_strategy: Strategy = Field(default="wrf", description="Default vote of /v1/chat/completions.")
+    gateway_budget: int = Field(default=8, ge=1, le=MAX_SOLUTIONS, description="Its most candidates, by default.")
     gateway_confidence: float = Field(
         default=0.95,
         gt=0,
         le=1,
-        description="It stops sampling when the vote stays as it is with this probability.",
+        description="Default for the probability that its vote will not change, at which it stops sampling.",
     )
-    gateway_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False, description="Time for one of its answers.")
+    gateway_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False, description="Time limit of its requests.")
     journal: Path | None = Field(
-        default=None, description="SQLite file that requests and answers are written to, callers' texts included."
+        default=None, description="SQLite file to write requests and responses to, callers' texts included."
     )
     journal_mb: float = Field(
-        default=1024.0, ge=1, allow_inf_nan=False, description="MiB of the journal; beyond, the oldest go."
+        default=1024.0, ge=1, allow_inf_nan=False, description="MiB of the journal; beyond, the oldest entries go."
     )
     report: DirectoryPath | None = Field(
         default=None, description="Directory of a `training lab` or `evaluate` run, shown at /page/report.html."
     )
     ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
-    ssl_keyfile: Path | None = Field(default=None, description="Key of the certificate (PEM), if not in its file.")
+    ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate's file.")
     otlp_endpoint: Address | None = Field(
         default=None, description="Address of an OpenTelemetry collector (OTLP over HTTP) that traces are sent to."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
-    log_format: Literal["json", "text"] = Field(default="text", description="json: one object a line.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Lowest level logged.")
+    log_format: Literal["json", "text"] = Field(default="text", description="json: one object per line.")
 
     @classmethod
     def settings_customise_sources(
@@ -183,14 +183,14 @@ class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
         return self
 
     def models(self) -> dict[str, LoadModelRequest]:
-        """The models to serve, by name; a single one may have none."""
+        """The models to serve, by name; the name of a single one may be empty."""
         options = self.model_dump(include=set(ModelOptions.model_fields))
         split = [spec.rpartition("=") for spec in self.model]
         return {name: LoadModelRequest(name=name or "model", model=model, **options) for name, _, model in split}
 
     @classmethod
     def load(cls, arguments: Sequence[str]) -> Self:
-        """From command-line arguments and the environment; `--help` and unknown options exit.
+        """Reads command-line arguments and the environment; `--help` and unknown options exit.
 
         Raises `SettingsInvalid`.
         """
@@ -200,7 +200,7 @@ class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
     @classmethod
     @contextmanager
     def _checked(cls) -> Iterator[None]:
-        """What goes wrong within, and unknown variables, as `SettingsInvalid`."""
+        """Raises `SettingsInvalid` for unknown variables and for validation errors in its block."""
         _refuse_unknown_variables(set(cls.model_fields))
         try:
             yield

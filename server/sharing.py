@@ -1,4 +1,4 @@
-"""What callers share: room and threads, of which nobody takes so much that the others get nothing."""
+"""Capacity and threads shared between callers, so that none takes so much that others get nothing."""
 
 import asyncio
 from collections import Counter
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def share_of(caller: str, client: tuple[str, int] | None) -> str:
-    """Whose share a request counts for: the named caller's; without a name, that of the address it came from.
+    """The share that a request counts against: the named caller's; without a name, that of its client address.
 
-    Of an IPv6 address the first 64 bits count: the others are chosen by whoever has it.
+    Only the first 64 bits of an IPv6 address count: its owner chooses the others.
     """
     if caller or client is None:
         return caller
@@ -32,8 +32,8 @@ def share_of(caller: str, client: tuple[str, int] | None) -> str:
 
 
 class Budget:
-    """Room for `limit` of something, `noun` in errors. A caller that takes more may then hold at most as much as is
-    left free, so that one caller has half of it, and there is always some for the next.
+    """Capacity of `limit` units, called `noun` in errors. A caller may take more only if its new total is at most what
+    was free before, so that one caller alone, in small parts, gets about half, and some is left for the next.
 
     The rule is that of dynamic thresholds in switches (Choudhury and Hahne, 1998).
     """
@@ -46,7 +46,7 @@ class Budget:
 
     @contextmanager
     def holding(self, caller: str) -> Iterator[Callable[[int], None]]:
-        """What takes room for a caller until the end of the block; it raises `Overloaded` where that is too much."""
+        """Yields a function that takes capacity for a caller until the end of the block, or raises `Overloaded`."""
         held = 0
 
         def hold(amount: int) -> None:
@@ -70,7 +70,7 @@ class Budget:
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """A call that waits for a thread; `before`: the cost of those that its request had before."""
+    """A call that waits for a thread; `before`: the cost of its request's earlier calls."""
 
     caller: str
     before: int
@@ -80,10 +80,10 @@ class _Call:
 
 
 class FairPool:
-    """Threads for calls that callers share by what these cost, in whatever unit.
+    """Threads that callers share by the cost of their calls, in any unit.
 
-    The next call is that of the caller who had least, and among that caller's requests of the one that had least: so
-    what is small waits for the calls that run, and for no others. Used from one event loop.
+    The next call is that of the caller with the least cost so far and, among that caller's requests, of the one with
+    the least: small work waits only for the running calls. Used from one event loop.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -92,18 +92,18 @@ class FairPool:
         self._waiting: list[_Call] = []
         self._had: dict[str, int] = {}
         self._least = 0
-        """What a new caller counts as having had: as much as the last one whose turn it was."""
+        """Cost that a new caller starts with: that of the last caller served, before its call."""
 
     def request(self, caller: str) -> "Turns":
-        """The calls of a request."""
+        """Turns for the calls of a request."""
         return Turns(self, caller)
 
     def close(self) -> None:
-        """Ends the threads, after the calls that run."""
+        """Ends the threads after the running calls."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, call: _Call) -> Any:
-        """Waits for a turn and for the call. Cancelled before its turn, a call never runs."""
+        """Waits for a turn, then for the call. A call cancelled before its turn never runs."""
         self._waiting.append(call)
         self._begin()
         try:
@@ -151,7 +151,7 @@ class Turns:
         self._had = 0
 
     async def run(self, cost: int, function: Callable[[], T]) -> T:
-        """The result of a call that costs so much, or what it raised."""
+        """Runs a call of this cost; returns its result or raises its error."""
         loop = asyncio.get_running_loop()
         call = _Call(self._caller, self._had, cost, function, loop.create_future())
         self._had += cost

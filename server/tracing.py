@@ -1,6 +1,6 @@
-"""Traces by OpenTelemetry, if they are configured: a span for each request and for each part of its work.
+"""OpenTelemetry traces, if they are configured: a span for each request and for each part of its work.
 
-A span has what the log has: routes, counts and times, never a word that a caller wrote.
+A span has what the log has: routes, counts and times, never a caller's text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ class TracingUnavailable(Exception):
 
 
 def configure(endpoint: str) -> None:
-    """Sends this process's traces to a collector: OTLP over HTTP, `endpoint` as far as `/v1/traces`."""
+    """Sends this process's traces to a collector: OTLP over HTTP, `endpoint` without `/v1/traces`."""
     try:
         from opentelemetry import trace
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -35,9 +35,9 @@ def configure(endpoint: str) -> None:
 
 @contextmanager
 def span(name: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """A part of the work, within the one around it or, with a request's `headers`, within its caller's trace.
+    """A span inside the current one or, with a request's `headers`, inside its caller's trace.
 
-    Yields what `tell` takes.
+    Yields the argument for `tell`.
     """
     if not _configured:
         yield None

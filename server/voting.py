@@ -48,7 +48,7 @@ _NO_PROBLEM = (
 async def score(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
     """Step scores of every solution."""
     with service.models.chosen(request.model) as models:
-        if not request.scored:  # what would be refused costs as little as can be
+        if not request.scored:  # refuses before any text is read
             for model in models:
                 model.check_room(request.lengths)
         candidates = await _read(service, request, context)
@@ -57,7 +57,7 @@ async def score(service: Service, request: ScoreRequest, context: Context) -> Sc
 
 
 async def vote(service: Service, request: Candidates, strategy: Strategy, context: Context) -> VoteResponse:
-    """One strategy; scores are computed only if it needs them."""
+    """The outcome of one strategy; scores are computed only if it needs them."""
     terms = WrfTerms(request.alpha, request.normalization) if isinstance(request, WrfRequest) else WrfTerms()
     with service.models.chosen(request.model) as models:
         taken = await ballot(service, models, request, [strategy], context)
@@ -67,7 +67,7 @@ async def vote(service: Service, request: Candidates, strategy: Strategy, contex
 
 
 async def compare(service: Service, request: WrfRequest, context: Context) -> CompareResponse:
-    """Every strategy over one scoring pass."""
+    """The outcome of every strategy, over one scoring pass."""
     with service.models.chosen(request.model) as models:
         taken = await ballot(service, models, request, votes.STRATEGIES, context)
         response = taken.compare(WrfTerms(request.alpha, request.normalization), name(models), context.usage)
@@ -77,7 +77,7 @@ async def compare(service: Service, request: WrfRequest, context: Context) -> Co
 
 
 async def preview(service: Service, request: PreviewRequest, context: Context) -> PreviewResponse:
-    """What the model would read, without running it."""
+    """The exact input of the model, which is not run."""
     with service.models.chosen(request.model) as (model,):
         solution = await service.read(context, request.candidate)
         error = _unscorable(0, solution, service.settings.max_steps)
@@ -95,7 +95,7 @@ async def ballot(
     strategies: Sequence[Strategy],
     context: Context,
 ) -> Ballot:
-    """What these votes are taken on, scored if one of them needs it. Raises `NoAnswer` and what scoring does."""
+    """The ballot for these votes, scored if one of them needs it. Raises `NoAnswer` and the errors of scoring."""
     candidates = await _read(service, request, context)
     with span("answers"):
         answers = [solution.answer for solution in candidates.solutions]
@@ -112,14 +112,14 @@ async def ballot(
 
 
 class _Read(NamedTuple):
-    """A request's solutions with their answers; `unscorable`: why, by their indices, some can't have a reward."""
+    """A request's solutions with their answers; `unscorable`: by index, why a solution can't have a reward."""
 
     solutions: list[Solution]
     unscorable: dict[int, Unscorable]
 
     @property
     def missing(self) -> dict[int, Solution]:
-        """Those that a model has to score, by their indices."""
+        """The solutions that a model has to score, by index."""
         return {
             index: solution
             for index, solution in enumerate(self.solutions)
@@ -128,12 +128,12 @@ class _Read(NamedTuple):
 
     @property
     def given(self) -> bool:
-        """Whether every score that can be had came with the request."""
+        """Whether the request came with the scores of all scorable solutions."""
         return not self.missing and any(solution.step_scores for solution in self.solutions)
 
 
 async def _read(service: Service, request: Candidates, context: Context) -> _Read:
-    """Splits the texts and finds their answers. Raises `Unscorable` if the request wants that."""
+    """Splits the texts and extracts their answers. Raises `Unscorable` if the request says to refuse."""
     context.solutions = len(request.solutions)
     candidates = await service.read(context, partial(_answered, request, service.settings.max_steps))
     _check_valid(request, candidates.unscorable)
@@ -146,9 +146,9 @@ def _check_valid(request: Candidates, unscorable: Mapping[int, Unscorable]) -> N
 
 
 async def _scores(models: Sequence[Model], request: Candidates, candidates: _Read, context: Context) -> Scores:
-    """The scores that came with the solutions; the models are asked for the others only.
+    """The scores of the solutions; the models run only for those that came without.
 
-    Raises `Unscorable` if there is no candidate with scores, or the request wants that."""
+    Raises `Unscorable` if no candidate has scores, or if the request says to refuse."""
     scores = [solution.step_scores for solution in candidates.solutions]
     unscorable, threshold = dict(candidates.unscorable), None
     if missing := candidates.missing:
@@ -180,7 +180,7 @@ async def _scores(models: Sequence[Model], request: Candidates, candidates: _Rea
 async def _encoded(
     model: Model, problem: str, solutions: Mapping[int, Solution], lengths: Mapping[int, int], context: Context
 ) -> dict[int, Encoded | SolutionTooLong]:
-    """What the model reads of each solution, by its index; `lengths`: their characters, the problem's included."""
+    """The model input of each solution, by index; `lengths`: characters of problem plus solution."""
     with span("encode"):
         encoded = await encode(model, problem, solutions, context)
     tokens = {index: len(item.ids) for index, item in encoded.items() if isinstance(item, Encoded)}
@@ -196,14 +196,14 @@ async def _run(model: Model, batch: Sequence[Encoded], permit: Permit, context: 
     with span("score") as current:
         try:
             result = await model.scorer.score(batch, deadline=context.deadline, caller=context.share, permit=permit)
-        except DeadlineExceeded:  # it knows only of the time that was left
+        except DeadlineExceeded:  # the scorer knows only the time that was left
             raise DeadlineExceeded(context.seconds) from None
         tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
         return result
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value]:
-    """Their results; if one fails the others are cancelled, and its error is raised."""
+    """The results of all calls; if one fails, the others are cancelled and its error is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]
@@ -213,7 +213,7 @@ async def _all(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value]:
 
 
 def name(models: Sequence[Model]) -> str:
-    """Of one or several models, as responses tell it."""
+    """The name of one or several models, as in responses."""
     return "+".join(model.name for model in models)
 
 
@@ -231,7 +231,7 @@ def _answered(request: Candidates, max_steps: int) -> _Read:
 
 
 def _unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
-    """Why no model can score it, as far as its steps tell."""
+    """Why no model can score the solution, judged by its steps alone."""
     if not solution.steps:
         return BlankSolution(index)
     return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None

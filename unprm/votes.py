@@ -1,6 +1,6 @@
 """Electing an answer from candidate solutions. Pure: classes of answers and rewards in, a result out.
 
-The paper's votes (section 5, Algorithms 2 and 3) beside the three that they are compared with.
+The paper's votes (section 5, Algorithms 2 and 3) and the three votes they are compared with.
 """
 
 import math
@@ -11,7 +11,7 @@ from unprm.errors import NoAnswer
 from unprm.types import AnswerClass, DecidedBy, Normalization, Strategy, VoteResult
 
 TIE = 1e-9
-"""Scores that differ by no more are tied."""
+"""Scores that differ by at most this are tied."""
 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
@@ -21,7 +21,7 @@ Rewards = Sequence[float | None]
 
 
 class _Group(NamedTuple):
-    """A class of equal answers before it is ranked; `rewards`: of its scored members, None if there was no scoring."""
+    """A class of equal answers before ranking; `rewards`: those of its scored members, None if nothing was scored."""
 
     members: tuple[int, ...]
     rewards: tuple[float, ...] | None
@@ -56,7 +56,7 @@ class _Ballot(NamedTuple):
 def needs_rewards(strategy: Strategy, classes: Sequence[int | None]) -> bool:
     """Whether a vote has to score the candidates.
 
-    `classes` as in `decide`. A single class wins without; `majority` never needs rewards, `hmr` only where
+    `classes` as in `decide`. A single class wins without rewards; `majority` never needs them, `hmr` only if
     no class has a majority.
     """
     counts = _counts(classes)
@@ -72,11 +72,11 @@ def decide(
 ) -> VoteResult:
     """Elects a class.
 
-    `classes[i]` names the answer class of candidate i, None if it has no answer: it can't win, but counts in N.
-    `rewards[i]` in [0, 1] is needed where `needs_rewards` says so; None where candidate i could not be scored: its
-    class's reward is that of the other members, 0 if there is none. `alpha` in [0, 1] and `normalization` are WRF's.
-    Where frequency alone decides, rewards change nothing. Ties (within `TIE`) go to the higher frequency, then to
-    the higher mean reward, then to the first to appear.
+    `classes[i]`: the answer class of candidate i, None if it has no answer; it then can't win, but counts in N.
+    `rewards[i]`: in [0, 1], required if `needs_rewards` says so; None if candidate i could not be scored: the reward
+    of its class then comes from the other members, 0 if there is none. `alpha` in [0, 1] and `normalization` are
+    for WRF. If frequency alone decides, rewards change nothing. Ties (within `TIE`) go to the higher frequency, then
+    to the higher mean reward, then to the class that appears first.
 
     Raises `NoAnswer` if no candidate has an answer, `ValueError` if rewards are needed and missing.
     """
@@ -147,7 +147,7 @@ def _by_reward_sum(ballot: _Ballot) -> list[AnswerClass]:
 
 
 def _by_reward_and_frequency(ballot: _Ballot) -> list[AnswerClass]:
-    """Paper, Algorithm 3; with `share`, mean reward and share of all candidates as they are."""
+    """Algorithm 3 of the paper; with `share`, the mean reward and the share of all candidates, unnormalized."""
     groups, alpha = ballot.groups, ballot.alpha
     frequencies = [len(group.members) / ballot.total for group in groups]
     rewards = [group.mean for group in groups]
@@ -176,7 +176,7 @@ def _min_max(values: Sequence[float]) -> list[float]:
 
 
 def _rank(classes: Sequence[AnswerClass], *, by_reward: bool) -> list[AnswerClass]:
-    """Best first: again and again the preferred one among those tied with the best that is left."""
+    """Best first: repeatedly takes the preferred class among those tied with the best remaining one."""
     left, ranked = list(classes), []
     while left:
         best = min(_tied(left), key=_preference if by_reward else _first)
@@ -194,7 +194,7 @@ def _first(answer: AnswerClass) -> int:
 
 
 def _tied(classes: Sequence[AnswerClass]) -> list[AnswerClass]:
-    """Those whose score is within `TIE` of the highest."""
+    """The classes whose score is within `TIE` of the highest."""
     scores = [answer.score for answer in classes if answer.score is not None]
     if not scores:
         return list(classes)
@@ -205,12 +205,12 @@ def _tied(classes: Sequence[AnswerClass]) -> list[AnswerClass]:
 def _margin(ranked: Sequence[AnswerClass]) -> float | None:
     if len(ranked) < 2 or ranked[0].score is None or ranked[1].score is None:
         return None
-    # a tie won by frequency may have the hair lower score
+    # the winner of a tie may have a slightly lower score
     return max(0.0, ranked[0].score - ranked[1].score)
 
 
 def _representative(winner: AnswerClass, rewards: Rewards | None) -> int:
-    """The member with the highest reward, the first of them; the first member where none has one."""
+    """The first member with the highest reward; the first member if none has a reward."""
     if rewards is None:
         return winner.members[0]
     return max(winner.members, key=lambda index: (-1.0 if rewards[index] is None else rewards[index], -index))

@@ -12,11 +12,11 @@ from unprm.errors import InvalidRequest, Unscorable
 from unprm.types import Aggregate, DecidedBy, Extraction, MemoryPlan, Normalization, SelfTest, Solution, Split, Strategy
 
 MAX_SOLUTIONS = 256
-"""Candidates in one request at the most; a server may be set to fewer."""
+"""Maximum number of candidates in one request; a server may be configured for fewer."""
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
 Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
-"""A string that is not blank, in the sense of `str.strip`: for it the ASCII separators are blank as well."""
+"""A string that is not blank as `str.strip` defines it: the ASCII separators U+001C to U+001F count as blank."""
 OnInvalid = Literal["unscored", "refuse"]
 SPLIT = (
     "Where texts are cut into steps: `paragraph` at blank lines, `step` before lines that begin with `Step k`, "
@@ -37,10 +37,10 @@ ERROR_BELOW = (
 )
 USED_THRESHOLD = "The recorded threshold that `first_error` was found by; missing where there was none."
 FreeText = Annotated[str, StringConstraints(pattern=r"^")]
-"""A string that UTF-8 can hold; it may be blank."""
+"""A string that UTF-8 can encode; it may be blank."""
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")]
 
-# the first error in a long list is enough: one per element of a hostile list takes a minute and gigabytes
+# stop at a list's first error: one per element of a hostile list would take a minute and gigabytes
 _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
 _StepScores = Annotated[list[Probability], Field(min_length=1, fail_fast=True)]
 
@@ -75,7 +75,7 @@ def _form(solution: object) -> str:
     return "text" if isinstance(solution, str) else "steps" if isinstance(solution, (list, tuple)) else "object"
 
 
-# told apart by form, so that an error speaks of the form that was sent and not of all three
+# discriminated by form, so that an error refers to the form that was sent and not to all three
 AnySolution = Annotated[
     Annotated[FreeText, Tag("text")] | Annotated[_Steps, Tag("steps")] | Annotated[SolutionIn, Tag("object")],
     Discriminator(_form),
@@ -112,24 +112,24 @@ class Candidates(_Model):
 
     @property
     def scored(self) -> bool:
-        """Whether every solution brings its step scores, so that no model is needed."""
+        """Whether every solution comes with step scores, so that no model is needed."""
         return all(_has_scores(solution) for solution in self.solutions)
 
     @property
     def lengths(self) -> list[int]:
-        """In characters, of each solution that a model has to read, with the problem: those that bring no scores."""
+        """Characters of problem plus solution, for each solution without step scores, which a model has to read."""
         unscored = (solution for solution in self.solutions if not _has_scores(solution))
         return [len(self.problem or "") + _characters(solution) for solution in unscored]
 
     def candidates(self) -> list[Solution]:
-        """The solutions as values, steps split; `answer` is what the caller gave, not extracted yet.
+        """The solutions, split into steps; `answer` is the caller's, not extracted yet.
 
-        Raises `InvalidRequest` for a text that has another number of steps than step scores.
+        Raises `InvalidRequest` for a text whose number of steps differs from its number of step scores.
         """
         return [_candidate(solution, self.split, index) for index, solution in enumerate(self.solutions)]
 
     def texts(self) -> list[str]:
-        """Each solution as one text, in which its answer is looked for: as it was sent, or its steps."""
+        """Each solution as one text to extract its answer from: the text as sent, or the joined steps."""
         return [_text(solution) for solution in self.solutions]
 
 
@@ -177,7 +177,7 @@ class PreviewRequest(_Model):
     model: ModelName | None = Field(None, description="A served model, by default the first.")
 
     def candidate(self) -> Solution:
-        """The solution as a value, steps split; raises `InvalidRequest` as `ScoreRequest.candidates` does."""
+        """The solution, split into steps; raises `InvalidRequest` as `ScoreRequest.candidates` does."""
         return _candidate(self.solution, self.split, 0)
 
 
@@ -197,7 +197,7 @@ class Unscored(_Model):
 
     @classmethod
     def of(cls, error: Unscorable) -> Self:
-        """What the error says."""
+        """From the error."""
         return cls.model_validate({"code": error.code, "detail": str(error)})
 
 
@@ -265,8 +265,8 @@ class VoteOut(_Model):
 
 
 class Voted(_Model):
-    """What votes were taken on. `compared_as_text`: indices of the candidates whose answers could not be compared as
-    mathematics in time."""
+    """The solutions a vote was taken on. `compared_as_text`: indices of the candidates whose answers could not be
+    compared as mathematics in time."""
 
     solutions: list[VotedSolution]
     unscored_count: int
@@ -311,7 +311,7 @@ class LimitsOut(_Model):
 
 
 class ModelState(_Model):
-    """A model as an administrator sees it; `detail`: what keeps it from being ready."""
+    """A model's state as `/admin/models` reports it; `detail`: why it is not ready."""
 
     name: str
     state: Literal["loading", "ready", "failed"]
@@ -321,7 +321,7 @@ class ModelState(_Model):
 
 
 class ModelsResponse(_Model):
-    """All models: the default first, then the others that are served, then those that come or failed to."""
+    """All models: the default first, then the other served ones, then those that are loading or failed to load."""
 
     models: list[ModelState]
 
@@ -337,7 +337,7 @@ class CalibrationOut(_Model):
 
     @classmethod
     def of(cls, recorded: RecordedCalibration) -> Self:
-        """As the contract tells it."""
+        """From a recorded calibration."""
         return cls(
             model=recorded.model,
             scale=recorded.calibration.scale,
@@ -359,7 +359,7 @@ class SelfTestOut(_Model):
 
     @classmethod
     def of(cls, found: SelfTest) -> Self:
-        """As it is sent."""
+        """From the result of a self-test."""
         return cls(**asdict(found))
 
 
@@ -372,7 +372,7 @@ class MemoryOut(_Model):
 
     @classmethod
     def of(cls, plan: MemoryPlan) -> Self:
-        """As it is sent."""
+        """From a memory plan."""
         return cls(**asdict(plan))
 
 
@@ -471,4 +471,4 @@ VOTE_REQUESTS: dict[Strategy, type[Candidates]] = {
     "weighted": RewardVoteRequest,
     "wrf": WrfRequest,
 }
-"""What each vote takes."""
+"""The request model of each strategy."""

@@ -1,4 +1,4 @@
-"""An agent that knows nothing but OpenAI's API: each of its answers is the one that a vote elects.
+"""An agent that uses only OpenAI's API: each of its answers is elected by a vote.
 
 pip install openai-agents
 python -m server --upstream-url http://gpu-1:8000/v1
@@ -20,7 +20,7 @@ INSTRUCTIONS = "Solve the problem step by step, a blank line between steps, and 
 
 
 def main() -> None:
-    """Asks once."""
+    """Asks one question."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", nargs="?", default=QUESTION)
     parser.add_argument("--model", required=True, help="name of the upstream's model")

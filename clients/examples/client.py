@@ -23,7 +23,7 @@ SOLUTIONS = [
 
 
 def one_at_a_time() -> None:
-    """Where each solution goes wrong, and what they elect."""
+    """Shows where each solution goes wrong, and the elected answer."""
     with Client(URL, api_key=KEY) as client:
         for solution in client.score_steps(PROBLEM, SOLUTIONS).solutions:
             print(f"answer {solution.answer}, reward {solution.reward:.3f}, first error {solution.first_error}")

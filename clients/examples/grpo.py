@@ -24,7 +24,7 @@ URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
 KEY = os.environ.get("UNPRM_CLIENT_KEY")
 INSTRUCTION = "Solve the problem step by step, a blank line between steps, and put the answer in \\boxed{}."
 AT_A_TIME = 32
-"""Requests; the server puts them into common batches, and reads a problem once for all its solutions."""
+"""Concurrent requests; the server batches them together, and reads a problem once for all its solutions."""
 
 Rewards = Callable[..., list[float]]
 
@@ -33,7 +33,7 @@ def step_rewards(client: Client) -> Rewards:
     """A reward function for TRL. Its `problem` is the data set's column of that name."""
 
     def prm(completions: Sequence[Any], problem: Sequence[str], **_: Any) -> list[float]:
-        """The lowest score of each solution's steps; 0 for what is empty or too long to be read."""
+        """The lowest step score of each solution; 0 for one that is empty or too long."""
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         requests = [
             {"problem": question, "solutions": [text]}
@@ -55,7 +55,7 @@ def _reward(outcome: Any) -> float:
 
 
 def prompts(file: str, chat: bool) -> Dataset:
-    """TRL's `prompt`, a conversation where the model has a chat template, beside the `problem` itself."""
+    """The data set: TRL's `prompt`, a conversation if the model has a chat template, and the `problem` itself."""
 
     def prompt(row: dict[str, Any]) -> dict[str, Any]:
         if not chat:
@@ -71,9 +71,9 @@ def main() -> None:
     parser.add_argument("problems")
     parser.add_argument("--model", required=True)
     parser.add_argument("--output", required=True)
-    parser.add_argument("--solutions", type=int, default=8, help="of each problem")
-    parser.add_argument("--tokens", type=int, default=512, help="of a solution at the most")
-    parser.add_argument("--steps", type=int, default=-1, help="of the optimizer; by default one epoch")
+    parser.add_argument("--solutions", type=int, default=8, help="solutions per problem")
+    parser.add_argument("--tokens", type=int, default=512, help="most tokens of a solution")
+    parser.add_argument("--steps", type=int, default=-1, help="optimizer steps; by default one epoch")
     options = parser.parse_args()
     config = GRPOConfig(
         output_dir=options.output,

@@ -1,4 +1,4 @@
-"""A remote reward model for OpenRLHF: it posts what the policy wrote, the reward is that of its steps.
+"""A remote reward model for OpenRLHF: it posts the policy's responses, whose step scores give the reward.
 
 pip install -e '.[client]' fastapi uvicorn
 python clients/examples/openrlhf.py --port 5000
@@ -28,11 +28,11 @@ KEY = os.environ.get("UNPRM_CLIENT_KEY")
 QUESTION = re.compile(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL)
 """Where the chat template of Qwen's models puts the problem; for others, change this and `ENDS`."""
 ENDS = re.compile(r"(<\|im_end\|>|<\|endoftext\|>)\s*")
-"""Special tokens of a decoded response that are no text."""
+"""Special tokens to remove from a decoded response."""
 
 
 class RewardRequest(BaseModel):
-    """What OpenRLHF posts: `query` are prompts and responses as decoded, special tokens included."""
+    """What OpenRLHF posts: `query` holds decoded prompts with their responses, special tokens included."""
 
     query: list[str]
     prompts: list[str]
@@ -40,7 +40,7 @@ class RewardRequest(BaseModel):
 
 
 class Rewarded(BaseModel):
-    """What it reads, one number for each query; `extra_logs` go to its metrics."""
+    """What OpenRLHF reads: one number for each query; `extra_logs` go to its metrics."""
 
     rewards: list[float]
     scores: list[float]
@@ -48,7 +48,7 @@ class Rewarded(BaseModel):
 
 
 def create(client: AsyncClient) -> FastAPI:
-    """The app, which asks this client and closes it at the end."""
+    """The app, which uses this client and closes it at the end."""
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:
@@ -59,7 +59,7 @@ def create(client: AsyncClient) -> FastAPI:
 
     @app.post("/get_reward")
     async def get_reward(request: RewardRequest) -> Rewarded:
-        """The lowest score of each response's steps; 0 for what is empty or too long to be read."""
+        """The lowest step score of each response; 0 for one that is empty or too long."""
         contained = map(operator.contains, request.query, request.prompts)
         if len(request.query) != len(request.prompts) or not all(contained):
             raise HTTPException(422, "each query must hold its prompt; were prompts cut because they are too long?")
@@ -76,7 +76,7 @@ def create(client: AsyncClient) -> FastAPI:
 
 
 async def _score(client: AsyncClient, problem: str, response: str) -> list[float]:
-    """Step scores; none for what can't be read."""
+    """Step scores; an empty list if the response can't be scored."""
     if not response:
         return []
     try:
@@ -87,7 +87,7 @@ async def _score(client: AsyncClient, problem: str, response: str) -> list[float
 
 
 def _parts(query: str, prompt: str) -> tuple[str, str]:
-    """Problem and response. A decoded query may begin with a token that its prompt, a string, is without."""
+    """Problem and response. A decoded query may begin with a token that its prompt lacks."""
     questions = QUESTION.findall(prompt)
     problem = questions[-1] if questions else prompt
     return problem.strip(), ENDS.sub("", query.partition(prompt)[2]).strip()

@@ -4,8 +4,8 @@ python -m clients.mcp --url http://127.0.0.1:8000
 python -m clients.mcp --transport http --port 8080
 """
 
-# This folder has no __init__.py: as a package named `mcp` it would hide the one that it is built on from whoever has
-# clients/ on the path.
+# This folder has no __init__.py: as a package named `mcp` it would hide the library that it uses wherever clients/ is
+# on the path.
 
 import asyncio
 import sys
@@ -39,9 +39,9 @@ def serve(
         str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the server of unprm.")
     ] = "http://127.0.0.1:8000",
     key: Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="Its API key.", show_default=False)] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a call, all its attempts together.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a call, including all its attempts.")] = 60.0,
     host: Annotated[
-        str, typer.Option(help="http: address to listen on. Whoever reaches it may call the tools with the key.")
+        str, typer.Option(help="http: address to listen on. Anyone who reaches it can call the tools with the key.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="http: port to listen on.")] = 8001,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The tools, each one call of the server. What they say of themselves is for the model that chooses among them."""
+"""The tools, each one call of the server. Their descriptions are for the model that chooses among them."""
 
 import inspect
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ The tools judge what they are given; they solve nothing themselves."""
 
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
-Problem = Annotated[Text, Field(description="The whole text of the problem, as it was given to who solved it.")]
+Problem = Annotated[Text, Field(description="The whole text of the problem, as it was given to the solver.")]
 Solutions = Annotated[
     list[str | Annotated[list[Text], Field(min_length=1)]],
     Field(
@@ -56,7 +56,7 @@ Alpha = Annotated[Probability, Field(description="wrf: weight of the reward; 1 -
 
 
 def create(client: AsyncClient) -> MCPServer:
-    """An MCP server whose tools ask this client."""
+    """An MCP server whose tools use this client."""
 
     async def score_steps(
         problem: Problem,
@@ -67,7 +67,7 @@ def create(client: AsyncClient) -> MCPServer:
         extraction: Answers = "auto",
     ) -> ScoreResponse:
         """Finds where a solution goes wrong. Use it to check a solution before you rely on it, or to know which step to
-        redo. For each solution comes back: `step_scores`, one probability in [0, 1] for each step that all is right so
+        redo. It returns, for each solution: `step_scores`, one probability in [0, 1] for each step that all is right so
         far; `first_error`, the index of the first wrong step, counted from 0, or null if none is; `reward`, one number
         for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores."""
         options: ScoreOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
@@ -87,7 +87,7 @@ def create(client: AsyncClient) -> MCPServer:
         extraction: Answers = "auto",
     ) -> VoteResponse:
         """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
-        need one answer; equal answers that are written differently count together. Comes back: `answer`, the elected
+        need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
         `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
         more attempts and vote again."""
@@ -107,7 +107,7 @@ def create(client: AsyncClient) -> MCPServer:
         extraction: Answers = "auto",
     ) -> CompareResponse:
         """Takes all five votes on several solutions of one problem at once. Use it to see how safe an answer is; for
-        the answer alone, `vote` is enough. Comes back: `agree`, whether all votes elect the same answer, and
+        the answer alone, `vote` is enough. It returns: `agree`, whether all votes elect the same answer, and
         `strategies`, the outcome of each."""
         options: VoteOptions = {
             "aggregate": aggregate, "split": split, "extraction": extraction,
@@ -129,7 +129,7 @@ def create(client: AsyncClient) -> MCPServer:
 
 
 class _Server(MCPServer):
-    """Reports wrong arguments as the server of unprm reports wrong fields, and refuses unknown ones: a model that
+    """Reports invalid arguments as the unprm server reports invalid fields, and refuses unknown ones: a model that
     misspells one would believe that it took effect."""
 
     async def call_tool(
@@ -152,7 +152,7 @@ class _Server(MCPServer):
 
 @contextmanager
 def _as_tool_errors() -> Iterator[None]:
-    """The client's errors as the tool's: a sentence that the model reads."""
+    """Turns the client's errors into tool errors: a sentence that the model reads."""
     try:
         yield
     except ConnectionFailed as error:

@@ -1,4 +1,4 @@
-"""Programs' way to a server of unprm: `Client` and `AsyncClient`, typed results, an exception for every error."""
+"""Python clients of an unprm server: `Client` and `AsyncClient`, typed results, an exception for every error."""
 
 from unprm.wire import (
     CompareResponse,

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 try:
     import typer
     from rich.console import Console
-except ModuleNotFoundError:  # programs use the client without them
+except ModuleNotFoundError:  # the client itself needs neither
     sys.exit(
         "python -m unprm_client needs typer and rich: pip install typer rich "
         "(the extra `terminal` of unprm-client, `client` of unprm)"
@@ -30,17 +30,17 @@ from unprm_client.errors import ClientError
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
 File = Annotated[
-    str, typer.Argument(help="Requests as the server takes them, one JSON object, or one a line; - reads stdin.")
+    str, typer.Argument(help="Requests in the server's format: one JSON object, or one per line; - reads stdin.")
 ]
 Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the server.")]
 Key = Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="API key.", show_default=False)]
-Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, all its attempts together.")]
-Concurrency = Annotated[int, typer.Option(min=1, help="Requests at a time.")]
+Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, including all its attempts.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")]
 Steps = Annotated[Split | None, typer.Option("--split", help=SPLIT, show_default="auto")]
 Answers = Annotated[Extraction | None, typer.Option("--extraction", help=EXTRACTION, show_default="auto")]
 Scale = Annotated[Normalization | None, typer.Option("--normalization", help=NORMALIZATION, show_default="minmax")]
 Alpha = Annotated[float | None, typer.Option(help="Weight of the reward in wrf.", show_default="0.5")]
-AsJson = Annotated[bool, typer.Option("--json", help="The server's answers, one JSON object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answers, one JSON object per line.")]
 
 
 @app.command()
@@ -101,7 +101,7 @@ def compare(
 
 
 def _read(file: str, **fields: object) -> list[dict[str, Any]]:
-    """The requests of a file, with the fields that are set here."""
+    """The requests of a file, with the given fields set."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -117,7 +117,7 @@ def _read(file: str, **fields: object) -> list[dict[str, Any]]:
 
 
 def _parsed(text: str) -> Iterator[dict[str, Any]]:
-    """One object over all lines, or one a line. Raises `ValueError`."""
+    """One JSON object over all lines, or one per line. Raises `ValueError`."""
     try:
         whole = json.loads(text)
     except ValueError:
@@ -142,7 +142,7 @@ def _bar(requests: list[dict[str, Any]]) -> bool:
 
 
 def _show(requests: list[dict[str, Any]], outcomes: Iterable[BaseModel | ClientError], as_json: bool) -> None:
-    """Prints what came, errors to stderr; the exit status is 1 if there was one."""
+    """Prints the outcomes, errors to stderr; the exit status is 1 if there was an error."""
     console, failed = Console(), 0
     for number, (request, outcome) in enumerate(zip(requests, outcomes, strict=True), 1):
         if isinstance(outcome, ClientError):

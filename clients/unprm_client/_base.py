@@ -1,4 +1,4 @@
-"""What both clients are made of, without input or output: calls, how long they may take, when they are sent again."""
+"""The common parts of both clients, without input or output: calls, their time limits and their retries."""
 
 import random
 import time
@@ -34,20 +34,20 @@ from unprm_client import errors
 Result = TypeVar("Result", bound=BaseModel)
 _FIELDS = {"strategy", "timeout", *WrfRequest.model_fields}
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
-"""Free text, steps, or what `SolutionIn` holds."""
+"""Free text, steps, or the fields of `SolutionIn`."""
 
 URL = "http://127.0.0.1:8000"
 SECONDS = 60.0
 ATTEMPTS = 5
 _FIRST_WAIT = 0.25
-"""Seconds before the second attempt, at the most; doubled for each further one."""
+"""Maximum seconds before the second attempt; doubled for each further one."""
 _LONGEST_WAIT = 15.0
 _GRACE = 1.0
 """Seconds to wait after the deadline for the server's answer that it has passed."""
 AHEAD = 4
-"""Calls of many that are made or waited for at most, in units of those made at a time."""
+"""Most calls submitted but not yet returned to the caller, as a multiple of `concurrency`."""
 READY_PAUSE = 0.2
-"""Seconds between two looks at whether the server is ready."""
+"""Seconds between two checks of whether the server is ready."""
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -64,7 +64,7 @@ class ScoreOptions(TypedDict, total=False):
 
 
 class VoteOptions(ScoreOptions, total=False):
-    """Of `wrf` and `compare`: `alpha` weighs reward against frequency, `normalization` makes them comparable."""
+    """For `wrf` and `compare`: `alpha` weighs reward against frequency, `normalization` makes them comparable."""
 
     alpha: float
     normalization: Normalization
@@ -72,7 +72,7 @@ class VoteOptions(ScoreOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """A request, and the form of its answer."""
+    """A request, and the type of its result."""
 
     method: str
     path: str
@@ -86,7 +86,7 @@ class Call(Generic[Result]):
         if status != 200:
             raise errors.of_response(status, headers, body)
         try:
-            # a newer server may tell more than this client knows
+            # a newer server may send fields that this client does not know
             return self.result.model_validate_json(body, extra="ignore")
         except ValidationError:
             raise errors.UnexpectedResponse(status, f"the body is no {self.result.__name__}") from None
@@ -107,7 +107,7 @@ class Attempts:
         self._made = 0
 
     def begin(self) -> tuple[dict[str, str], float]:
-        """Headers for the next attempt, by which the server knows the deadline, and seconds to wait for its answer."""
+        """Headers that tell the server the deadline of the next attempt, and seconds to wait for its answer."""
         left = self._until - self._now()
         if left <= 0:
             raise errors.DeadlineExceeded(f"the call was not answered within its {self._seconds:g} s")
@@ -115,13 +115,13 @@ class Attempts:
         return {"X-Request-Timeout": f"{left:.3f}"}, left + _GRACE
 
     def pause(self, error: errors.ClientError) -> float:
-        """Seconds before the next attempt. Raises the error where there is none: nothing would change, or there is no
-        time for it. Scores and votes are safe to ask for again."""
+        """Seconds before the next attempt. Raises the error if there is none: it would change nothing, or there is no
+        attempt or time left. Repeating scores and votes is safe."""
         if self._made >= self._most or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
             raise error
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (self._made - 1)) * self._jitter()
         if isinstance(error, errors.TryAgain) and error.retry_after is not None:
-            wait += error.retry_after  # never earlier, and not all at the same moment
+            wait += error.retry_after  # never earlier than asked, and not all clients at the same moment
         if self._now() + wait >= self._until:
             raise error
         return wait
@@ -151,7 +151,7 @@ def compare_call(
 
 
 def preview_call(problem: str, solution: AnySolution, model: str | None) -> Call[PreviewResponse]:
-    """Asks what the model would read."""
+    """Asks for the exact input of the model."""
     options = {} if model is None else {"model": model}
     return _work("/preview", PreviewRequest, PreviewResponse, problem, options, solution=solution)
 
@@ -165,12 +165,12 @@ READY = Call("GET", "/readyz", StatusResponse)
 
 
 def may_become_ready(error: errors.ClientError) -> bool:
-    """Whether waiting for a server that answers this is worth it."""
+    """Whether a server that answers with this error may still become ready."""
     return isinstance(error, errors.ConnectionFailed | errors.TryAgain)
 
 
 def later(call: Callable[..., Call[Result]], request: Mapping[str, Any]) -> Callable[[], Call[Result]]:
-    """A call that is checked when it is made, from a request's fields; raises `InvalidRequest` then."""
+    """A function that makes the call from a request's fields and checks them only then; raises `InvalidRequest`."""
 
     def make() -> Call[Result]:
         unknown = set(request) - _FIELDS
@@ -184,7 +184,7 @@ def later(call: Callable[..., Call[Result]], request: Mapping[str, Any]) -> Call
 
 
 def headers(api_key: str | None) -> dict[str, str]:
-    """Of every request."""
+    """The headers of every request."""
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
@@ -196,7 +196,7 @@ def _work(
     options: Mapping[str, Any],
     **more: Any,
 ) -> Call[Result]:
-    """A call whose body is checked here: a wrong one raises at once, with the same error as the server's."""
+    """A call whose body is validated here: an invalid one raises at once, the same error as from the server."""
     fields = {**options, **more} if problem is None else {"problem": problem, **options, **more}
     seconds = fields.pop("timeout", None)
     try:

@@ -1,4 +1,4 @@
-"""What httpx raises, as the clients' errors."""
+"""Converts httpx's errors to the clients' errors."""
 
 import httpx
 
@@ -6,7 +6,7 @@ from unprm_client.errors import ClientError, ConnectionFailed, DeadlineExceeded
 
 
 def failure(error: httpx.HTTPError, seconds: float) -> ClientError:
-    """`seconds`: how long was waited."""
+    """The client error for an error of httpx; `seconds`: how long the call waited."""
     if isinstance(error, httpx.ConnectTimeout):
         return ConnectionFailed("the server did not take the connection in time")
     if isinstance(error, httpx.TimeoutException):

@@ -1,4 +1,4 @@
-"""The client for asyncio; `client.Client` with the same calls, to be awaited."""
+"""The client for asyncio: the calls of `client.Client` as coroutines."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ from unprm_client.progress import Progress
 
 
 class AsyncClient:
-    """A server of unprm, within one event loop; the arguments are those of `Client`. A call that is cancelled closes
+    """Client of an unprm server within one event loop; the arguments are those of `Client`. Cancelling a call closes
     its connection, and the server drops its work."""
 
     def __init__(
@@ -39,19 +39,19 @@ class AsyncClient:
     async def score_steps(
         self, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[ScoreOptions]
     ) -> ScoreResponse:
-        """A score in [0, 1] for every step of every solution. `problem` may be None where all bring their scores."""
+        """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores."""
         return await self._send(_base.score_call(problem, solutions, **options))
 
     async def vote(
         self, strategy: Strategy, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
     ) -> VoteResponse:
-        """The answer that a vote elects among the solutions'."""
+        """The answer that a vote elects among those of the solutions."""
         return await self._send(_base.vote_call(strategy, problem, solutions, **options))
 
     async def compare(
         self, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
     ) -> CompareResponse:
-        """All votes over one scoring pass."""
+        """The outcomes of all votes, over one scoring pass."""
         return await self._send(_base.compare_call(problem, solutions, **options))
 
     async def preview(self, problem: str, solution: AnySolution, model: str | None = None) -> PreviewResponse:
@@ -63,7 +63,7 @@ class AsyncClient:
         return await self._send(_base.model_call(name))
 
     async def wait_ready(self, timeout: float | None = None) -> None:
-        """Returns once the model is loaded; raises what keeps it from being ready when the time is up."""
+        """Returns once the model is loaded; if the time is up before, raises the last error."""
         clock = asyncio.get_running_loop().time
         until = clock() + (self._seconds if timeout is None else timeout)
         while True:
@@ -79,7 +79,7 @@ class AsyncClient:
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
     ) -> AsyncIterator[ScoreResponse | ClientError]:
         """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
-        error stops none of the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
+        error does not stop the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
         return self._all((_base.later(_base.score_call, request) for request in requests), concurrency, progress)
 
     def vote_all(

@@ -1,4 +1,4 @@
-"""The client for programs that wait."""
+"""The synchronous client."""
 
 import time
 from collections import deque
@@ -19,13 +19,13 @@ from unprm_client.progress import Progress
 
 
 class Client:
-    """A server of unprm, from any thread. Close it, or use it as a context manager.
+    """Client of an unprm server, for any thread. Close it, or use it as a context manager.
 
-    `url`: the server's address. `api_key`: sent as a bearer token. `timeout`: seconds for a call, all its attempts
-    together; the server is told what is left and stops working when it has passed. `attempts`: how often a call is made
-    at the most, where the connection breaks or the server asks for patience. `transport` and `verify` are httpx's.
+    `url`: the server's address. `api_key`: sent as a bearer token. `timeout`: seconds for a call, including all its
+    attempts; the server is told the time left and stops working when it is up. `attempts`: how often a call is made at
+    most, if the connection breaks or the server asks to try again. `transport` and `verify` are httpx's.
 
-    Every call raises a `ClientError`.
+    A call that fails raises a `ClientError`.
     """
 
     def __init__(
@@ -46,19 +46,19 @@ class Client:
     def score_steps(
         self, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[ScoreOptions]
     ) -> ScoreResponse:
-        """A score in [0, 1] for every step of every solution. `problem` may be None where all bring their scores."""
+        """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores."""
         return self._send(_base.score_call(problem, solutions, **options))
 
     def vote(
         self, strategy: Strategy, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
     ) -> VoteResponse:
-        """The answer that a vote elects among the solutions'."""
+        """The answer that a vote elects among those of the solutions."""
         return self._send(_base.vote_call(strategy, problem, solutions, **options))
 
     def compare(
         self, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
     ) -> CompareResponse:
-        """All votes over one scoring pass."""
+        """The outcomes of all votes, over one scoring pass."""
         return self._send(_base.compare_call(problem, solutions, **options))
 
     def preview(self, problem: str, solution: AnySolution, model: str | None = None) -> PreviewResponse:
@@ -70,7 +70,7 @@ class Client:
         return self._send(_base.model_call(name))
 
     def wait_ready(self, timeout: float | None = None) -> None:
-        """Returns once the model is loaded; raises what keeps it from being ready when the time is up."""
+        """Returns once the model is loaded; if the time is up before, raises the last error."""
         until = time.monotonic() + (self._seconds if timeout is None else timeout)
         while True:
             try:
@@ -85,7 +85,7 @@ class Client:
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
     ) -> Iterator[ScoreResponse | ClientError]:
         """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
-        error stops none of the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
+        error does not stop the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
         return self._all((_base.later(_base.score_call, request) for request in requests), concurrency, progress)
 
     def vote_all(

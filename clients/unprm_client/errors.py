@@ -3,8 +3,8 @@
     ClientError
     ├── ConnectionFailed          the server could not be reached, or the connection broke
     ├── UnexpectedResponse        an answer that is not the server's: a proxy's page, or another program's
-    ├── DeadlineExceeded          time ran out, here or there
-    └── ServerError               what the server says is wrong, see `code`
+    ├── DeadlineExceeded          time ran out, in the client or on the server
+    └── ServerError               an error that the server reports, see `code`
         ├── RequestRefused        the same request will be refused again
         │   ├── MalformedJson, InvalidRequest, TooManySolutions, BlankSolution, TooManySteps, SolutionTooLong, NoAnswer,
         │   │   UnknownModel, BodyTooLarge, UnsupportedMediaType, NotFound, MethodNotAllowed
@@ -15,7 +15,7 @@
             ├── UpstreamFailed    the model that a gateway samples from did not answer
             └── InternalError     a bug of the server; its log has the request's id
 
-A server newer than this client may have codes that have no class here: they come as `RequestRefused` or `TryAgain`.
+A newer server may send codes that have no class here: they become `RequestRefused` or `TryAgain`.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class ConnectionFailed(ClientError):
 
 
 class UnexpectedResponse(ClientError):
-    """An answer that the contract doesn't know; `status` is its HTTP status."""
+    """An answer outside the contract; `status` is its HTTP status."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"status {status}: {detail}")
@@ -43,7 +43,7 @@ class UnexpectedResponse(ClientError):
 
 
 class DeadlineExceeded(ClientError):
-    """The call's time ran out: while it was sent or waited to be sent again, or on the server."""
+    """The call's time ran out: while it was sent, before a retry, or on the server."""
 
     def __init__(self, detail: str, request_id: str | None = None) -> None:
         super().__init__(detail)
@@ -51,9 +51,9 @@ class DeadlineExceeded(ClientError):
 
 
 class ServerError(ClientError):
-    """What the server answered instead of a result.
+    """An error that the server returned.
 
-    `status`: of HTTP, 0 where the client refused before anything was sent. `code`: stable, for programs; `detail`: for
+    `status`: HTTP's, 0 if the client refused before sending anything. `code`: stable, for programs; `detail`: for
     people; `errors`: the offending fields with their JSON pointers; `retry_after`: seconds, if the server sent them.
     """
 
@@ -74,7 +74,7 @@ class RequestRefused(ServerError):
 
 
 class TryAgain(ServerError):
-    """The request is as it should be; the server can't answer it now."""
+    """The request is valid; the server can't answer it now."""
 
 
 class MalformedJson(RequestRefused):
@@ -84,13 +84,13 @@ class MalformedJson(RequestRefused):
 
 
 class InvalidRequest(RequestRefused):
-    """The request does not fit the contract; `errors` tells where."""
+    """The request does not fit the contract; `errors` says where."""
 
     code = "invalid_request"
 
 
 class TooManySolutions(RequestRefused):
-    """More solutions than the server takes."""
+    """More solutions than the server accepts."""
 
     code = "too_many_solutions"
 
@@ -102,7 +102,7 @@ class BlankSolution(RequestRefused):
 
 
 class TooManySteps(RequestRefused):
-    """A solution of more steps than the server takes."""
+    """A solution with more steps than the server accepts."""
 
     code = "too_many_steps"
 
@@ -180,7 +180,7 @@ class ShuttingDown(TryAgain):
 
 
 class UpstreamFailed(TryAgain):
-    """The model behind the gateway did not answer as it should."""
+    """The model behind the gateway did not answer properly."""
 
     code = "upstream_failed"
 
@@ -199,7 +199,7 @@ BY_CODE = _by_code(RequestRefused, TryAgain)
 
 
 def of_response(status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
-    """The error that a response tells of."""
+    """The error that a response describes."""
     try:
         problem = ProblemDetails.model_validate_json(body, extra="ignore")
     except ValidationError:

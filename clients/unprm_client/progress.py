@@ -1,11 +1,11 @@
-"""A progress bar for many calls, if one is wanted."""
+"""An optional progress bar for many calls."""
 
 from types import TracebackType
 from typing import Self
 
 
 class Progress:
-    """Counts calls, submitted and answered; shown on stderr by rich, which only a shown bar needs."""
+    """Counts submitted and answered calls; rich, needed only for a shown bar, draws it on stderr."""
 
     def __init__(self, shown: bool) -> None:
         self._bar = None
@@ -20,13 +20,13 @@ class Progress:
             self._task = self._bar.add_task("answered", total=0)
 
     def submitted(self) -> None:
-        """One more is to come."""
+        """Counts one more submitted call."""
         if self._bar is not None:
             self._submitted += 1
             self._bar.update(self._task, total=self._submitted)
 
     def answered(self) -> None:
-        """One more has come."""
+        """Counts one more answered call."""
         if self._bar is not None:
             self._bar.advance(self._task)
 

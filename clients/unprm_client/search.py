@@ -1,8 +1,8 @@
-"""Solutions grown step by step under the eyes of the PRM: beam search and DVTS.
+"""Step-by-step search guided by the PRM: beam search and DVTS.
 
-A reasoner proposes next steps, the server scores the paths that grew (what was scored before is in its prefix cache),
-the best go on, and a vote elects among those that came to an end. Beam search lets all paths compete; DVTS (Beeching
-et al., 2024, "Scaling test-time compute") keeps independent subtrees, of which each follows its own best, for variety.
+A reasoner proposes next steps, the server scores the extended paths (earlier steps are in its prefix cache), the best
+go on, and a vote elects among those that ended. In beam search all paths compete; DVTS (Beeching et al., 2024,
+"Scaling test-time compute") keeps independent subtrees, each following its own best path, for variety.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from unprm_client.errors import ClientError, ConnectionFailed, UnexpectedRespons
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A next step; `ends`: the solution ends with it. `tokens`: what it took."""
+    """A proposed next step; `ends`: the solution ends with it; `tokens`: tokens it took."""
 
     text: str
     ends: bool
@@ -29,16 +29,16 @@ class Proposal:
 
 
 class Reasoner(Protocol):
-    """Continues solutions: a language model."""
+    """A language model that continues solutions."""
 
     async def propose(self, problem: str, steps: Sequence[str], count: int, seed: int) -> list[Proposal]:
-        """`count` next steps after these."""
+        """`count` proposals for the step after these."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A solution or its beginning; `rewards` are the PRM's scores of its steps."""
+    """A complete or partial solution; `rewards` are the PRM's scores of its steps."""
 
     steps: tuple[str, ...] = ()
     rewards: tuple[float, ...] = ()
@@ -46,14 +46,14 @@ class Path:
 
     @property
     def reward(self) -> float:
-        """The lowest score of a step; 1 before the first."""
+        """The lowest step score; 1 without steps."""
         return min(self.rewards, default=1.0)
 
 
 @dataclass(slots=True)
 class Found:
-    """What a search came to: the vote on the paths, `paths` that it was taken on (those that ended, else those that did
-    not), `tokens` that the reasoner wrote, and `computed_tokens` of the PRM."""
+    """The result of a search: the vote, the `paths` it was taken on (those that ended; if none did, the unfinished
+    ones), `tokens` that the reasoner wrote, and `computed_tokens` of the PRM."""
 
     vote: VoteResponse
     paths: list[Path] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Found:
 
     @property
     def solution(self) -> Path:
-        """That stands for the elected answer."""
+        """The path that represents the elected answer."""
         return self.paths[self.vote.solution_index]
 
 
@@ -77,9 +77,9 @@ async def beam_search(
     strategy: Strategy = "wrf",
     seed: int = 0,
 ) -> Found:
-    """Of `width` × `expand` continuations the best `width` go on, until as many have ended.
+    """Continues the best `width` of `width` × `expand` continuations at each step, until `width` paths have ended.
 
-    Raises a `ClientError`; `NoAnswer` where no path has an answer.
+    Raises a `ClientError`; `NoAnswer` if no path has an answer.
     """
     return await _search(client, reasoner, problem, 1, width, expand, max_steps, strategy, seed)
 
@@ -95,7 +95,7 @@ async def dvts(
     strategy: Strategy = "wrf",
     seed: int = 0,
 ) -> Found:
-    """In each of `subtrees` the best of `expand` continuations goes on until it ends. Raises as `beam_search`."""
+    """Follows the best of `expand` continuations in each of `subtrees`, until it ends. Raises as `beam_search`."""
     return await _search(client, reasoner, problem, subtrees, 1, expand, max_steps, strategy, seed)
 
 
@@ -110,7 +110,7 @@ async def _search(
     strategy: Strategy,
     seed: int,
 ) -> Found:
-    """Groups of `width` paths; those of a group compete with one another alone."""
+    """Searches with groups of `width` paths; paths compete only within their group."""
     alive = [[Path()] * width for _ in range(groups)]
     ended: list[list[Path]] = [[] for _ in range(groups)]
     tokens = computed = 0
@@ -135,11 +135,11 @@ async def _search(
         computed += scored.usage.computed_tokens
         alive = [[] for _ in range(groups)]
         for (group, path, proposal), solution in zip(grown, scored.solutions, strict=True):
-            if solution.step_scores is not None:  # what has grown too long for the PRM goes no further
+            if solution.step_scores is not None:  # a path that is too long for the PRM is dropped
                 steps = (*path.steps, proposal.text)
                 alive[group].append(Path(steps, tuple(solution.step_scores), proposal.ends))
         for group, paths in enumerate(alive):
-            # equal paths go on once: they would fill the beam with one idea
+            # equal paths continue once: otherwise they would fill the beam
             distinct = {path.steps: path for path in paths}.values()
             best = sorted(distinct, key=lambda path: path.reward, reverse=True)[: width - len(ended[group])]
             ended[group] += [path for path in best if path.ended]
@@ -154,9 +154,9 @@ async def _search(
 
 
 class ChatReasoner:
-    """A reasoner behind OpenAI's chat API that can continue a message, as vLLM's can; `/v1` of its address may be left
-    out. `separator` ends a step: a blank line, or for models that write a step a line, a line break. `options` go along
-    with each request (temperature and the like); `instruction` stands before the problem."""
+    """A reasoner behind an OpenAI chat API that can continue a message, as vLLM's can; `/v1` in its address may be left
+    out. `separator` ends a step: a blank line, or a line break for models that write one step per line. `options` are
+    sent with each request (temperature and the like); `instruction` precedes the problem."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ def _proposals(response: httpx.Response) -> list[Proposal]:
         choices, usage = completion["choices"], completion["usage"]["completion_tokens"]
         each, more = divmod(usage, len(choices))
         return [
-            # a completion that stopped for another reason than the separator ends the solution
+            # a completion that stopped for a reason other than the separator ends the solution
             Proposal(choice["message"]["content"] or "", choice.get("stop_reason") is None, each + (number < more))
             for number, choice in enumerate(choices)
         ]

@@ -1,4 +1,4 @@
-"""Scores and votes as people would rather look at them: coloured steps, tables. Hostile text stays text."""
+"""Scores and votes for a terminal: coloured steps and tables. Hostile text can't control the terminal."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from unprm.wire import (
 )
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal would obey: controls, escapes, and what turns the direction of writing."""
+"""Characters that a terminal would obey: controls, escapes, and changes of the writing direction."""
 _BAR = 20
 """Characters of a full bar."""
 
@@ -33,7 +33,7 @@ def scored(response: ScoreResponse, threshold: float | None) -> RenderableType:
 
 
 def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: float | None) -> RenderableType:
-    """The vote, and the solution that stands for the winner; `steps` are those of the request's solutions."""
+    """The vote, and the solution that represents the winner; `steps` are those of the request's solutions."""
     elected = response.solutions[response.solution_index]
     best = _steps(steps[response.solution_index], elected, threshold)
     usage = response.usage
@@ -72,7 +72,7 @@ def _outcome(vote: VoteOut) -> Text:
 
 
 def _notes(voted: Voted) -> Iterator[Text]:
-    """What a reader should know of the candidates that did not count in full."""
+    """Notes on the candidates that did not fully count."""
     if voted.unscored_count:
         yield Text(f"{voted.unscored_count} of {len(voted.solutions)} candidates could not be scored", "yellow")
     if voted.without_answer_count:
@@ -96,7 +96,7 @@ def _classes(vote: VoteOut) -> Table:
 
 
 def _steps(steps: Sequence[str], solution: ScoredSolution | VotedSolution, threshold: float | None) -> Text:
-    """Coloured and marked by the threshold of the request, if it has one, else by that which the server took."""
+    """The steps, coloured, and marked by the request's threshold or, without one, by the one the server used."""
     taken = next(value for value in (threshold, solution.threshold, THRESHOLD) if value is not None)
     return Text("\n").join(_lines(steps, solution.step_scores, taken))
 
@@ -130,7 +130,7 @@ def _footer(model: str, computed: int, cached: int) -> Text:
 
 
 def _colour(score: float) -> str:
-    """From red to green by way of yellow."""
+    """Red, yellow or green."""
     return "green" if score >= 0.75 else "yellow" if score >= 0.5 else "red"
 
 

@@ -1,1 +1,1 @@
-"""Best-of-N behind OpenAI's chat API: samples candidates of another server, votes, answers with the elected one."""
+"""Best-of-N behind OpenAI's chat API: samples candidates from another server, votes, answers with the winner."""

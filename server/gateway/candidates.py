@@ -1,4 +1,4 @@
-"""The candidates of one election: what was sampled, and what failed to come."""
+"""The candidates of one election: those sampled and those that failed."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ from unprm.errors import UnprmError
 from unprm.wire import AnySolution
 
 WARM = 0.7
-"""Temperature of candidates where the request asks for 0: equal candidates would leave nothing to vote on."""
+"""Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
 _FAILED = 2
-"""Rounds without a candidate, one after the other, after which no more are asked for."""
+"""Consecutive rounds without a candidate after which sampling stops."""
 
 
 class Candidates:
-    """Grows by rounds."""
+    """The candidates of one request, sampled in rounds."""
 
     def __init__(self, upstream: Upstream, request: ChatRequest, budget: int) -> None:
         self._upstream = upstream
@@ -22,7 +22,7 @@ class Candidates:
         self._seed = request.seed
         if budget > 1 and request.temperature == 0:
             self._body["temperature"] = WARM
-            self._seed = request.seed or 0  # what was to be the same each time is
+            self._seed = request.seed or 0  # a repeated request stays deterministic
         self.sampled = Sampled()
         self.rounds = 0
         self.failures: list[UpstreamFailure] = []
@@ -30,19 +30,19 @@ class Candidates:
 
     @property
     def attempted(self) -> int:
-        """Candidates that came or failed to."""
+        """Number of candidates that were sampled or failed."""
         return len(self.sampled.choices) + sum(failure.candidates for failure in self.failures)
 
     @property
     def failing(self) -> bool:
-        """Whether the upstream seems to have nothing more to give."""
+        """Whether the upstream keeps failing, so that no more is worth requesting."""
         return self._failed >= _FAILED
 
     async def sample(self, count: int, until: float) -> None:
-        """One round more, until a time of the event loop's clock. What fails is noted; raises `UpstreamRefused`,
-        `UpstreamFailed`, `Overloaded` or `TimeoutError` if nothing has come so far."""
+        """Samples one more round, until a time of the event loop's clock. Failures are recorded; raises
+        `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate so far."""
         self.rounds += 1
-        seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # in every round others
+        seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
         try:
             async with asyncio.timeout_at(until):
                 sampled = await self._upstream.sample(self._body | seeded, count)
@@ -59,7 +59,7 @@ class Candidates:
         self.sampled.add(sampled)
 
     def texts(self) -> list[AnySolution]:
-        """Of all candidates so far, in the order in which they were sampled."""
+        """The texts of all candidates so far, in sampling order."""
         return [text_of(choice) for choice in self.sampled.choices]
 
     def _note_failure(self, candidates: int, detail: str) -> None:
@@ -71,6 +71,6 @@ def _late(error: BaseException) -> bool:
 
 
 def text_of(choice: Json) -> str:
-    """The text of a completion; empty where it has none."""
+    """The text of a completion; empty if it has none."""
     content = choice["message"].get("content")
     return content if isinstance(content, str) else ""

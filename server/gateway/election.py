@@ -1,4 +1,4 @@
-"""From a chat request to the elected completion: rounds of candidates, until the vote stays as it is."""
+"""From a chat request to the elected completion: rounds of candidates until the vote is stable."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -19,12 +19,12 @@ from unprm.types import Strategy, Usage
 from unprm.wire import RewardVoteRequest, Unscored
 
 _RESERVE = 0.1
-"""Share of a request's time that is kept for scoring and voting."""
+"""Fraction of a request's time reserved for scoring and voting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a request and the server's settings come to; `scoring`: fields of `ScoreRequest`."""
+    """The terms of an election, from a request and the server's settings; `scoring`: fields of `ScoreRequest`."""
 
     problem: str
     strategy: Strategy
@@ -38,7 +38,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """After a round: candidates so far, and the answer that leads, None if there is none."""
+    """After a round: the candidates so far, and the leading answer, None if there is none."""
 
     sampled: int
     budget: int
@@ -47,7 +47,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """The completion that was elected, as the upstream told it; what all of them took; how it came about."""
+    """The elected completion as the upstream sent it; all completions with their tokens; the report."""
 
     choice: Json
     sampled: Sampled
@@ -57,9 +57,9 @@ class Elected:
 async def elect(
     service: Service, candidates: Candidates, terms: Terms, context: Context
 ) -> AsyncIterator[Progress | Elected]:
-    """What is known after each round, and last the elected completion.
+    """Yields the progress after each round, and last the elected completion.
 
-    Raises what the upstream does if no candidate came at all, and what voting does.
+    Raises the upstream's errors if there is no candidate at all, and those of voting.
     """
     usage = Usage()
     with service.models.chosen(terms.model) as models:
@@ -97,7 +97,7 @@ async def elect(
 async def _ballot(
     service: Service, models: Sequence[Model], candidates: Candidates, terms: Terms, context: Context
 ) -> Ballot | None:
-    """The vote on all candidates so far; None if none of them has an answer, or the scores that it takes."""
+    """The ballot of all candidates so far; None if none of them has an answer, or none the scores that it needs."""
     context.usage = Usage()
     try:
         return await voting.ballot(service, models, _request(candidates, terms), [terms.strategy], context)
@@ -119,11 +119,11 @@ def _request(candidates: Candidates, terms: Terms) -> RewardVoteRequest:
 
 
 async def _stopped(ballot: Ballot | None, candidates: Candidates, terms: Terms) -> tuple[Stopped | None, float]:
-    """Why no more is sampled, None if more is; and the probability that the vote would stay as it is."""
+    """Why sampling stops, None if it goes on; and the probability that the vote would not change."""
     left = terms.budget - candidates.attempted
     confidence = 0.0
     if ballot is not None:
-        # as if those that failed had come: the budget is what is still to come beyond these
+        # the final number of candidates: these and those still to come; failed ones are not replaced
         whole = len(ballot.classes) + left
         confidence = await asyncio.to_thread(
             stability, terms.strategy, ballot.classes, ballot.rewards, whole, *terms.wrf

@@ -1,4 +1,4 @@
-"""OpenAI's endpoints. A client of that API needs to know nothing of this server."""
+"""OpenAI's endpoints: a client of that API can use them unchanged."""
 
 import time
 import uuid
@@ -37,11 +37,11 @@ _CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_a
 
 
 class GatewayRoute(WorkRoute):
-    """Has more time than a vote: completions are waited for."""
+    """A route with more time than a vote, because it waits for completions."""
 
     @staticmethod
     def seconds(settings: Settings) -> float:
-        """Time for a request at the most."""
+        """Maximum time for a request."""
         return settings.gateway_seconds
 
 
@@ -121,14 +121,14 @@ def _new_id() -> str:
 
 
 async def _relayed(upstream: Upstream, request: ChatRequest) -> Response:
-    """The upstream's answer as it is, streamed or not."""
+    """The upstream's response unchanged, streamed or not."""
     body = request.model_dump(mode="json", exclude_unset=True, exclude={"unprm"})
     answer = await upstream.relay(body)
     return StreamingResponse(read_on(answer), media_type=answer.headers.get("content-type", "application/json"))
 
 
 async def _streamed(request: ChatRequest, steps: AsyncIterator[Progress | Elected], context: Context) -> Response:
-    """The events of an answer; an error in the first round is raised, so that it is answered with its status."""
+    """The response as events; an error in the first round is raised, so that the response has its status."""
     first = await anext(steps)
     return StreamingResponse(_events(request, first, steps, context), media_type="text/event-stream")
 
@@ -141,7 +141,7 @@ async def _events(
         while isinstance(step, Progress):
             yield chunks.progress(step)
             step = await anext(steps)
-    except Exception as error:  # the status is out: whatever is wrong is an event, as with OpenAI
+    except Exception as error:  # the status is already sent: an error is an event, as with OpenAI
         yield event(problem(error, context.request_id, gateway=True).body)
         return
     usage = bool((request.stream_options or {}).get("include_usage"))

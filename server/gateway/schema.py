@@ -1,4 +1,4 @@
-"""What the gateway reads of a chat request, and what it adds to the answer."""
+"""The fields that the gateway reads of a chat request, and those it adds to the response."""
 
 from typing import Any, Literal, Self
 
@@ -18,7 +18,7 @@ from unprm.wire import (
 )
 
 MOST = 256
-"""Candidates of an answer at the most."""
+"""Maximum number of candidates for an answer."""
 
 Json = dict[str, Any]
 Stopped = Literal["certain", "confident", "budget", "failures"]
@@ -82,12 +82,12 @@ class ChatRequest(BaseModel):
 
     @property
     def uses_tools(self) -> bool:
-        """Whether the answer may be a call of a tool, on which there is no vote."""
+        """Whether the answer may be a tool call, which is not voted on."""
         return bool(self.tools) and self.tool_choice != "none"
 
     @property
     def problem(self) -> str | None:
-        """What the candidates solve."""
+        """The problem that the candidates solve."""
         if self.unprm.problem is not None:
             return self.unprm.problem
         texts = [_text(message.get("content")) for message in self.messages if message.get("role") == "user"]
@@ -100,26 +100,26 @@ class ChatRequest(BaseModel):
 
 
 class UnscoredCandidate(Unscored):
-    """Why the candidate of this index, in the order of sampling, has no reward."""
+    """Why a candidate has no reward; `index` is in sampling order."""
 
     index: int
 
 
 class UpstreamFailure(BaseModel):
-    """Candidates that were asked for and did not come."""
+    """Candidates that were requested and not received."""
 
     candidates: int
     detail: str
 
 
 class Report(BaseModel):
-    """How the answer came about: `unprm` of a chat answer.
+    """How the answer was elected: `unprm` of a chat response.
 
     `sampled` of `budget` candidates in `rounds`; `saved` were not needed. `stopped`: the vote could not change
-    (`certain`), probably would not (`confident`, `confidence` as it was), all were sampled (`budget`) or the upstream
-    failed (`failures`). `answer` is None where no candidate has one: the highest reward was elected.
-    `candidates`, `without_answer_count` and `compared_as_text` as in a vote; candidates have the indices in which they
-    were sampled.
+    (`certain`), probably would not (`confident`, with probability `confidence`), all were sampled (`budget`) or the
+    upstream failed (`failures`). `answer` is None if no candidate has one: the highest reward was elected.
+    `candidates`, `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling
+    order.
     """
 
     strategy: Strategy
@@ -145,7 +145,7 @@ class Report(BaseModel):
 
 
 def _text(content: object) -> str:
-    """Of a message: a string, or the text parts of a list."""
+    """The text of a message's content: a string, or the text parts of a list."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

@@ -26,11 +26,11 @@ class Chunks:
         }
 
     def progress(self, step: Progress) -> bytes:
-        """An empty piece of the answer, by which callers see that there is progress."""
+        """An empty chunk of the answer, which reports progress."""
         return self._chunk({}, unprm={"progress": asdict(step)})
 
     def answer(self, elected: Elected, text: str, usage: bool) -> Iterator[bytes]:
-        """The text line by line, how it came about with the last piece, and the usage if it is asked for."""
+        """The text line by line, the report with the last chunk, and the usage if requested."""
         yield self._chunk({"role": "assistant", "content": ""})
         for line in text.splitlines(keepends=True):
             yield self._chunk({"content": line})

@@ -12,13 +12,13 @@ from unprm.errors import Overloaded, UnprmError
 
 _CONNECT_SECONDS = 10.0
 _LONGEST_DETAIL = 500
-"""Characters of an upstream's own words that are passed on."""
+"""Most characters of an upstream's error message that are passed on."""
 
 Json = dict[str, Any]
 
 
 class UpstreamRefused(UnprmError):
-    """The upstream finds fault with the request: a model that it lacks, a context that is too long."""
+    """The upstream rejects the request, for instance an unknown model or a context that is too long."""
 
     code = "upstream_refused"
 
@@ -46,7 +46,7 @@ class _Completion(BaseModel):
 
 @dataclass(slots=True)
 class Sampled:
-    """Completions of one prompt, as the upstream sent them; `usage` in tokens, all of them together."""
+    """Completions of one prompt, as the upstream sent them; `usage`: the tokens of all of them together."""
 
     model: str = ""
     choices: list[Json] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Sampled:
     completion_tokens: int = 0
 
     def add(self, other: "Sampled") -> None:
-        """Takes the other's completions in."""
+        """Adds the other's completions and tokens."""
         self.model = other.model or self.model
         self.choices += other.choices
         self.prompt_tokens += other.prompt_tokens
@@ -62,7 +62,7 @@ class Sampled:
 
     @property
     def usage(self) -> Json:
-        """As OpenAI's API tells it."""
+        """The token usage in the form of OpenAI's API."""
         total = self.prompt_tokens + self.completion_tokens
         return {
             "prompt_tokens": self.prompt_tokens,
@@ -72,8 +72,8 @@ class Sampled:
 
 
 class Upstream:
-    """One upstream, by its address, with or without `/v1`. The caller sets the deadline: a call that is cancelled
-    closes its connection, and the upstream stops."""
+    """One upstream; its address may end in `/v1`. The caller sets the deadline: a cancelled call closes its connection,
+    and the upstream stops."""
 
     def __init__(self, url: str, key: str | None) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -86,7 +86,7 @@ class Upstream:
         )
 
     async def sample(self, body: Json, count: int) -> Sampled:
-        """`count` completions, fewer if the upstream gives fewer. One that takes no `n` is asked once for each.
+        """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`.
         """
@@ -102,11 +102,11 @@ class Upstream:
         return sampled
 
     async def models(self) -> Any:
-        """What the upstream serves. Raises as `sample`."""
+        """The upstream's models. Raises as `sample`."""
         return _json(await self._request("GET", "/models"))
 
     async def relay(self, body: Json) -> httpx.Response:
-        """The upstream's own answer, its body still to be read and closed. Raises as `sample`."""
+        """The upstream's own response, whose body must still be read and closed. Raises as `sample`."""
         request = self._http.build_request("POST", "/chat/completions", json=body)
         try:
             response = await self._http.send(request, stream=True)
@@ -142,7 +142,7 @@ class Upstream:
 
 
 async def read_on(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The rest of an answer as it comes; closes it at the end."""
+    """The rest of a response as it arrives; closes it at the end."""
     try:
         async for part in response.aiter_bytes():
             yield part
@@ -182,7 +182,7 @@ def _refusal(response: httpx.Response) -> UnprmError:
 
 
 def _words(response: httpx.Response) -> str:
-    """The message in an error of OpenAI's form."""
+    """The message of an error in OpenAI's form."""
     try:
         error = response.json()["error"]
         return str(error["message"])[:_LONGEST_DETAIL]

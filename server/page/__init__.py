@@ -1,4 +1,4 @@
-"""The page: a browser's files, with headers that let it load nothing from elsewhere and run nothing inline."""
+"""The web page: its files, with headers that forbid inline code and anything from other sites."""
 
 from pathlib import Path
 from typing import Final
@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
 
 BELOW: Final = "/page/"
-"""Begins the paths of the page's files; like the page itself they are the same for everybody, and need no key."""
+"""Prefix of the paths of the page's files; like the page itself, they are the same for everybody and need no key."""
 
 _POLICY = {
     "default-src": "'none'",
@@ -25,33 +25,33 @@ HEADERS = {
     "Content-Security-Policy": "; ".join(f"{name} {sources}" for name, sources in _POLICY.items()),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # a browser asks whether its copy is still right, so that no page meets another version's scripts
+    # browsers revalidate their copies, so that no page runs with another version's scripts
     "Cache-Control": "no-cache",
 }
 
 _FILES = StaticFiles(directory=Path(__file__).parent / "files")
 _SWAGGER = StaticFiles(packages=[("fastapi_swagger", "resources")])
 _OF_SWAGGER = {"swagger-ui-bundle.js", "swagger-ui.css"}
-"""What the page at /docs is made of, from a package that has it in it."""
+"""Files of the page at /docs that come from the package `fastapi_swagger`."""
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.api_route("/", methods=["GET", "HEAD"])
 async def index(request: Request) -> Response:
-    """Step scores and votes, to look at."""
+    """The page that shows step scores and votes."""
     return await _file("index.html", request)
 
 
 @router.api_route("/docs", methods=["GET", "HEAD"])
 async def docs(request: Request) -> Response:
-    """The API, to read and to try."""
+    """The API documentation, with forms to try it."""
     return await _file("docs.html", request)
 
 
 @router.api_route(BELOW + "{path:path}", methods=["GET", "HEAD"])
 async def file(path: str, request: Request) -> Response:
-    """What the page is made of."""
+    """A file of the page."""
     return await _file(path, request)
 
 

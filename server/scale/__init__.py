@@ -1,1 +1,1 @@
-"""The server on a Ray cluster: replicas with an engine each, behind an entrance that knows which question is whose."""
+"""The server on a Ray cluster: replicas with an engine each, behind an entrance that routes by question."""

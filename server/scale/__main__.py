@@ -11,16 +11,16 @@ from server.scale.settings import RAY, ScaleSettings
 from server.settings import SettingsInvalid
 
 _STARTS = {
-    # requests' lines resemble each other, and Ray would leave out those of one replica that are like another's
+    # request lines resemble each other, and Ray would drop those of one replica that resemble another's
     "RAY_DEDUP_LOGS": "0",
-    # for a second of its start Ray's native code would take a signal for a crash, and abort
+    # for a second during its start, Ray's native code would treat a signal as a crash and abort
     "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
 }
 """Ray's settings for the process that starts it."""
 
 
 def main() -> int:
-    """Exit status: 0 once deployed, or after a signal; 2 for settings or keys that can't be used, 1 if it fails."""
+    """Returns the exit status: 0 once deployed, or after a signal; 2 for invalid settings or keys, 1 if it fails."""
     try:
         settings = ScaleSettings.load(sys.argv[1:])
     except SettingsInvalid as error:
@@ -29,7 +29,7 @@ def main() -> int:
     for name, value in (RAY | _STARTS).items():
         os.environ.setdefault(name, value)
     remote = "RAY_ADDRESS" in os.environ
-    if not remote:  # on a cluster the file is looked for where entrances and replicas are
+    if not remote:  # on a cluster, entrances and replicas read the file where they run
         try:
             Keys(settings.api_key, settings.api_keys_file)
         except KeysInvalid as error:

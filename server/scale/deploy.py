@@ -1,4 +1,4 @@
-"""What is deployed to a cluster, and how many of it."""
+"""What is deployed to a cluster, and the number of replicas."""
 
 import math
 from typing import Any
@@ -13,12 +13,12 @@ from unprm.types import Engine
 
 NAME = "unprm"
 _HEALTH = {"health_check_period_s": 5, "health_check_timeout_s": 10}
-"""A process that does not answer three times is replaced: with Ray's 30 s, what it had been asked would be too late to
-be asked of another."""
+"""A process that fails three health checks is replaced: with Ray's 30 s it would be too late to send its requests to
+another."""
 
 
 class ByQueuedTokens:
-    """As many replicas as the tokens that wait, at so many for each; one fewer at a time when fewer wait."""
+    """Scales by waiting tokens: a replica for every `tokens` of them, removing one replica at a time."""
 
     def __init__(self, tokens: int) -> None:
         self._tokens = tokens
@@ -30,12 +30,12 @@ class ByQueuedTokens:
 
 
 def wanted(waiting: float, tokens: int, current: int) -> int:
-    """Replicas for so many waiting tokens."""
+    """Number of replicas for this many waiting tokens."""
     return max(math.ceil(waiting / tokens), current - 1, 1)
 
 
 def build(arguments: dict[str, Any]) -> serve.Application:
-    """What a configuration of Ray Serve deploys (`import_path: server.scale.deploy:build`), of settings by their names.
+    """The application for a Ray Serve configuration (`import_path: server.scale.deploy:build`), from settings by name.
 
     Raises `SettingsInvalid`.
     """
@@ -43,9 +43,9 @@ def build(arguments: dict[str, Any]) -> serve.Application:
 
 
 def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
-    """Deploys to the cluster that this process is connected to, or replaces what is there, one replica after the other;
-    returns when it serves. `engine` as in `Replica`."""
-    # a line for each request is the replica's: Ray's would repeat what callers wrote, once at each of three places
+    """Deploys to the connected cluster, or replaces an earlier deployment one replica after the other; returns once it
+    serves. `engine` as in `Replica`."""
+    # replicas log a line for each request: Ray's would repeat callers' texts, once in each of three places
     logging = {"enable_access_log": False, "log_level": settings.log_level.upper()}
     serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port), logging_config=logging)
     serve.run(application(settings, engine), name=NAME, route_prefix="/", logging_config=logging)

@@ -1,4 +1,4 @@
-"""The entrance: reads a request, and asks the replica that knows its question; another one, if that one dies."""
+"""The entrance: reads a request and forwards it to the replica for its question, or to another if that one dies."""
 
 import asyncio
 import logging
@@ -38,12 +38,12 @@ logger = logging.getLogger(__name__)
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 ATTEMPTS = 4
-"""Replicas that are tried one after the other, as long as each dies: votes and scores can be repeated."""
+"""Most replicas that are tried one after the other if each dies: votes and scores can be repeated."""
 _GRACE = 1.0
-"""Seconds after a request's deadline, by which the replica has said that it is over."""
+"""Seconds after a request's deadline for the replica to report that it has passed."""
 _ADDED_BY_RAY = {b"x-request-id"}
 _METRICS_SECONDS = 5.0
-"""Time for the replicas to return their metrics: half of what Prometheus waits."""
+"""Time for the replicas to return their metrics: half of Prometheus' timeout."""
 _PLACE = ("http_version", "scheme", "server", "client", "root_path", "path", "raw_path", "query_string")
 _HOP_BY_HOP = {b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
 
@@ -53,13 +53,13 @@ app = FastAPI(openapi_url=None, redirect_slashes=False)
 
 
 class QuestionRouter(RequestRouter):  # type: ignore[misc]
-    """Chooses the replica whose turn it is by the question, the first argument; the next one if it has more than its
-    share."""
+    """Chooses the replica for the question's key, the first argument; the next one if that replica runs more than its
+    share of requests."""
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """One replica a rank."""
+        """One replica per rank."""
         names = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
         running = {name: self.replica_queue_len_cache.get(replica.replica_id) or 0 for name, replica in names.items()}
         key = str(pending_request.args[0]) if pending_request is not None else ""
@@ -80,7 +80,7 @@ async def _bodies(messages: AsyncIterator[Message], start: Message, request_id: 
     try:
         async for message in messages:
             yield message["body"]
-    except RayError as error:  # some of it is out, so another replica can't begin anew
+    except RayError as error:  # part of the answer is sent, so another replica can't start over
         logger.error("a replica died over an answer: %s", type(error).__name__)
         if not Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
             raise
@@ -88,7 +88,7 @@ async def _bodies(messages: AsyncIterator[Message], start: Message, request_id: 
 
 
 def _key(request: ForwardedRequest) -> str:
-    """The key of its question; a request without one goes to any replica."""
+    """The key of a request's question; without a question, a random key, for any replica."""
     sent = dict(request.headers).get(HEADER.lower().encode())
     if sent is not None:
         return sent.decode("latin-1")
@@ -100,9 +100,9 @@ def _key(request: ForwardedRequest) -> str:
     return question_hash(problem) if isinstance(problem, str) else uuid.uuid4().hex
 
 
-@serve.ingress(app)  # copies the app at once: what its routes call stands above
+@serve.ingress(app)  # copies the app at once, so what its routes call is defined above
 class Entrance:
-    """Takes HTTP, without a model."""
+    """Receives HTTP requests; has no model."""
 
     def __init__(self, replicas: Any, settings: ScaleSettings) -> None:
         """Raises `KeysInvalid`."""
@@ -114,19 +114,19 @@ class Entrance:
 
     @app.get("/metrics")
     async def metrics(self, request: Request) -> Response:
-        """The figures of all replicas, for Prometheus."""
+        """The metrics of all replicas, for Prometheus."""
         request_id = request_id_of(request.headers)
         try:
             self._admit(request)
             metrics = await self._replica_metrics()
-            # takes milliseconds for each replica, in which others are to be served
+            # takes milliseconds per replica, during which other requests are to be served
             return Response(await asyncio.to_thread(joined, metrics), media_type=CONTENT_TYPE_LATEST)
         except UnprmError as error:
             return problem(error, request_id)
 
     @app.api_route("/{path:path}", methods=METHODS)
     async def forward(self, request: Request) -> Response:
-        """The answer of a replica, or the error that kept it from coming."""
+        """The answer of a replica, or the error that prevented it."""
         request_id, gateway = request_id_of(request.headers), request.url.path.startswith(GATEWAY)
         most_seconds = self._settings.gateway_seconds if gateway else self._settings.max_request_seconds
         try:
@@ -147,7 +147,7 @@ class Entrance:
         return response
 
     async def _streamed(self, request: ForwardedRequest, seconds: float, request_id: str) -> Response:
-        """What the gateway answers, as it comes: Ray takes more work over it than over an answer in one piece."""
+        """The gateway's answer as it arrives; this costs Ray more work than an answer in one piece."""
 
         async def begun(key: str, forwarded: ForwardedRequest) -> tuple[Message, AsyncIterator[Message]]:
             messages = aiter(self._replicas.options(stream=True).stream.remote(key, forwarded))
@@ -159,7 +159,7 @@ class Entrance:
         return response
 
     def _admit(self, request: Request) -> str:
-        """The caller's name; raises `Unauthorized` before anything of the body is read. The replica looks again."""
+        """The caller's name; raises `Unauthorized` before any of the body is read. The replica checks again."""
         is_public = is_open(request.url.path, self._settings.open_metrics)
         return "" if is_public else caller_of(request.headers, self._keys)
 
@@ -171,13 +171,13 @@ class Entrance:
         except (TimeoutError, RayError, RayServeException) as error:
             logger.error("no replica told its metrics: %s", type(error).__name__)
             raise ModelUnavailable("no replica told its metrics") from None
-        # a replica that died over it has none
+        # a replica that died meanwhile has none
         return [result for result in results if not isinstance(result, BaseException)]
 
     async def _read(
         self, request: Request, request_id: str, seconds: float, hold: Callable[[int], None]
     ) -> tuple[ForwardedRequest, float]:
-        """The request with its body, and the time that is left for it. Raises as `read_body` and `DeadlineExceeded`."""
+        """The request with its body, and the seconds left for it. Raises as `read_body`, and `DeadlineExceeded`."""
         until = time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds):
@@ -191,7 +191,7 @@ class Entrance:
     async def _answered(
         self, ask: Callable[[str, ForwardedRequest], Awaitable[_Said]], request: ForwardedRequest, seconds: float
     ) -> _Said:
-        """The answer of a replica, or of the next one if it dies over it."""
+        """The answer of a replica, or of the next one if that replica dies."""
         key, until = _key(request), time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds + _GRACE):

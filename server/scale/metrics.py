@@ -1,4 +1,4 @@
-"""What all replicas tell Prometheus, as one answer."""
+"""Joins the metrics of all replicas into one answer for Prometheus."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ LABEL = "replica"
 
 
 def joined(replicas: Iterable[tuple[str, Iterable[Metric]]]) -> bytes:
-    """The metrics of replicas, each with its name, in Prometheus' text format: every metric is there once, and a label
-    says whose a figure is."""
+    """The metrics of named replicas in Prometheus' text format: every metric appears once, and a label names the
+    replica of each sample."""
     whole: dict[str, Metric] = {}
     for replica, metrics in replicas:
         for metric in metrics:

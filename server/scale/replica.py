@@ -19,11 +19,11 @@ from unprm.errors import ModelUnavailable
 from unprm.types import Engine
 
 QUEUED_TOKENS = "queued_tokens"
-"""Name of what replicas are scaled by."""
+"""Name of the metric that replicas are scaled by."""
 
 
 class ForwardedRequest(NamedTuple):
-    """A request as it came in; `place`: its address and connection, in the words of ASGI's scope."""
+    """A request as received; `place`: its address and connection, as fields of an ASGI scope."""
 
     method: str
     place: dict[str, Any]
@@ -32,7 +32,7 @@ class ForwardedRequest(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The response to it, or its beginning."""
+    """The response to a forwarded request."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -40,10 +40,10 @@ class Answered(NamedTuple):
 
 
 class Replica:
-    """One engine. A model that hangs or fails for good ends the process, which Ray then starts anew."""
+    """One engine. A model that hangs or fails for good ends the process, which Ray then replaces."""
 
     async def __init__(self, settings: ScaleSettings, engine: Engine | None = None) -> None:  # type: ignore[misc]
-        """Returns once its models are ready; raises `ModelUnavailable`. `engine`: one to serve in place of those that
+        """Returns once its models are ready; raises `ModelUnavailable`. `engine`: served instead of the models that
         the settings name."""
         configure(settings.log_level, settings.log_format)
         sources = {name: partial(load, settings, request) for name, request in settings.models().items()}
@@ -55,21 +55,21 @@ class Replica:
             raise ModelUnavailable("the model could not be loaded; the replica's log says why")
 
     async def answer(self, key: str, request: ForwardedRequest) -> Answered:
-        """The response to a request; `key`, the question's, is for the router that chooses a replica."""
+        """The response to a request; `key`, the question's, is for `QuestionRouter`."""
         start, *parts = [message async for message in _messages(self._app, request)]
         return Answered(start["status"], start["headers"], b"".join(part["body"] for part in parts))
 
     async def stream(self, key: str, request: ForwardedRequest) -> AsyncGenerator[Message]:
-        """As `answer`, but ASGI's messages, each as it comes."""
+        """As `answer`, but yields each ASGI message as it comes."""
         async for message in _messages(self._app, request):
             yield message
 
     async def metrics(self) -> tuple[str, list[Metric]]:
-        """Its name in the cluster, and what it tells Prometheus."""
+        """Its name in the cluster, and its metrics."""
         return serve.get_replica_context().replica_id.unique_id, self._service.metrics.collect()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """The figure that replicas are scaled by."""
+        """The metric that replicas are scaled by."""
         return {QUEUED_TOKENS: float(self._service.models.queued_tokens)}
 
     async def __del__(self) -> None:  # Ray awaits it
@@ -86,6 +86,6 @@ async def _messages(app: ASGIApp, request: ForwardedRequest) -> AsyncGenerator[M
     try:
         while (message := await queue.get()) is not None:
             yield message
-        await running  # for what it may have raised
+        await running  # raises the app's error
     finally:
         running.cancel()

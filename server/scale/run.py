@@ -1,4 +1,4 @@
-"""Deploys, on a cluster that is there or on one of this machine's own."""
+"""Deploys to an existing cluster, or to one started on this machine."""
 
 import os
 import signal
@@ -16,15 +16,15 @@ from server.scale.settings import ScaleSettings
 
 
 def on_cluster(settings: ScaleSettings) -> int:
-    """Deploys to the cluster that RAY_ADDRESS names, and returns: 0, or 1 if that fails."""
+    """Deploys to the cluster that RAY_ADDRESS names. Returns the exit status: 0, or 1 if that fails."""
     ray.init(log_to_driver=False)
     return _deployed(settings)
 
 
 def on_this_machine(settings: ScaleSettings) -> int:
-    """Starts Ray on this machine and serves until a signal: 0, or 1 if it can't be deployed."""
+    """Starts Ray on this machine and serves until a signal. Returns 0, or 1 if deploying fails."""
     _on_signals(_end)
-    # Ray crashes if a signal's handler raises in the middle of its start: this thread waits for signals, another starts
+    # Ray crashes if a signal handler raises while it starts: this thread waits for signals, another starts Ray
     with ThreadPoolExecutor(1) as pool:
         status = pool.submit(_started, settings).result()
         _on_signals(_leave)

@@ -1,4 +1,4 @@
-"""Settings of a cluster: those of a server, which every replica has, and how many there are."""
+"""Settings of a cluster: those of a server, used by every replica, and the number of replicas."""
 
 from collections.abc import Mapping
 from typing import Any, Self, get_args
@@ -9,38 +9,38 @@ from pydantic_settings import SettingsConfigDict
 from server.settings import Settings, SettingsInvalid
 
 RAY = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to others unasked
-    # how often the controller looks at everything: at Ray's 0.1 s it takes a tenth of a core from the replicas
+    "RAY_USAGE_STATS_ENABLED": "0",  # sends no usage statistics
+    # the controller's interval: at Ray's 0.1 s it takes a tenth of a core from the replicas
     "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "1",
-    # a replica that hangs does not end its requests if it is asked to, and those who wait are to be told of its end
+    # a hung replica does not end its requests when asked to, and waiting callers must learn of its end
     "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
-    # heads and trailers of requests are bounded
+    # bounds the heads and trailers of requests
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "server.scale.proxy:bound",
 }
-"""Ray's own settings, where the environment has none; a cluster that is there already has its own."""
+"""Ray's own settings, unless the environment has them; an existing cluster keeps its own."""
 
 
 class ScaleSettings(Settings):
     """Serves a process reward model from many machines: replicas on a Ray cluster, each with a model of its own.
 
     With RAY_ADDRESS set it deploys to that cluster and ends; run again with other settings, it replaces one replica
-    after the other. Without, it starts Ray on this machine and serves until SIGTERM or SIGINT.
+    after the other. Without it, starts Ray on this machine and serves until SIGTERM or SIGINT.
     """
 
     model_config = SettingsConfigDict(**Settings.model_config | {"cli_prog_name": "python -m server.scale"})
 
-    replicas: int = Field(default=1, ge=1, description="Replicas, at the least.")
-    max_replicas: int | None = Field(default=None, ge=1, description="Replicas at the most; default: --replicas.")
-    entrances: int = Field(default=1, ge=1, description="Processes that read requests and ask the replicas.")
-    replica_cpus: float = Field(default=1.0, gt=0, description="Cores that a replica takes.")
-    replica_gpus: float = Field(default=0.0, ge=0, description="GPUs that a replica takes.")
+    replicas: int = Field(default=1, ge=1, description="Minimum number of replicas.")
+    max_replicas: int | None = Field(default=None, ge=1, description="Maximum number of replicas; default: --replicas.")
+    entrances: int = Field(default=1, ge=1, description="Processes that read requests and forward them.")
+    replica_cpus: float = Field(default=1.0, gt=0, description="CPU cores per replica.")
+    replica_gpus: float = Field(default=0.0, ge=0, description="GPUs per replica.")
     target_queued_tokens: int = Field(
         default=65_536, ge=1, description="Tokens that may wait for each replica before another one is started."
     )
     max_ongoing_requests: int = Field(
         default=256,
         ge=1,
-        description="Requests that a replica works on; as many more wait, the rest get 429.",
+        description="Requests that a replica handles at a time; as many more wait, the rest get 429.",
     )
 
     @model_validator(mode="after")
@@ -53,7 +53,7 @@ class ScaleSettings(Settings):
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """From values by the settings' names, and the environment. Keys are refused: Ray logs its configuration.
+        """From values by setting name, and the environment. Keys are refused, because Ray logs its configuration.
 
         Raises `SettingsInvalid`.
         """
@@ -66,5 +66,5 @@ class ScaleSettings(Settings):
 
     @property
     def most_replicas(self) -> int:
-        """Replicas at the most."""
+        """Maximum number of replicas."""
         return self.replicas if self.max_replicas is None else self.max_replicas
