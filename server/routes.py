@@ -63,7 +63,7 @@ for name in STRATEGIES:
 
 @work.post("/vote/compare", **describe("vote_compare"))
 async def compare(request: WrfRequest, service: TheService, context: TheContext) -> CompareResponse:
-    """Takes every vote over one scoring pass; each elects what it elects at its own address."""
+    """Takes every vote over one scoring pass; each has the same result as at its own address."""
     return await voting.compare(service, request, context)
 
 
@@ -75,13 +75,13 @@ async def preview(request: PreviewRequest, service: TheService, context: TheCont
 
 @about.get("/healthz", **describe("healthz"))
 async def healthz() -> StatusResponse:
-    """Tells that the process lives."""
+    """Reports that the process is alive."""
     return StatusResponse()
 
 
 @about.get("/readyz", **describe("readyz"))
 async def readyz(service: TheService) -> StatusResponse:
-    """Tells whether the model is loaded and the queue accepts; if not, why not."""
+    """Reports whether the model is loaded and the queue accepts requests; if not, why."""
     service.check_ready()
     return StatusResponse()
 
@@ -121,5 +121,5 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
 
 @about.get("/metrics", response_class=PlainTextResponse, **METRICS)
 async def metrics(service: TheService) -> Response:
-    """Counts for Prometheus."""
+    """Metrics for Prometheus."""
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)

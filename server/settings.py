@@ -123,14 +123,16 @@ class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
     gateway_strategy: Strategy = Field(default="wrf", description="Default vote of /v1/chat/completions.")
-    gateway_budget: int = Field(default=8, ge=1, le=MAX_SOLUTIONS, description="Its most candidates, by default.")
+    gateway_budget: int = Field(default=8, ge=1, le=MAX_SOLUTIONS, description="Most candidates per chat completion.")
     gateway_confidence: float = Field(
         default=0.95,
         gt=0,
         le=1,
-        description="Default for the probability that its vote will not change, at which it stops sampling.",
+        description="Default probability of an unchanged vote at which a chat completion stops sampling.",
     )
-    gateway_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False, description="Time limit of its requests.")
+    gateway_seconds: float = Field(
+        default=600.0, gt=0, allow_inf_nan=False, description="Time limit of a chat completion."
+    )
     journal: Path | None = Field(
         default=None, description="SQLite file to write requests and responses to, callers' texts included."
     )

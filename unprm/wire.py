@@ -98,7 +98,7 @@ class Candidates(_Model):
         },
     )
 
-    problem: Text | None = Field(None, description="Required where the model has to score.")
+    problem: Text | None = Field(None, description="Required if the model has to score.")
     solutions: list[AnySolution] = Field(min_length=1, max_length=MAX_SOLUTIONS)
     split: Split = Field("auto", description=SPLIT)
     extraction: Extraction = Field("auto", description=EXTRACTION)
@@ -107,7 +107,7 @@ class Candidates(_Model):
     on_invalid: OnInvalid = Field("unscored", description=ON_INVALID)
     log_odds: bool = Field(False, description="Also return each score's log-odds; the raw value of implicit rewards.")
     model: ModelName | Annotated[list[ModelName], Field(min_length=1, max_length=16)] | None = Field(
-        None, description="A served model, by default the first; of several the mean of their calibrated step scores."
+        None, description="A served model, by default the first; for several, the mean of their calibrated step scores."
     )
 
     @property
@@ -134,7 +134,7 @@ class Candidates(_Model):
 
 
 class VoteRequest(Candidates):
-    """Candidates that a vote elects from by their answers, scored only where the answers don't settle it."""
+    """Candidates for a vote by answers, scored only if the answers don't decide it."""
 
 
 class ScoreRequest(Candidates):
@@ -148,18 +148,18 @@ class ScoreRequest(Candidates):
 
 
 class RewardVoteRequest(ScoreRequest):
-    """Candidates that a vote elects from by their rewards."""
+    """Candidates for a vote by rewards."""
 
 
 class WrfRequest(ScoreRequest):
-    """Candidates that a weighted reward-frequency vote elects from."""
+    """Candidates for a weighted reward-frequency vote."""
 
     alpha: Probability = Field(0.5, description="Weight of the reward; 1 - alpha weighs the frequency.")
     normalization: Normalization = Field("minmax", description=NORMALIZATION)
 
 
 class PreviewRequest(_Model):
-    """One solution whose exact model input is asked for."""
+    """One solution whose exact model input is requested."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -182,7 +182,7 @@ class PreviewRequest(_Model):
 
 
 class UsageOut(_Model):
-    """Tokens of a request: from scratch, really run by the model, and taken from what was computed before."""
+    """Tokens of a request: in total, actually run by the model, and reused from earlier computation."""
 
     tokens: int
     computed_tokens: int
@@ -239,7 +239,7 @@ class CandidateOut(_Model):
 
 
 class VotedSolution(_Model):
-    """What a vote knew of one solution; scores are null where the vote needed none, and where there can be none."""
+    """One solution of a vote; scores are null if the vote needed none or the solution can't be scored."""
 
     id: str | None
     answer: str | None
@@ -277,18 +277,18 @@ class Voted(_Model):
 
 
 class VoteResponse(Voted, VoteOut):
-    """The outcome of a vote, with the solutions that it was taken on."""
+    """The outcome of a vote, with its solutions."""
 
 
 class CompareResponse(Voted):
-    """Every strategy over one scoring pass; `agree`: all elect the same answer."""
+    """The outcome of every strategy, over one scoring pass; `agree`: all elect the same answer."""
 
     strategies: dict[Strategy, VoteOut]
     agree: bool
 
 
 class PreviewResponse(_Model):
-    """Exactly what the model would read: `positions[k]` is the index into `token_ids` that scores step k."""
+    """The exact input of the model: `positions[k]` is the index into `token_ids` at which step k is scored."""
 
     model: str
     family: str
@@ -300,7 +300,7 @@ class PreviewResponse(_Model):
 
 
 class LimitsOut(_Model):
-    """What the server refuses to go beyond."""
+    """The server's limits."""
 
     max_solutions: int
     max_steps_per_solution: int
@@ -327,10 +327,10 @@ class ModelsResponse(_Model):
 
 
 class CalibrationOut(_Model):
-    """A recorded calibration: returned scores have `scale` times the log-odds of the model's, plus `shift`. By default
-    a step that scores below `threshold` is an error."""
+    """A recorded calibration: the log-odds of a returned score are `scale` times those of the model's, plus `shift`. By
+    default a step that scores below `threshold` is an error."""
 
-    model: str = Field(description="Hub name of the model that it was recorded of.")
+    model: str = Field(description="Hub name of the model that it was recorded for.")
     scale: float
     shift: float
     threshold: float
@@ -347,15 +347,15 @@ class CalibrationOut(_Model):
 
 
 class SelfTestOut(_Model):
-    """What an engine was found to do before it served, on sequences that share prefixes."""
+    """Result of an engine's self-test before it serves, on sequences that share prefixes."""
 
     difference: float = Field(
         ge=0,
-        description="The largest between what should be equal: margins of the engine and of plain forward passes "
-        "(torch), or scores of the same steps alone and together (vllm, remote).",
+        description="The largest difference between values that should be equal: margins of the engine and of plain "
+        "forward passes (torch), or scores of the same steps alone and together (vllm, remote).",
     )
-    tolerance: float = Field(gt=0, description="With more the model would not have been served.")
-    cached: bool = Field(description="Whether tokens that were run are known afterwards.")
+    tolerance: float = Field(gt=0, description="Largest difference with which the model is served.")
+    cached: bool = Field(description="Whether tokens that were run once are not run again.")
 
     @classmethod
     def of(cls, found: SelfTest) -> Self:
@@ -367,8 +367,8 @@ class MemoryOut(_Model):
     """Bytes that a model takes on its device."""
 
     weights: int = Field(ge=0)
-    slots: int = Field(ge=0, description="For keys and values, once all are used; --prefix-cache-gb is part of it.")
-    activations: int = Field(ge=0, description="Of --batch-tokens at once, at most; on a CPU of 1,024.")
+    slots: int = Field(ge=0, description="For keys and values, when all are in use; includes --prefix-cache-gb.")
+    activations: int = Field(ge=0, description="Most for a pass of --batch-tokens; on a CPU, of 1,024 tokens.")
 
     @classmethod
     def of(cls, plan: MemoryPlan) -> Self:
@@ -377,7 +377,7 @@ class MemoryOut(_Model):
 
 
 class ModelResponse(_Model):
-    """The model that is served; `demo` marks the embedded model, which knows only its own small domain."""
+    """A served model; `demo` marks the embedded model, which knows only its own small domain."""
 
     name: str
     models: list[str]
@@ -391,19 +391,19 @@ class ModelResponse(_Model):
     input_format: str
     digest: str | None = Field(
         default=None,
-        description="Of weights, input format and `dtype`: models that score differently have different ones. "
-        "null where the model runs in another program, which does not tell what it has loaded.",
+        description="Hash of weights, input format and `dtype`: models that score differently have different ones. "
+        "null if the model runs in another program, which does not report what it has loaded.",
     )
     self_test: SelfTestOut | None = Field(
-        default=None, description="null where each sequence is run alone, as the model's authors wrote it."
+        default=None, description="null if each sequence is run alone, by the model authors' own forward pass."
     )
     memory: MemoryOut | None = Field(
-        default=None, description="null where another program holds the model (vllm, remote)."
+        default=None, description="null if another program holds the model (vllm, remote)."
     )
     demo: bool
     calibration: CalibrationOut | None = Field(
         default=None,
-        description="With --calibration recorded: that of the scores of this model, asked alone.",
+        description="With --calibration recorded: the calibration of this model's scores when it is used alone.",
     )
     limits: LimitsOut
 

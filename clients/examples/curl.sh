@@ -3,7 +3,7 @@
 #
 #   bash clients/examples/curl.sh [MODEL]
 #
-# MODEL is the upstream's, for the gateway, which is there if the server was started with --upstream-url.
+# MODEL is the upstream's model, for the gateway, which needs a server started with --upstream-url.
 # UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
 set -euo pipefail
 

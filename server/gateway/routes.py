@@ -53,7 +53,7 @@ def router(upstream: Upstream) -> APIRouter:
     async def chat(request: Request, chat_request: ChatRequest, service: TheService) -> Response:
         """Answers as OpenAI's API does, with the completion that a vote elects among candidates of the upstream.
 
-        `unprm` chooses how; in the answer it tells how it came about.
+        `unprm` in the request sets how; in the answer it reports how the completion was elected.
         """
         context = context_of(request.scope)
         if chat_request.uses_tools:

@@ -25,17 +25,17 @@ Stopped = Literal["certain", "confident", "budget", "failures"]
 
 
 class Election(BaseModel):
-    """How the answer is elected: `unprm` of a chat request. What it leaves out is as the server is set."""
+    """How the answer is elected: `unprm` of a chat request. Fields left out follow the server's settings."""
 
     model_config = ConfigDict(extra="forbid")
 
     strategy: Strategy | None = None
-    budget: int | None = Field(default=None, ge=1, le=MOST, description="Candidates to sample at the most.")
+    budget: int | None = Field(default=None, ge=1, le=MOST, description="Most candidates to sample.")
     confidence: Probability | None = Field(
         default=None,
-        description="It stops sampling when the vote stays as it is with this probability; 1: for certain.",
+        description="Probability of an unchanged vote at which sampling stops; 1: only when it is certain.",
     )
-    round: int = Field(default=4, ge=1, le=MOST, description="Candidates between two looks at the vote.")
+    round: int = Field(default=4, ge=1, le=MOST, description="Candidates sampled between two checks of the vote.")
     alpha: Probability = 0.5
     normalization: Normalization = Field(default="minmax", description=NORMALIZATION)
     split: Split = Field(default="auto", description=SPLIT)
@@ -46,7 +46,7 @@ class Election(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """A request of OpenAI's chat API. Fields that are not named here go to the upstream as they are."""
+    """A request of OpenAI's chat API. Other fields are passed to the upstream unchanged."""
 
     model_config = ConfigDict(
         extra="allow",
