@@ -168,7 +168,7 @@ class AnnotateSettings:
     """How wrong steps are found.
 
     `early_stop`: stop the rollouts of a prefix once its verdict (value below τ, or not) will stand with this
-    probability, in (0.5, 1]; 1: once no outcome of the remaining rollouts could change it, provided that their
+    probability, in [0.5, 1]; 1: once no outcome of the remaining rollouts could change it, provided that their
     perplexities stay within those seen; None: never. `share_prefixes`: solutions of a question with the same prefix
     share its rollouts.
     """

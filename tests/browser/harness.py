@@ -22,7 +22,7 @@ def chromium() -> Iterator[Browser]:
     """The browser of the machine, until the end of the block; without one the test is skipped."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        pytest.skip("the page is tested in a real Chromium, and none is installed here")
+        pytest.skip("the page is tested in a real Chromium: install one (Debian: apt-get install chromium)")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser

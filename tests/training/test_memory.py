@@ -83,7 +83,8 @@ def test_the_activations_are_those_of_a_real_pass(kind, changes, one_thread):
     work()  # gradients of the adapter are there from now on
     counted = footprint(config, settings, "cpu", TEXTS * LENGTH, LENGTH)
     # attention in bfloat16 has a buffer for each thread that not every processor's kernel takes
-    assert counted.activations == pytest.approx(allocated(work), rel=0.03)
+    slack = 0.03 if computes_in_bf16(settings, "cpu") else 0.01
+    assert counted.activations == pytest.approx(allocated(work), rel=slack)
     trained = sum(p.numel() for p in tuned.parameters() if p.requires_grad)
     assert counted.adapter == 16 * trained
     assert counted.weights == sum(p.nbytes for p in tuned.parameters()) - 4 * trained

@@ -218,10 +218,11 @@ def test_a_difference_that_does_not_come_again_is_logged(form, monkeypatch, capl
     assert "m: in the self-test margins differ from those of plain passes by 1.0e+00, at most " in caplog.text
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "float8"])
-def test_rounding_is_no_reason_to_refuse(dtype):
+# how much of float8's rounding shows depends on the processor
+@pytest.mark.parametrize(("dtype", "least"), [("bfloat16", 1e-4), ("int8", 1e-4), ("float8", 1e-5)])
+def test_rounding_is_no_reason_to_refuse(dtype, least):
     found = load_engine(mini.NAME, device="cpu", dtype=dtype).description.self_test
-    assert 1e-5 < found.difference < found.tolerance < 5  # of margins up to 12
+    assert least < found.difference < found.tolerance < 5  # of margins up to 12
 
 
 def test_what_is_too_long_for_a_plain_engine_is_refused_before_it_runs(form):
