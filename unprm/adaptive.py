@@ -33,7 +33,7 @@ def stability(
     `classes`, `rewards`, `alpha` and `normalization` as in `votes.decide`, for the candidates so far. The next answer
     is a known one, with probability proportional to its frequency, or a new one; its reward is equally likely to fall
     between any two neighbours among the rewards seen with that answer, 0 and 1 included (Hill, 1968). 0.0 if no
-    candidate has an answer yet. Deterministic.
+    candidate has an answer and the budget is not used up. Deterministic.
     """
     left = budget - len(classes)
     if all(name is None for name in classes):
