@@ -8,10 +8,10 @@ from pathlib import Path
 from math_verify import parse, verify
 
 from benchmarks.timing import Comparison, compare, timed
-from training import pool
-from unprm import votes
-from unprm.equivalence import Equivalence
-from unprm.extraction import extract
+from training.evaluate import pool
+from unprm.answers.equivalence import Equivalence
+from unprm.answers.extraction import extract
+from unprm.votes import decide as votes
 
 POOLS = Path(__file__).parents[1] / "docs" / "lab" / "pools"
 

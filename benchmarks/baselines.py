@@ -11,12 +11,12 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from benchmarks import models
-from unprm.engines.checkpoint import load_base
-from unprm.engines.heads import VerdictHead
-from unprm.engines.load import load_engine
+from unprm.engines.torch.heads import VerdictHead
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
-from unprm.model_options import Dtype
+from unprm.models.checkpoint import load_base
+from unprm.models.load import load_engine
+from unprm.models.options import Dtype
 from unprm.types import Encoded, Engine
 
 ROWS = 8

@@ -12,9 +12,9 @@ import torch
 
 from benchmarks import models, servers
 from benchmarks.timing import Comparison, timed
-from unprm.engines.checkpoint import load_tokenizer, locate
-from unprm.engines.load import load_engine
-from unprm.engines.vllm_model import prepare
+from unprm.engines.vllm.model import prepare
+from unprm.models.checkpoint import load_tokenizer, locate
+from unprm.models.load import load_engine
 from unprm.types import Encoded, Engine
 
 ROUNDS = 1

@@ -23,11 +23,11 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 from torch.utils.flop_counter import flop_registry
 from transformers import PreTrainedModel
 
-from unprm.engines import tree_attention
-from unprm.engines.passes import Pass
-from unprm.engines.readers import AtPositions, Reader
-from unprm.engines.torch_engine import TorchEngine
-from unprm.engines.tree_attention import Span
+from unprm.engines.torch import tree_attention
+from unprm.engines.torch.engine import TorchEngine
+from unprm.engines.torch.passes import Pass
+from unprm.engines.torch.readers import AtPositions, Reader
+from unprm.engines.torch.tree_attention import Span
 from unprm.types import ModelDescription
 
 NAME = "fakecard"

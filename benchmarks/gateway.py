@@ -9,11 +9,11 @@ from typing import Any
 
 from benchmarks import clients, servers
 from benchmarks.timing import Comparison
-from training.metrics import Share
-from training.questions import Question, make_mini
+from training.data.questions import Question, make_mini
+from training.evaluate.metrics import Share
 from unprm import mini
-from unprm.equivalence import Equivalence
-from unprm.extraction import extract
+from unprm.answers.equivalence import Equivalence
+from unprm.answers.extraction import extract
 
 QUESTIONS, BUDGET, ROUND, CLIENTS = 300, 16, 4, 24
 SEED = 31_337

@@ -13,10 +13,10 @@ from benchmarks import models
 from benchmarks.baselines import Plain, padded
 from benchmarks.size import SEVEN_BILLION
 from benchmarks.timing import Comparison, timed
-from unprm.engines.readers import AtPositions
-from unprm.engines.torch_engine import TorchEngine
+from unprm.engines.torch.engine import TorchEngine
+from unprm.engines.torch.readers import AtPositions
 from unprm.formats.family import Verdicts
-from unprm.model_options import EngineOptions
+from unprm.models.options import EngineOptions
 from unprm.types import Encoded, ModelDescription
 
 CANDIDATES, LENGTH, ROUNDS, MATRIX = 64, 500, 5, 8192

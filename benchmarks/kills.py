@@ -18,9 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import clients, mixed, models, servers
 from benchmarks.timing import Comparison
-from unprm import mini, votes
-from unprm.engines.load import load_engine
-from unprm.equivalence import Equivalence
+from unprm import mini
+from unprm.answers.equivalence import Equivalence
+from unprm.models.load import load_engine
+from unprm.votes import decide as votes
 
 KILLS, EVERY, REQUESTS, CLIENTS = 50, 0.25, 2000, 8
 DEATHS, DISTINCT, CALLERS, CLOSE = 20, 80, 4, 1e-4

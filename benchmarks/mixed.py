@@ -15,11 +15,11 @@ from benchmarks import clients, models, servers
 from benchmarks.baselines import Plain, padded
 from benchmarks.timing import Comparison, timed
 from training.mini.slips import Author
-from unprm.engines.checkpoint import load_tokenizer, locate
-from unprm.engines.vllm_model import prepare
+from unprm.engines.vllm.model import prepare
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import DEMANDING, generate
+from unprm.models.checkpoint import load_tokenizer, locate
 from unprm.types import Encoded
 
 QUESTIONS, REQUESTS, CANDIDATES, CLIENTS = 20, 80, 4, 16

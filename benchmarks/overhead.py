@@ -10,7 +10,7 @@ from benchmarks import clients, mixed, models, servers
 from benchmarks.mixed import Query
 from benchmarks.timing import Comparison, timed
 from unprm import mini
-from unprm.engines.load import load_engine
+from unprm.models.load import load_engine
 from unprm.types import Encoded, Engine
 
 CLIENTS, SINGLE, ROUNDS = 64, 50, 3

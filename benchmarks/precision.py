@@ -11,10 +11,10 @@ from benchmarks.baselines import loaded, plain_loop
 from benchmarks.timing import Comparison, compare
 from training.mini.slips import Author
 from unprm import mini
-from unprm.engines.load import load_engine
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import DEMANDING, generate
-from unprm.model_options import Dtype
+from unprm.models.load import load_engine
+from unprm.models.options import Dtype
 from unprm.types import Encoded
 
 HERE: list[Dtype] = ["bfloat16", "int8"]

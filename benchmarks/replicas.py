@@ -21,8 +21,8 @@ from benchmarks import clients, mixed, models, servers
 from benchmarks.simulation import Outcome, Replicas, Request, Tree, by_affinity, simulate
 from benchmarks.timing import Comparison
 from unprm.affinity import HEADER, question_hash
-from unprm.engines.checkpoint import load_tokenizer
 from unprm.formats.unprm import PrmConfig, UnprmFormat
+from unprm.models.checkpoint import load_tokenizer
 
 REQUESTS, ROUNDS, WARM, CLIENTS, CANDIDATES, QUESTIONS = 160, 2, 8, 16, 8, 100
 """So many questions that none dominates a replica's work. Each round sends one and two replicas the same requests."""

@@ -18,7 +18,7 @@ from benchmarks import models
 from benchmarks.fake_card import Count, FakeCard, FakeEngine, fake_card
 from benchmarks.size import SEVEN_BILLION
 from benchmarks.timing import Comparison
-from unprm.model_options import EngineOptions
+from unprm.models.options import EngineOptions
 from unprm.types import Encoded
 
 CACHE = 2**30

@@ -9,7 +9,7 @@ import httpx
 from benchmarks import servers
 from benchmarks.gateway import SEED, Answers, correct, gain
 from benchmarks.timing import Comparison
-from training.questions import Question, make_mini
+from training.data.questions import Question, make_mini
 from unprm import mini
 from unprm.steps import join
 from unprm_client import AsyncClient

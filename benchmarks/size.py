@@ -34,17 +34,17 @@ from benchmarks import models, servers
 from benchmarks.baselines import Plain, padded
 from benchmarks.timing import Comparison, timed
 from training import records
-from training.memory import Footprint
 from training.mini.slips import Author
+from training.prm.memory import Footprint
+from training.prm.train import Trainer
 from training.records import LabelledSolution
 from training.settings import TrainSettings
-from training.train import Trainer
 from unprm import mini
-from unprm.engines.checkpoint import load_base, load_tokenizer, read_tokenizer
-from unprm.engines.quantized import widen
+from unprm.engines.torch.quantized import widen
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.mini.storyteller import DEMANDING, generate
+from unprm.models.checkpoint import load_base, load_tokenizer, read_tokenizer
 from unprm_client import Client
 
 SEVEN_BILLION = {

@@ -14,15 +14,15 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.timing import Comparison, compare, peak
 from training import records
-from training.collate import Example
 from training.mini.slips import Author
+from training.prm.collate import Example
+from training.prm.train import Trainer
 from training.records import LabelledSolution
 from training.settings import LINEAR, TrainSettings
-from training.train import Trainer
 from unprm import mini
-from unprm.engines.checkpoint import read_tokenizer
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import DEMANDING, generate
+from unprm.models.checkpoint import read_tokenizer
 
 SOLUTIONS, PLAIN_BATCH = 8, 8
 

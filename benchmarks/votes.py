@@ -6,8 +6,8 @@ import statistics
 from benchmarks import clients, servers
 from benchmarks.answers import with_math_verify
 from benchmarks.timing import Comparison, timed
-from unprm import votes
-from unprm.equivalence import Equivalence
+from unprm.answers.equivalence import Equivalence
+from unprm.votes import decide as votes
 
 CANDIDATES, STEPS, VOTES, CLIENTS, ROUNDS = 16, 5, 2000, 8, 5
 Ballot = tuple[list[str], list[list[float]]]

@@ -11,14 +11,16 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server import admin, page, report, routes
-from server.admin import Open
-from server.context import context_of
-from server.errors import GATEWAY, code_of, problem
-from server.keys import Keys
-from server.middleware import Authorization, Envelope
-from server.model import Source
-from server.openapi import ABOUT, DocumentedApp
+from server import page, routes
+from server.http.context import context_of
+from server.http.errors import GATEWAY, code_of, problem
+from server.http.keys import Keys
+from server.http.middleware import Authorization, Envelope
+from server.http.openapi import ABOUT, DocumentedApp
+from server.models import admin
+from server.models.admin import Open
+from server.models.model import Source
+from server.page import report
 from server.service import Service
 from server.settings import Settings
 from unprm.errors import UnprmError

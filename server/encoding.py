@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from server.context import Context
-from server.model import Model
+from server.http.context import Context
+from server.models.model import Model
 from server.sharing import Turns
 from unprm.errors import SolutionTooLong
 from unprm.types import Encoded, Engine, Solution

@@ -7,12 +7,12 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from server import voting
-from server.body import WorkRoute
-from server.context import Context, context_of
-from server.openapi import METRICS, describe, describe_vote
+from server.http.body import WorkRoute
+from server.http.context import Context, context_of
+from server.http.openapi import METRICS, describe, describe_vote
 from server.service import TheService
 from unprm.types import Strategy
-from unprm.votes import STRATEGIES
+from unprm.votes.decide import STRATEGIES
 from unprm.wire import (
     VOTE_REQUESTS,
     CalibrationOut,

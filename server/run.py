@@ -4,17 +4,17 @@ import logging
 import sys
 from functools import partial
 
-from server import tracing
 from server.app import create_app
-from server.journal import JournalUnusable
-from server.keys import KeysInvalid
-from server.loading import load
-from server.logs import configure
-from server.serving import AddressUnusable, CertificateInvalid, DrainingServer
+from server.http.keys import KeysInvalid
+from server.http.serving import AddressUnusable, CertificateInvalid, DrainingServer
+from server.models.load import load
+from server.observe import tracing
+from server.observe.journal import JournalUnusable
+from server.observe.logs import configure
+from server.observe.tracing import TracingUnavailable
 from server.settings import Settings
-from server.tracing import TracingUnavailable
 from unprm.errors import ModelInvalid
-from unprm.model_options import LoadModelRequest
+from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
 
 logger = logging.getLogger("server")

@@ -9,15 +9,15 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
-from server.context import Context
-from server.journal import Journal
-from server.metrics import Metrics
-from server.model import Source, Watch
-from server.models import Models
+from server.http.context import Context
+from server.models.model import Source, Watch
+from server.models.registry import Models
+from server.observe.journal import Journal
+from server.observe.metrics import Metrics
 from server.settings import Settings
 from server.sharing import Budget, FairPool
-from unprm import answers as answer_text
-from unprm.equivalence import Comparison, Equivalence
+from unprm.answers import canonical as answer_text
+from unprm.answers.equivalence import Comparison, Equivalence
 from unprm.errors import ShuttingDown
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from unprm.model_options import Address, EngineOptions, LoadModelRequest, ModelOptions
+from unprm.models.options import Address, EngineOptions, LoadModelRequest, ModelOptions
 from unprm.types import Strategy
 from unprm.wire import MAX_SOLUTIONS
 

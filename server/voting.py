@@ -7,14 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from server.ballot import Ballot, Scores, WrfTerms, averaged, score_response
-from server.context import Context
 from server.encoding import encode
-from server.model import Model
+from server.http.context import Context
+from server.models.model import Model
+from server.observe.tracing import span, tell
 from server.service import Service
-from server.tracing import span, tell
-from unprm import votes
-from unprm.engines.batching import Permit
+from unprm.answers.extraction import extract
+from unprm.engines.queue import Permit
 from unprm.engines.turns import Scored
 from unprm.errors import (
     BlankSolution,
@@ -25,8 +24,9 @@ from unprm.errors import (
     TooManySteps,
     Unscorable,
 )
-from unprm.extraction import extract
 from unprm.types import Encoded, Solution, Strategy, Usage
+from unprm.votes import decide as votes
+from unprm.votes.ballot import Ballot, Scores, WrfTerms, averaged, score_response
 from unprm.wire import (
     Candidates,
     CompareResponse,

@@ -1,9 +1,14 @@
-"""What tests of all kinds need of the machine: free ports, and patience."""
+"""What tests of all kinds need: where files are, free ports, and patience."""
 
 import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+"""The checkout."""
+TEST_DATA = ROOT / "tests" / "data"
 
 PATIENCE = 20.0
 """Seconds."""

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from benchmarks import gpu, hostile, mixed, models, replicas, scale, timing
 from benchmarks.__main__ import Name, main
 from unprm import mini
-from unprm.engines.checkpoint import load_tokenizer
 from unprm.formats.unprm import PrmConfig, UnprmFormat
+from unprm.models.checkpoint import load_tokenizer
 
 TINY = {
     "vocab_size": 2000,

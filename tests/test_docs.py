@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from server import reference
+from server.http import reference
+from tests.support import ROOT
 from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
 
-ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 NAMED = re.compile(r"`((?:unprm|server|training|clients|tests|benchmarks|docker)/[\w/.-]+\.\w+)(?:::(\w+))?`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

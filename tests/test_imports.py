@@ -3,16 +3,16 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support import ROOT
+
 MODELS = {"torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy"}
 SERVERS = {"fastapi", "starlette", "uvicorn", "httpx", "prometheus_client"}
 LOAD = """
 import gc, sys
-from server.loading import load
+from server.models.load import load
 from server.settings import Settings
 
 settings = Settings()

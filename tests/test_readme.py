@@ -5,14 +5,12 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.support import free_port, until
+from tests.support import ROOT, free_port, until
 
-ROOT = Path(__file__).parent.parent
 PAGES = "docs/requests.md", "README.md"
 """In this order: the first shows how many tokens were known from before."""
 _EXAMPLE = re.compile(r"```sh\n(curl [^`]*?)```\n[^`]*```json\n([^`]*?)```")

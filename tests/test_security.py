@@ -2,11 +2,11 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support import ROOT
+
 TEXT = (ROOT / "SECURITY.md").read_text("utf-8")
 FAULTS = (ROOT / "docs" / "reliability.md").read_text("utf-8").partition("## Faults")[2]
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", TEXT + FAULTS)

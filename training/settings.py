@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
-from training.bayes import BayesSettings
+from training.data.bayes import BayesSettings
 from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
 from unprm.types import Extraction, Normalization, SamplingSettings, Split
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from server import voting
-from server.ballot import Ballot, WrfTerms, usage_out
-from server.context import Context
 from server.gateway.candidates import Candidates
 from server.gateway.schema import Json, Report, Stopped, UnscoredCandidate
 from server.gateway.upstream import Sampled, UpstreamFailed
-from server.model import Model
+from server.http.context import Context
+from server.models.model import Model
 from server.service import Service
-from unprm.adaptive import stability
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.types import Strategy, Usage
+from unprm.votes.adaptive import stability
+from unprm.votes.ballot import Ballot, WrfTerms, usage_out
 from unprm.wire import RewardVoteRequest, Unscored
 
 _RESERVE = 0.1

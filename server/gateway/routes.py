@@ -8,19 +8,19 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from server.ballot import WrfTerms
-from server.body import WorkRoute
-from server.context import Context, context_of
-from server.errors import TABLE, problem
 from server.gateway.candidates import Candidates, text_of
 from server.gateway.election import Elected, Progress, Terms, elect
 from server.gateway.schema import ChatRequest, Json
 from server.gateway.stream import Chunks, event
 from server.gateway.upstream import Upstream, read_on
-from server.openapi import problems
+from server.http.body import WorkRoute
+from server.http.context import Context, context_of
+from server.http.errors import TABLE, problem
+from server.http.openapi import problems
 from server.service import TheService
 from server.settings import Settings
 from unprm.errors import TooManySolutions
+from unprm.votes.ballot import WrfTerms
 
 _LISTING = (
     "invalid_request",

@@ -6,7 +6,7 @@ python -m server.scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-g
 import os
 import sys
 
-from server.keys import Keys, KeysInvalid
+from server.http.keys import Keys, KeysInvalid
 from server.scale.settings import RAY, ScaleSettings
 from server.settings import SettingsInvalid
 

@@ -20,12 +20,12 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from server.errors import GATEWAY, problem
 from server.gateway.stream import event
-from server.keys import Keys
-from server.lifetime import TIMEOUT_HEADER, read_body, seconds_of
-from server.logs import configure
-from server.middleware import caller_of, is_open, request_id_of
+from server.http.errors import GATEWAY, problem
+from server.http.keys import Keys
+from server.http.lifetime import TIMEOUT_HEADER, read_body, seconds_of
+from server.http.middleware import caller_of, is_open, request_id_of
+from server.observe.logs import configure
 from server.scale.metrics import joined
 from server.scale.replica import ForwardedRequest
 from server.scale.settings import ScaleSettings

@@ -3,7 +3,7 @@
 from starlette.middleware import Middleware
 from uvicorn.config import HTTP_PROTOCOLS
 
-from server.protocol import BoundedProtocol
+from server.http.protocol import BoundedProtocol
 
 
 def bound() -> list[Middleware]:

@@ -11,9 +11,9 @@ from ray import serve
 from starlette.types import ASGIApp, Message
 
 from server.app import create_app
-from server.lifetime import replay
-from server.loading import load
-from server.logs import configure
+from server.http.lifetime import replay
+from server.models.load import load
+from server.observe.logs import configure
 from server.scale.settings import ScaleSettings
 from unprm.errors import ModelUnavailable
 from unprm.types import Engine

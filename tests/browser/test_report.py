@@ -13,12 +13,13 @@ from rich.console import Console
 
 from tests.browser.harness import Sheet, flaws
 from tests.server.harness import serving
-from training import best_of_n, judging, pool, processbench, resumable, right_votes
-from training.scorers import Identity, Solution
+from training import resumable
+from training.evaluate import best_of_n, judging, pool, processbench, right_votes
+from training.evaluate.scorers import Identity, Solution
 from training.settings import WrfSettings
+from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
-from unprm.equivalence import Equivalence
-from unprm.votes import STRATEGIES
+from unprm.votes.decide import STRATEGIES
 
 SILENT = Console(file=io.StringIO())
 PIXEL = bytes.fromhex(

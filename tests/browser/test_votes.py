@@ -6,8 +6,9 @@ from typing import get_args
 import pytest
 
 from tests.browser.harness import Sheet
-from unprm import steps, votes
+from unprm import steps
 from unprm.types import Normalization
+from unprm.votes import decide as votes
 
 CASES = 3000
 DECIDE = """

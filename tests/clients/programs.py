@@ -5,13 +5,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 
-from tests.support import free_port, until
+from tests.support import ROOT, free_port, until
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds: what is imported here takes a while on a machine that has other work."""
 

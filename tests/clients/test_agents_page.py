@@ -38,7 +38,7 @@ FARM = [
 
 def embedded() -> Engine:
     """What `python -m server` serves without options."""
-    from unprm.engines.load import load_engine
+    from unprm.models.load import load_engine
 
     return load_engine(mini.NAME, device="cpu", dtype="float32", prefix_cache_gb=1.0)
 

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from server.errors import TABLE
+from server.http.errors import TABLE
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.engines.fake import FakeEngine
-from unprm.votes import STRATEGIES
+from unprm.votes.decide import STRATEGIES
 from unprm_client import AsyncClient, Client, SolutionIn, errors
 
 SOLUTIONS: list[Any] = [

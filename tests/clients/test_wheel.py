@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.harness import Running
-
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
 
 VOTE = """
 import json, sys

@@ -5,14 +5,14 @@ What a test puts in another's place (an amount, an address, a sampler that isn't
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.commands.blocks import Block, changed, runs
 from tests.commands.test_serving import PROBLEM, REQUEST, RIGHT, WRONG, rewards
 from tests.commands.world import REASONERS, World
-from training.questions import make_mini
+from tests.support import ROOT, TEST_DATA
+from training.data.questions import make_mini
 from unprm import mini
 
 pytestmark = [pytest.mark.docs, pytest.mark.timeout(1800)]
@@ -21,8 +21,8 @@ LABELLED = [
     {"problem": PROBLEM, "steps": RIGHT, "labels": [True, True]},
     {"problem": PROBLEM, "steps": WRONG, "labels": [False, False]},
 ]
-DOCS = Path(__file__).parents[2] / "docs"
-PROCESSBENCH = Path(__file__).parents[1] / "data" / "processbench"
+DOCS = ROOT / "docs"
+PROCESSBENCH = TEST_DATA / "processbench"
 
 
 def ask(world: World, count: int) -> None:

@@ -23,7 +23,8 @@ from pathlib import Path
 
 from dockerfile_parse import DockerfileParser
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PORT = "18000"
 SCALE = ["python3", "-m", "server.scale", "--replicas", "2"]

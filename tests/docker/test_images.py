@@ -15,8 +15,8 @@ from dockerfile_parse import DockerfileParser
 
 from server.scale.settings import RAY, ScaleSettings
 from server.settings import PREFIX, Settings
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 DOCKERFILES = ["Dockerfile", "Dockerfile.cpu"]
 COMPOSE = ["compose.yaml", "compose.gpu.yaml", "compose.scale.yaml"]

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from tests.server.harness import ask, boxed, serving
+from tests.support import ROOT
 
-DOCKER = Path(__file__).parents[2] / "docker"
+DOCKER = ROOT / "docker"
 DASHBOARD = json.loads((DOCKER / "grafana" / "unprm.json").read_text("utf-8"))
 ALERTS = yaml.safe_load((DOCKER / "prometheus" / "alerts.yml").read_text("utf-8"))
 PANELS = {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in DASHBOARD["panels"]}

@@ -9,8 +9,8 @@ from torch import nn
 from transformers import MistralConfig, MistralForCausalLM
 
 from tests.tiny import largest_error
-from unprm.engines.readers import AtPositions
-from unprm.engines.torch_engine import TorchEngine
+from unprm.engines.torch.engine import TorchEngine
+from unprm.engines.torch.readers import AtPositions
 from unprm.types import Encoded, ModelDescription
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch sees")

@@ -5,10 +5,10 @@ The first batch fails; with the delay `lost`, all of them.
 
 import sys
 
-from server import tracing
 from server.app import create_app
-from server.logs import configure
-from server.serving import DrainingServer
+from server.http.serving import DrainingServer
+from server.observe import tracing
+from server.observe.logs import configure
 from server.settings import Settings
 from unprm.engines.fake import FakeEngine
 

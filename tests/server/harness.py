@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 
-from server.admin import Open
 from server.app import create_app
-from server.model import Source
+from server.http.serving import DrainingServer
+from server.models.admin import Open
+from server.models.model import Source
 from server.service import Service
-from server.serving import DrainingServer
 from server.settings import Settings
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, FakeFormat

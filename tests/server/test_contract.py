@@ -8,7 +8,7 @@ import pytest
 from tests.server.harness import PROBLEM, Running, ask, boxed, read
 from unprm import wire
 from unprm.engines.fake import FakeEngine, hashed
-from unprm.votes import STRATEGIES
+from unprm.votes.decide import STRATEGIES
 
 SCORED = {"unscored": None}
 NO_USAGE = {"tokens": 0, "computed_tokens": 0, "cached_tokens": 0}

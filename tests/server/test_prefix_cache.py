@@ -5,7 +5,7 @@ import torch
 
 from tests.server.harness import serving
 from unprm import mini
-from unprm.engines.load import load_engine
+from unprm.models.load import load_engine
 
 PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. Zoe loses 8 coins. How many coins does Zoe have now?"
 STEPS = ["Step 1: 23 + 45 = 68.", "Step 2: 68 - 8 = 60.", "The answer is \\boxed{60}."]

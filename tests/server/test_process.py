@@ -21,9 +21,7 @@ import pytest
 import trustme
 
 from tests.server.harness import Background, ask, boxed, raw
-from tests.support import PATIENCE, until
-
-ROOT = Path(__file__).parents[2]
+from tests.support import PATIENCE, ROOT, until
 
 
 class Process:

@@ -11,13 +11,13 @@ from rich.console import Console
 from tests.tiny import write_prm
 from training import records as training_records
 from training import resumable
-from training.judging import JudgedCandidates
+from training.data.questions import make_mini
+from training.evaluate.judging import JudgedCandidates
+from training.evaluate.metrics import Share
 from training.lab import benchmark, construct, data_findings, elections, findings, labels, models, run, vote_findings
 from training.lab import settings as lab_settings
 from training.lab.settings import DATA_SETS, LabSettings
-from training.metrics import Share
 from training.mini.slips import Author
-from training.questions import make_mini
 from training.records import LabelledSolution
 from training.settings import AdaptiveSettings
 from unprm.errors import OutputMismatch

@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from training.judging import JudgedCandidates
-from training.metrics import Share
-from training.processbench import PUBLISHED, SUBSETS, Figures
+from training.evaluate.judging import JudgedCandidates
+from training.evaluate.metrics import Share
+from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
 from training.report.page import write
 from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
-from unprm.votes import STRATEGIES
+from unprm.votes.decide import STRATEGIES
 
 LOW = {vote: Share(0.6, 0.58, 0.62) for vote in STRATEGIES}
 

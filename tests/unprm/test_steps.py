@@ -2,15 +2,15 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import TEST_DATA
 from unprm import steps
 
-SOLUTIONS = Path(__file__).parents[1] / "data" / "solutions" / "statements.jsonl"
+SOLUTIONS = TEST_DATA / "solutions" / "statements.jsonl"
 BLOCKS = re.compile(r"```|~~~|\\[\[\]]|\$\$|\\begin|^\s*(-{3,}|\*{3,}|_{3,})\s*$", re.MULTILINE)
 TEXTS = [json.loads(line)["text"] for line in SOLUTIONS.read_text("utf-8").splitlines()]
 PLAIN = [text for text in TEXTS if not BLOCKS.search(text)]

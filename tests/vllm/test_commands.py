@@ -11,7 +11,7 @@ import torch
 from tests import checkpoints
 from tests.commands.blocks import Block, fenced
 from tests.commands.world import PRM, REASONERS
-from training.publish import merge_adapter
+from training.prm.publish import merge_adapter
 from unprm import mini
 
 # what vLLM and PyTorch warn of in their own code

@@ -12,7 +12,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 from benchmarks import servers
 from tests.server.harness import Running, serving
 from unprm import mini
-from unprm.engines.load import load_engine
+from unprm.models.load import load_engine
 from unprm_client import AsyncClient
 from unprm_client.search import ChatReasoner, dvts
 

@@ -12,12 +12,12 @@ import torch
 from benchmarks import servers
 from tests import checkpoints
 from unprm import mini
-from unprm.engines.checkpoint import load_tokenizer, locate
-from unprm.engines.load import load_engine
-from unprm.engines.vllm_model import prepare
+from unprm.engines.vllm.model import prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
+from unprm.models.checkpoint import load_tokenizer, locate
+from unprm.models.load import load_engine
 from unprm.types import Encoded
 
 # what vLLM and PyTorch warn of in their own code
@@ -90,7 +90,7 @@ def test_a_server_that_only_generates_is_refused():
 
 def test_what_vllm_knows_is_not_run_again_and_changes_no_score():
     """Holds vLLM to a field that it marks as internal: with it the prefix cache is read, and the rest is returned."""
-    from unprm.engines.vllm_engine import BLOCK  # vLLM warns when it is imported
+    from unprm.engines.vllm.engine import BLOCK  # vLLM warns when it is imported
 
     rng = random.Random(0)
     problem = " ".join([PROBLEM] * 4)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,15 +12,15 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 import torch
 
 from benchmarks import servers
+from tests.support import ROOT
 from training import resumable
 from unprm import mini
-from unprm.engines.checkpoint import load_base
+from unprm.models.checkpoint import load_base
 from unprm.samplers.load import SamplerSource
 from unprm.types import SamplingSettings
 
 # vLLM computes in bfloat16 here, which takes many times as long on a processor without instructions for it
 pytestmark = pytest.mark.timeout(1500)
-ROOT = Path(__file__).parents[2]
 PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. Mia loses 5 marbles. How many marbles does Mia have now?"
 
 

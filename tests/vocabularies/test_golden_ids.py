@@ -17,7 +17,7 @@ import tiktoken
 from tiktoken.load import load_tiktoken_bpe
 from tokenizers import Tokenizer, models, normalizers
 
-from unprm.engines.checkpoint import load_tokenizer
+from tests.support import ROOT
 from unprm.errors import ModelInvalid
 from unprm.formats.eurus import EurusFormat
 from unprm.formats.math_shepherd import MathShepherdFormat
@@ -25,9 +25,9 @@ from unprm.formats.qwen_prm import QwenPrmFormat
 from unprm.formats.rlhflow import RlhflowFormat
 from unprm.formats.skywork import SkyworkFormat
 from unprm.formats.unprm import PrmConfig, UnprmFormat
+from unprm.models.checkpoint import load_tokenizer
 from unprm.types import Format
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / ".venv" / "vocabularies"
 Ids = list[int]
 Encode = Callable[[str], Ids]

@@ -17,8 +17,8 @@ from training.stage import directory, tell
 from unprm.types import Extraction, Split
 
 if TYPE_CHECKING:
-    from training.cluster import Cluster
-    from training.questions import Question
+    from training.data.cluster import Cluster
+    from training.data.questions import Question
     from unprm.samplers.load import SamplerName, SamplerSource
     from unprm.types import Sampler, SamplingSettings
 
@@ -71,7 +71,7 @@ class Place:
         """The Ray cluster to run on, if any."""
         if not self.ray:
             return None
-        from training.cluster import Cluster
+        from training.data.cluster import Cluster
 
         return Cluster(self.ray, self.concurrency, self.ray_gpus)
 
@@ -89,12 +89,12 @@ def sample(
     preset: PresetOption = "paper",
 ) -> None:
     """Sample candidate solutions for questions, with the log-probabilities of their tokens."""
-    from training import sample
+    from training.data import sample
 
     settings = replace(PRESETS[preset].sample, **given)
     chosen = _questions(questions, split, limit or PRESETS[preset].questions, settings)
     if cluster := place.cluster():
-        from training.cluster import sample as sample_on
+        from training.data.cluster import sample as sample_on
 
         _finish(lambda: sample_on(chosen, sampler.source(), output, settings, cluster, console))
         return
@@ -112,9 +112,9 @@ def select(
     preset: PresetOption = "paper",
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
-    from training import select
-    from unprm.engines.checkpoint import fetch
-    from unprm.equivalence import Equivalence
+    from training.data import select
+    from unprm.answers.equivalence import Equivalence
+    from unprm.models.checkpoint import fetch
     from unprm.samplers.prompts import Prompter
 
     settings = replace(PRESETS[preset].select, **given)
@@ -139,13 +139,13 @@ def annotate(
     preset: PresetOption = "paper",
 ) -> None:
     """Label the steps of selected solutions by rollouts from their prefixes."""
-    from training import annotate
-    from unprm.equivalence import Equivalence
+    from training.data import annotate
+    from unprm.answers.equivalence import Equivalence
 
     settings = replace(PRESETS[preset].annotate, **given)
     _check_measure(settings.measure)
     if cluster := place.cluster():
-        from training.cluster import annotate as annotate_on
+        from training.data.cluster import annotate as annotate_on
 
         _finish(lambda: annotate_on(selected, sampler.source(), output, settings, cluster, console))
         return
@@ -162,7 +162,7 @@ def merge(
     push: Annotated[str | None, typer.Option(help="Also upload it to the hub, under this name.")] = None,
 ) -> None:
     """Join annotated solutions into a data set in the published layout, with its card."""
-    from training import merge
+    from training.data import merge
 
     merged = merge.merge(annotated, output)
     console.print(f"{merged.solutions} solutions in {output}, {merged.duplicates} duplicates left out")
@@ -175,7 +175,7 @@ def stats(
     annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`, one row each.", exists=True)],
 ) -> None:
     """Print what annotation cost, what it found, and how often its labels are right where that can be checked."""
-    from training.stats import tables
+    from training.data.stats import tables
 
     for table in tables(annotated):
         Console().print(table)
@@ -195,8 +195,8 @@ def build(
     concurrency: Concurrency = 32,
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
-    from training import build
-    from training.stats import tables
+    from training.data import build
+    from training.data.stats import tables
 
     given = PRESETS[preset]
     chosen = replace(
@@ -226,8 +226,8 @@ def study(
     concurrency: Concurrency = 32,
 ) -> None:
     """Annotate the same solutions by every search, and compare costs and accuracy."""
-    from training import search_findings, study
-    from unprm.equivalence import Equivalence
+    from training.data import search_findings, study
+    from unprm.answers.equivalence import Equivalence
 
     settings = _override(PRESETS[preset].annotate, extraction=extraction)
     searches = study.variants(settings)
@@ -254,7 +254,7 @@ def _check_measure(name: str) -> None:
 
 
 def _questions(source: str, split: str, count: int, settings: SampleSettings) -> "list[Question]":
-    from training import questions
+    from training.data import questions
 
     if source == "mini":
         return questions.make_mini(count, settings.seed)

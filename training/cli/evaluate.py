@@ -16,7 +16,7 @@ from training.stage import directory
 from unprm.types import Extraction, Normalization, Split
 
 if TYPE_CHECKING:
-    from training.scorers import Scorer
+    from training.evaluate.scorers import Scorer
 
 app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
 console = Console(stderr=True)
@@ -50,7 +50,7 @@ class PrmOptions:
     @contextmanager
     def scoring(self) -> "Iterator[Scorer]":
         """The PRM's scorer, closed at the end of the block."""
-        from training.scorers import EngineScorer, ServerScorer
+        from training.evaluate.scorers import EngineScorer, ServerScorer
 
         if self.server:
             scorer = ServerScorer(self.server, os.environ.get("UNPRM_API_KEY"))
@@ -59,7 +59,7 @@ class PrmOptions:
             finally:
                 scorer.close()
             return
-        from unprm.engines.load import load_engine
+        from unprm.models.load import load_engine
 
         loaded = load_engine(self.model, adapter=self.adapter, family=self.family, engine=self.engine)
         try:
@@ -80,11 +80,11 @@ def processbench(
     ] = "Qwen/ProcessBench",
 ) -> None:
     """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
-    from training import processbench
+    from training.evaluate import processbench
 
     if scores:
         refuse_beside(context, "scores")
-        from training import recorded_scores
+        from training.evaluate import recorded_scores
 
         Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
         return
@@ -116,8 +116,8 @@ def best_of_n(
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
     table is also written to votes.md."""
-    from training import best_of_n, pool, vote_results
-    from unprm.equivalence import Equivalence
+    from training.evaluate import best_of_n, pool, vote_results
+    from unprm.answers.equivalence import Equivalence
 
     questions = pool.load(candidates, reward)
     reading, wrf = Reading(extraction, step_split), WrfSettings(alpha, normalization)

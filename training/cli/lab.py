@@ -65,7 +65,7 @@ def measure_mini(
 ) -> None:
     """Evaluate the embedded model, reasoner and PRM, on problems that it has never seen."""
     from training.mini.measure import measure
-    from unprm.engines.checkpoint import locate
+    from unprm.models.checkpoint import locate
 
     with stage.progress(console) as progress:
         measured = measure(locate(model, None, None, None).base, model, problems, seed, progress)

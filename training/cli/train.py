@@ -35,7 +35,7 @@ def train(
     Run the same command again to resume a killed run from its last checkpoint. On several GPUs:
     `torchrun --nproc-per-node 8 -m training train …`.
     """
-    from training.train import Trainer
+    from training.prm.train import Trainer
 
     chosen = TRAIN_PRESETS[preset] | given
     settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
@@ -57,8 +57,8 @@ def memory(
     longest: Annotated[int, typer.Option(min=1, help="Number of tokens of the longest solution.")] = 2048,
 ) -> None:
     """Count the memory that `train` needs, and show what it would choose on GPUs: tokens per pass, checkpointing."""
-    from training.memory import table
-    from training.network import read_shape
+    from training.prm.memory import table
+    from training.prm.network import read_shape
 
     sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
     Console().print(table(read_shape(base), sizes, longest))
@@ -73,7 +73,7 @@ def merge_adapter(
     """Merge a PRM's adapter into its base: one checkpoint for engines without support for adapters."""
     import torch
 
-    from training import publish
+    from training.prm import publish
 
     publish.merge_adapter(model, adapter, output, torch.float32 if dtype == "float32" else torch.bfloat16)
     console.print(f"serve it with: python -m server --model {output}")
@@ -84,7 +84,7 @@ def push(
     repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
 ) -> None:
     """Upload a PRM to the hub, with the token from the environment, but without the training run's checkpoints."""
-    from training import publish
+    from training.prm import publish
 
     console.print(publish.push(directory, repository))
 
@@ -128,7 +128,7 @@ def calibrate(
         raise typer.BadParameter("it goes with --scores", param_hint="--source" if test is None else "--test")
     if data is None:
         raise typer.BadParameter("give solutions with --data, or recorded --scores", param_hint="--data")
-    from training.calibrate import calibrate as fit
+    from training.prm.calibrate import calibrate as fit
 
     place = output or Path(prm.adapter or prm.model)
     if not place.is_dir():
@@ -144,7 +144,8 @@ def calibrate(
 
 
 def _calibrate_recorded(scores: Path, test: Path | None, source: str, output: Path | None) -> None:
-    from training import recorded_calibration, recorded_scores
+    from training.evaluate import recorded_scores
+    from training.prm import recorded_calibration
 
     if output is not None and not (source and test):
         raise typer.BadParameter(

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import processbench, resumable
+from training import resumable
+from training.data.questions import make_mini
+from training.data.sample import sample
+from training.evaluate import processbench
+from training.evaluate.processbench import Sample
 from training.lab.construct import CONCURRENCY
 from training.lab.settings import LabSettings
-from training.processbench import Sample
-from training.questions import make_mini
-from training.sample import sample
 from unprm import steps
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse

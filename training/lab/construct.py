@@ -5,14 +5,14 @@ from pathlib import Path
 from rich.console import Console
 
 from training import records, resumable
+from training.data.questions import make_mini
+from training.data.sample import sample
+from training.data.select import Selector, select
+from training.data.study import study
 from training.lab.settings import DATA_SETS, LabSettings, searches
-from training.questions import make_mini
 from training.records import LabelledSolution
-from training.sample import sample
-from training.select import Selector, select
 from training.settings import SelectionName
-from training.study import study
-from unprm.equivalence import Equivalence
+from unprm.answers.equivalence import Equivalence
 from unprm.mini.checker import labels
 from unprm.mini.domain import parse
 from unprm.types import Sampler

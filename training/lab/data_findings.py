@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from training import judging
-from training.bootstrap import Estimate, Numbers
-from training.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
+from training.evaluate import judging
+from training.evaluate.bootstrap import Estimate, Numbers
+from training.evaluate.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
+from training.evaluate.metrics import Share, percent
 from training.lab import elections, labels
 from training.lab.labels import Hits, ThresholdName
 from training.lab.models import seeds
 from training.lab.settings import DATA_SETS, BaseName, LabSettings
-from training.metrics import Share, percent
 from training.report.blocks import listed
 from training.report.found import Finding
 

@@ -6,13 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from training import best_of_n
-from training.bootstrap import Numbers
-from training.judging import JudgedCandidates
-from training.right_votes import RightShare, right_share
+from training.evaluate import best_of_n
+from training.evaluate.bootstrap import Numbers
+from training.evaluate.judging import JudgedCandidates
+from training.evaluate.right_votes import RightShare, right_share
 from training.settings import WrfSettings
-from unprm import votes
 from unprm.types import AnswerClass
+from unprm.votes import decide as votes
 
 Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""

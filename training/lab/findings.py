@@ -1,13 +1,15 @@
 """The lab's findings: each question of the study with its answer and the numbers behind it.
 
 Every statement that compares two methods was tested, in a family of comparisons that is fixed beforehand and corrected
-jointly (`training.comparisons`).
+jointly (`training.evaluate.comparisons`).
 """
 
 import json
 from pathlib import Path
 
-from training import judging, resumable, search_findings
+from training import resumable
+from training.data import search_findings
+from training.evaluate import judging
 from training.lab import data_findings, label_findings, vote_findings
 from training.lab.construct import annotated
 from training.lab.models import seeds

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from training.bootstrap import Estimate
-from training.comparisons import F1_MARGIN, compare, grouped, note
+from training.evaluate.bootstrap import Estimate
+from training.evaluate.comparisons import F1_MARGIN, compare, grouped, note
+from training.evaluate.metrics import percent
 from training.lab import labels
 from training.lab.labels import Pointer
-from training.metrics import percent
 from training.report.found import Finding
 
 Row = list[str | int | float]

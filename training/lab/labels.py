@@ -8,14 +8,16 @@ from typing import Literal
 
 import numpy as np
 
-from training import processbench, resumable, stats
-from training.bootstrap import Estimate, Numbers, weights
+from training import resumable
+from training.data import stats
+from training.data.select import step_uncertainties
+from training.evaluate import processbench
+from training.evaluate.bootstrap import Estimate, Numbers, weights
 from training.lab.benchmark import load_benchmark, question_of
 from training.lab.construct import annotated, data_file, selected_file
 from training.lab.models import seeds
 from training.lab.settings import DATA_SETS, BaseName, LabSettings
 from training.records import read
-from training.select import step_uncertainties
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from training.bootstrap import FEWEST, Estimate, Numbers
-from training.comparisons import ACCURACY_MARGIN, Comparison, Outcome, compare, grouped, note, sentences
+from training.evaluate.bootstrap import FEWEST, Estimate, Numbers
+from training.evaluate.comparisons import ACCURACY_MARGIN, Comparison, Outcome, compare, grouped, note, sentences
+from training.evaluate.metrics import percent
 from training.lab import elections
 from training.lab.elections import Seeds
-from training.metrics import percent
 from training.report.blocks import listed
 from training.report.found import Finding
 

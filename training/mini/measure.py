@@ -10,17 +10,18 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from training.judging import JudgedCandidates
-from training.metrics import Share, first_error_score, percent
+from training.evaluate.judging import JudgedCandidates
+from training.evaluate.metrics import Share, first_error_score, percent
+from training.evaluate.right_votes import right_share
 from training.mini.sample import sample
-from training.right_votes import right_share
-from unprm import steps, votes
-from unprm.engines.checkpoint import load_base, read_tokenizer
-from unprm.engines.load import load_engine
-from unprm.extraction import extract
+from unprm import steps
+from unprm.answers.extraction import extract
 from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate
+from unprm.models.checkpoint import load_base, read_tokenizer
+from unprm.models.load import load_engine
+from unprm.votes import decide as votes
 
 TEMPERATURE = 0.8
 CANDIDATES = 16

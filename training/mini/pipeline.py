@@ -20,14 +20,14 @@ from training.mini import tokenizer as mini_tokenizer
 from training.mini.pretrain import PretrainSettings, pretrain
 from training.mini.sample import sample
 from training.mini.slips import Author
+from training.prm.resume import replace_file
+from training.prm.train import Trainer
 from training.records import LabelledSolution
-from training.resume import replace_file
 from training.settings import LINEAR, TrainSettings
-from training.train import Trainer
 from unprm import mini, steps
-from unprm.engines.checkpoint import load_base, read_tokenizer
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
+from unprm.models.checkpoint import load_base, read_tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from training import resume
-from training.loss import LOSSES
 from training.mini import corpus
 from training.mini.corpus import Document
+from training.prm import resume
+from training.prm.loss import LOSSES
 from unprm.formats.unprm import NEGATIVE, POSITIVE
 
 SAVE_EVERY = 100

@@ -6,13 +6,13 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.metrics import Share, percent
+from training.evaluate.metrics import Share, percent
+from training.evaluate.right_votes import uses_rewards
 from training.report.blocks import Plot, Table, counted, lead, listed, seeds
 from training.report.drawing import GREY, legend, percent_axis, plot, styles
 from training.report.found import BestOfN, BySize, over_seeds
-from training.right_votes import uses_rewards
 from unprm.types import Strategy
-from unprm.votes import STRATEGIES
+from unprm.votes.decide import STRATEGIES
 
 REWARDED: tuple[Strategy, ...] = tuple(vote for vote in STRATEGIES if uses_rewards(vote))
 _MAJORITY = {"color": GREY, "linestyle": "--", "linewidth": 1.6}

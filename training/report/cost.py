@@ -5,12 +5,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from training import stats
-from training.metrics import percent
+from training.data import stats
+from training.data.study import BASELINE
+from training.evaluate.metrics import percent
 from training.report.blocks import Plot, Table, counted, listed
 from training.report.drawing import GREY, PALETTE, percent_axis, plot
 from training.report.found import Annotation
-from training.study import BASELINE
 
 PerSolution = dict[str, float]
 """Cost per solution by run, the run with the most samples first; relative to the baseline if there is one."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from training.metrics import percent
-from training.processbench import PUBLISHED, SUBSETS
+from training.evaluate.metrics import percent
+from training.evaluate.processbench import PUBLISHED, SUBSETS
 from training.report.blocks import Plot, Table, counted, listed, seeds
 from training.report.drawing import PALETTE, legend, percent_axis, plot, styles
 from training.report.found import AtThreshold, ProcessBench

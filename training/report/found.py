@@ -7,9 +7,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
 
-from training import stats
-from training.judging import JudgedCandidates
-from training.metrics import Share
+from training.data import stats
+from training.evaluate.judging import JudgedCandidates
+from training.evaluate.metrics import Share
 from training.settings import WrfSettings
 from unprm.types import Strategy
 

@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.metrics import Share, percent
+from training.evaluate.metrics import Share, percent
+from training.evaluate.right_votes import right_share
 from training.report.blocks import Plot, counted, lead, listed
 from training.report.drawing import GREY, RIGHT, WRONG, percent_axis, plot
 from training.report.found import BestOfN
-from training.right_votes import right_share
-from unprm.votes import STRATEGIES
+from unprm.votes.decide import STRATEGIES
 
 BINS = 20
 _GOLDEN = 0.618033988749895

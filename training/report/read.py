@@ -7,8 +7,10 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from training import judging, processbench, resumable, sources, stats
-from training.metrics import Share
+from training import resumable, sources
+from training.data import stats
+from training.evaluate import judging, processbench
+from training.evaluate.metrics import Share
 from training.report.found import (
     Annotation,
     AtThreshold,
@@ -22,9 +24,9 @@ from training.report.found import (
     over_seeds,
 )
 from training.settings import WrfSettings
-from unprm import votes
 from unprm.errors import RecordInvalid
 from unprm.types import Normalization, Strategy
+from unprm.votes import decide as votes
 
 LAYOUT = {
     "findings": "findings.json",

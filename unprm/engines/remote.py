@@ -6,7 +6,7 @@ import httpx
 import torch
 from pydantic import BaseModel
 
-from unprm.engines.vllm_model import step_scores
+from unprm.engines.vllm.model import step_scores
 from unprm.errors import ModelInvalid
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription

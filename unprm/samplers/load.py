@@ -6,8 +6,8 @@ from typing import Literal
 
 import torch
 
-from unprm.engines.checkpoint import fetch, load_base
 from unprm.errors import SamplerFailed
+from unprm.models.checkpoint import fetch, load_base
 from unprm.samplers.openai_sampler import ChatSampler, Endpoints, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import Sampler, SamplingSettings

@@ -1,4 +1,4 @@
-// The five votes, as the server takes them (unprm/votes.py), so that another weight needs no request.
+// The five votes, as the server takes them (unprm/votes/decide.py), so that another weight needs no request.
 import { fsum } from "./scores.js";
 
 export const STRATEGIES = ["majority", "prm", "hmr", "wrf", "weighted"];

@@ -13,12 +13,13 @@ from safetensors.torch import load_file, save_file
 
 from tests import checkpoints
 from tests.server.harness import serving
+from tests.support import ROOT, TEST_DATA
 from tests.unprm.formats import references
-from unprm.engines.load import load_engine
 from unprm.errors import ModelInvalid
 from unprm.formats.registry import families, known_models
+from unprm.models.load import load_engine
 
-GOLDEN = Path(__file__).parents[2] / "data" / "families"
+GOLDEN = TEST_DATA / "families"
 PROBLEM = "Tom has 12 apples and buys 34 more.\nHow many are there?"
 STEPS = ["12 + 34 = 46.", "Tom has 46 apples – all his own.", "The answer is \\boxed{46}"]
 OTHERS = [
@@ -112,7 +113,7 @@ def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
     assert len(names) == len(set(names)) == 8
     assert all(model.parameters > 1 and model.licence for _, model in known_models())
-    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text("utf-8")
+    page = (ROOT / "docs" / "models.md").read_text("utf-8")
     assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)
     assert all(f"`{name}`" in page for name in families())
 

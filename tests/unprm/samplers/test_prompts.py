@@ -9,10 +9,10 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from unprm import mini, steps
-from unprm.engines.checkpoint import read_tokenizer
+from unprm.answers.extraction import extract
 from unprm.errors import ModelInvalid
-from unprm.extraction import extract
 from unprm.mini.storyteller import generate
+from unprm.models.checkpoint import read_tokenizer
 from unprm.samplers.prompts import INSTRUCTION, WORKED_EXAMPLES, Prompter, end_tokens, messages
 
 TEMPLATES = {

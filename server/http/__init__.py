@@ -1,0 +1,1 @@
+"""HTTP: bodies, keys, errors, the API's description, and the server process."""

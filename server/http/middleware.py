@@ -1,0 +1,133 @@
+"""Pure ASGI middleware: request ids, logging and metrics for every response, and authorization."""
+
+import asyncio
+import re
+import uuid
+from datetime import UTC, datetime
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server import page
+from server.http.context import Context, attach, context_of
+from server.http.errors import GATEWAY, Unauthorized, code_of, problem
+from server.http.keys import Keys
+from server.observe.journal import Entry, Journal
+from server.observe.logs import fields, log_request
+from server.observe.metrics import Metrics
+from server.observe.tracing import span, tell
+from server.sharing import share_of
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
+"""Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
+_METRICS = "/metrics"
+_ADMIN = "/admin/"
+"""Prefix of the paths that need the admin key; without an admin key, no route exists there."""
+
+CLIENT_GONE = 499
+"""Status in logs and metrics of a request whose caller disconnected before the response."""
+
+
+class Envelope:
+    """The outermost layer: assigns the request id, answers uncaught errors, logs and counts the outcome."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, journal: Journal | None) -> None:
+        self.app = app
+        self.metrics = metrics
+        self.journal = journal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request; errors end here, so that no other layer logs a caller's text."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        context = Context(request_id_of(Headers(scope=scope)), asyncio.get_running_loop().time())
+        attach(scope, context)
+        status = None
+        answer = bytearray()
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = context.request_id
+            elif self.journal is not None:
+                answer.extend(message.get("body", b""))
+            await send(message)
+
+        with span("request", Headers(scope=scope)) as current:
+            try:
+                await self.app(scope, receive, send_with_id)
+            except ClientDisconnect:
+                pass
+            except Exception as error:  # the outermost layer: every caller gets an answer
+                if status is not None:  # part of the response is sent: the connection can only be closed
+                    raise
+                context.code = code_of(error)
+                await problem(error, context.request_id, scope["path"].startswith(GATEWAY))(
+                    scope, receive, send_with_id
+                )
+            finally:
+                tell(current, self._record(scope, status or CLIENT_GONE, context, answer))
+
+    def _record(self, scope: Scope, status: int, context: Context, answer: bytearray) -> dict[str, str | int | float]:
+        """Counts, logs and journals the request; returns the logged fields."""
+        seconds = asyncio.get_running_loop().time() - context.arrived
+        self.metrics.answered(_route(scope), status, seconds, context.usage)
+        attributes = fields(scope["method"], _route(scope), status, seconds, context)
+        log_request(attributes)
+        if self.journal is not None and context.body:
+            time, milliseconds = datetime.now(UTC).isoformat(timespec="milliseconds"), round(1000 * seconds, 1)
+            caller, body = context.caller, context.body
+            entry = Entry(time, context.request_id, caller, _route(scope), status, milliseconds, body, bytes(answer))
+            self.journal.note(entry)
+        return attributes
+
+
+class Authorization:
+    """Admits callers with a known key and records its name; without keys, admits everybody. `/admin/` has its own key.
+
+    `open_metrics`: /metrics needs no key.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Keys, admin_keys: Keys, open_metrics: bool) -> None:
+        self.app = app
+        self._keys, self._admin_keys = keys, admin_keys
+        self._open_metrics = open_metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises `Unauthorized` before any of the body is read."""
+        if scope["type"] == "http" and not is_open(scope["path"], self._open_metrics):
+            keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
+            context = context_of(scope)
+            context.caller = caller_of(Headers(scope=scope), keys)
+            context.share = share_of(context.caller, scope.get("client"))
+        await self.app(scope, receive, send)
+
+
+def is_open(path: str, open_metrics: bool) -> bool:
+    """Whether the path needs no key; /metrics needs none only if `open_metrics`."""
+    return path in _OPEN or path.startswith(page.BELOW) or (open_metrics and path == _METRICS)
+
+
+def caller_of(headers: Headers, keys: Keys) -> str:
+    """The name of the caller whose key was sent, "" for one without a name. Raises `Unauthorized`."""
+    if not keys.needed:
+        return ""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    caller = keys.caller(token.strip(" \t").encode("latin-1") if scheme.lower() == "bearer" else b"")
+    if caller is None:
+        raise Unauthorized
+    return caller
+
+
+def request_id_of(headers: Headers) -> str:
+    """The caller's request id if it is valid, else a new one."""
+    sent = headers.get("x-request-id", "")
+    return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
+
+
+def _route(scope: Scope) -> str:
+    """The route's template; one fixed name for all other paths, which are callers' text."""
+    return getattr(scope.get("route"), "path", None) or "unmatched"

@@ -1,0 +1,144 @@
+"""The OpenAPI document: the purpose, an example and all response statuses of each operation."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import FastAPI
+
+from server.http import examples
+from server.http.errors import MEDIA_TYPE, TABLE
+from server.http.lifetime import TIMEOUT_HEADER
+from unprm.types import Strategy
+from unprm.wire import ProblemDetails
+
+Json = dict[str, Any]
+
+ABOUT = """\
+Scores the steps of candidate solutions with a process reward model, and votes for the best answer.
+
+Errors are RFC 9457 problem details with a stable `code`. Every response carries `X-Request-ID`, the caller's
+own if it sends one of at most 128 letters, digits, `.`, `_` and `-`. If the server has a key, everything but
+the probes and this documentation asks for it as `Authorization: Bearer KEY`.
+"""
+
+_REFERENCE = "#/components/schemas/{model}"
+_PROTECTED = ("unauthorized", "internal")
+_PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable", "shutting_down")}
+_ELSEWHERE = ("not_found", "method_not_allowed", "upstream_refused", "upstream_failed")
+_WORK = tuple(code for code in TABLE if code not in _ELSEWHERE)
+_NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",)}
+
+_STRATEGIES: dict[Strategy, tuple[str, str]] = {
+    "majority": (
+        "The answer with the most solutions",
+        "Needs no rewards and no problem: the model is not run.",
+    ),
+    "prm": (
+        "The answer of the solution with the highest reward",
+        "Best-of-N by the process reward model.",
+    ),
+    "hmr": (
+        "Hybrid majority reward: the majority if there is one, else the highest reward",
+        "The one answer that at least half of all solutions state wins without scoring; if there is none, or there are "
+        "two, the model is run.",
+    ),
+    "wrf": (
+        "Weighted reward-frequency",
+        "Per answer, mean reward and frequency are made comparable as `normalization` says; the highest "
+        "`alpha * reward + (1 - alpha) * frequency` wins.",
+    ),
+    "weighted": (
+        "The answer with the highest sum of rewards",
+        "Weighted majority voting.",
+    ),
+}
+
+_TIMEOUT: Json = {
+    "name": TIMEOUT_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Seconds after which the answer is of no use any more; the server's own limit caps it.",
+    "schema": {"type": "number", "exclusiveMinimum": 0},
+}
+
+
+class DocumentedApp(FastAPI):
+    """An app whose document has worked examples and the schema of its errors."""
+
+    def openapi(self) -> Json:
+        """The OpenAPI document."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            schema = ProblemDetails.model_json_schema(ref_template=_REFERENCE, mode="serialization")
+            document["components"]["schemas"] |= schema.pop("$defs") | {"ProblemDetails": schema}
+            document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            _add_examples(document)
+        return super().openapi()
+
+
+def _add_examples(document: Json) -> None:
+    """Adds the examples to the finished document, because FastAPI drops every null from those of a route."""
+    responses = examples.responses()
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            name = operation["operationId"]
+            if name in examples.REQUESTS:
+                operation["requestBody"]["content"]["application/json"]["example"] = examples.REQUESTS[name]
+            if name in responses:
+                operation["responses"]["200"]["content"]["application/json"]["example"] = responses[name]
+
+
+def describe(name: str) -> Json:
+    """The options of an operation's FastAPI route; its description is the route's docstring."""
+    work = name in examples.REQUESTS
+    codes: Iterable[str] = _PROBES.get(name, _PROTECTED)
+    if work:
+        codes = [code for code in _WORK if code not in _NEVER.get(name, ())]
+    elif name == "model":
+        codes = (*codes, "invalid_request", "unknown_model", "model_unavailable")
+    extra: Json = {} if name in _PROBES else {"security": [{"key": []}, {}]}
+    if work:
+        extra["parameters"] = [_TIMEOUT]
+    return {"operation_id": name, "responses": problems(codes), "openapi_extra": extra}
+
+
+def describe_vote(strategy: Strategy) -> Json:
+    """Options of the route of a vote."""
+    summary, description = _STRATEGIES[strategy]
+    return describe(f"vote_{strategy}") | {"summary": summary, "description": description}
+
+
+def problems(codes: Iterable[str]) -> dict[int | str, Json]:
+    """The error responses with the given codes, by status."""
+    found: dict[int | str, Json] = {}
+    for code in codes:
+        row = TABLE[code]
+        content = {MEDIA_TYPE: _problem()}
+        response = found.setdefault(row.status, {"description": row.title, "content": content})
+        response["content"][MEDIA_TYPE]["examples"][code] = {"summary": row.title, "value": _example(code)}
+    return found
+
+
+def _problem() -> Json:
+    return {"schema": {"$ref": _REFERENCE.format(model="ProblemDetails")}, "examples": {}}
+
+
+def _example(code: str) -> Json:
+    row = TABLE[code]
+    details = ProblemDetails(
+        type=f"urn:unprm:error:{code}",
+        title=row.title,
+        status=row.status,
+        detail=row.title,
+        code=code,
+        request_id="5c2f8a3e9b1d4f60",
+    )
+    return details.model_dump(mode="json")
+
+
+METRICS: Json = describe("metrics") | {
+    "responses": {
+        200: {"content": {"text/plain": {"example": 'unprm_votes_total{strategy="wrf"} 3.0\n'}}},
+        **problems(_PROTECTED),
+    }
+}

@@ -1,0 +1,102 @@
+"""The process's HTTP server: uvicorn, which finishes running requests before it stops."""
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+import ssl
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from server.http.protocol import BoundedProtocol
+from server.service import Service
+from server.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_LAST_SECONDS = 5
+"""Time for callers to read their responses once all of them are ready."""
+
+
+class CertificateInvalid(Exception):
+    """The certificate or its key can't be used for HTTPS."""
+
+
+class AddressUnusable(Exception):
+    """The server can't listen at its address, for example because the port is in use."""
+
+
+class DrainingServer(uvicorn.Server):
+    """On SIGTERM or SIGINT it drains, then stops. While draining it listens, so that callers and probes get a response.
+
+    A second SIGINT ends it at once. `status` is the process's exit status, and `reason` says in a sentence why it is
+    not 0. Raises `CertificateInvalid`, and `AddressUnusable` when it is run.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        if settings.ssl_keyfile is not None and settings.ssl_certfile is None:
+            raise CertificateInvalid("--ssl-keyfile goes with --ssl-certfile")
+        config = uvicorn.Config(
+            app,
+            host=settings.host,
+            port=settings.port,
+            lifespan="on",
+            http=BoundedProtocol,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_LAST_SECONDS,
+            ssl_certfile=settings.ssl_certfile,
+            ssl_keyfile=settings.ssl_keyfile,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise CertificateInvalid(f"the certificate or its key can't be used ({error})") from None
+        super().__init__(config)
+        self.status, self.reason = 0, ""
+        self._service: Service = app.state.service
+
+    def give_up(self, status: int, reason: str) -> None:
+        """Ends a server that can't serve; the process exits with this status. May be called from any thread."""
+        self.status, self.reason, self.should_exit = status, reason, True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, which would end the process if it can't listen; raises `AddressUnusable` instead."""
+        try:
+            await super().startup(sockets)
+        except SystemExit as ended:
+            host, port = self.config.host, self.config.port
+            raise AddressUnusable(f"the server can't listen at {host}, port {port}: {ended.__context__}") from None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """As uvicorn's, but the process ends with its own status instead of by the signal."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def main_loop(self) -> None:
+        """Serves until asked to stop, then drains."""
+        port = self.servers[0].sockets[0].getsockname()[1]
+        address = page_address(self.config.host, port, secure=self.config.is_ssl)
+        logger.info("the page is at %s, for a browser on this machine; it waits for the model", address)
+        await super().main_loop()
+        drain = asyncio.create_task(self._service.drain())
+        while not (drain.done() or self.force_exit):
+            await asyncio.wait({drain}, timeout=0.1)
+        drain.cancel()
+
+
+def page_address(host: str, port: int, *, secure: bool) -> str:
+    """URL of the page for a browser on this machine; localhost if the server listens on every network."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host
+    else:
+        name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
+    return f"{'https' if secure else 'http'}://{name}:{port}/"

@@ -1,0 +1,1 @@
+"""The served models: loaded, swapped and unloaded while requests run."""

@@ -1,0 +1,64 @@
+"""How the server loads a model; the only module of the server that needs torch."""
+
+import logging
+import sys
+import threading
+
+from server.imports import uncollected
+from server.settings import Settings
+from unprm.calibration import RecordedCalibration
+from unprm.formats import recorded
+from unprm.models.options import LoadModelRequest
+from unprm.types import Engine
+
+logger = logging.getLogger(__name__)
+
+_UNUSED = ("scipy", "sklearn")
+"""transformers imports them if they are installed, for features that no engine uses: speculative decoding and a loss
+for object detection. Importing them takes about as long as importing torch."""
+_IMPORTING = threading.Lock()
+
+
+def load(settings: Settings, request: LoadModelRequest) -> Engine:
+    """The engine of a model; raises `ModelInvalid`."""
+    calibration = _recorded(request) if settings.calibration == "recorded" else None
+    _import_engines()
+    # only here: the server itself needs no torch
+    import joblib
+    import torch
+    from transformers.utils import logging as transformers_logging
+
+    from unprm.models.load import load_model
+
+    # missing and unexpected tensors, which it warns of, are checked here; its progress bars are no log lines
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    # PyTorch would take all cores of the machine, of which a container may have only a few
+    torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
+    return load_model(request, settings, calibration)
+
+
+def _import_engines() -> None:
+    """Imports the loading code, which takes most of the time until a small model is served."""
+    with _IMPORTING:
+        if "unprm.models.load" in sys.modules:
+            return
+        hidden = [name for name in _UNUSED if name not in sys.modules]
+        sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: as if it were not installed
+        try:
+            with uncollected():
+                import unprm.models.load  # noqa: F401
+        finally:
+            for name in hidden:
+                del sys.modules[name]
+
+
+def _recorded(request: LoadModelRequest) -> RecordedCalibration:
+    """The recorded calibration; logs what it makes worse. Raises `ModelInvalid` if there is none."""
+    found = recorded.find(request.model, request.name, request.adapter)
+    for drawback in recorded.drawbacks(found.model):
+        logger.warning(
+            "the recorded calibration of %s makes the %s on %s worse: %.3f with it, %.3f without",
+            found.model, drawback.figure, drawback.subset, drawback.with_it, drawback.without,
+        )  # fmt: skip
+    return found

@@ -1,0 +1,226 @@
+"""A served model and its states: loading in a thread of its own, then ready, or failed for good."""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from typing import Literal, NamedTuple
+
+from server.settings import Settings
+from server.sharing import Budget, FairPool, Turns
+from unprm.engines.queue import BatchFigures, Permit, StepScorer
+from unprm.engines.worker import Worker
+from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
+from unprm.models.names import public_name
+from unprm.types import Engine
+from unprm.wire import ModelState
+
+logger = logging.getLogger(__name__)
+
+_LOADING = "the model is being loaded"
+_FAILED = "the model could not be loaded; the server's log says why"
+_DENSITY = 0.25
+"""Tokens per character, assumed until measured."""
+_NEWEST = 0.1
+"""Weight of the newest request in the measured tokens per character."""
+_BODIES = 2
+"""Texts that are being encoded may total the characters of this many maximum-size bodies."""
+
+
+Source = Engine | Callable[[], Engine]
+"""A loaded engine, or a function that loads one."""
+
+
+class Watch(NamedTuple):
+    """Callbacks: `observe` after every batch, `lost` when a model hangs or fails for good."""
+
+    observe: Callable[[BatchFigures], None]
+    lost: Callable[[], None]
+
+
+class Model:
+    """An engine and its queue, which exist once it is loaded. Owns the engine: `stop` closes it."""
+
+    def __init__(self, source: Source, settings: Settings, watch: Watch, encoders: FairPool, name: str = "") -> None:
+        self._source = source
+        self._watch = watch
+        self._encoders = encoders
+        self._most_encoded = _BODIES * settings.max_body_bytes
+        self._encoded = Budget(self._most_encoded, "characters")
+        self._given_name = name
+        self._users = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+        self._settings = settings
+        self._reason = self._detail = _LOADING
+        self._engine: Engine | None = None
+        self._scorer: StepScorer | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._density = _DENSITY
+
+    @property
+    def engine(self) -> Engine:
+        """Raises `ModelUnavailable` until it is loaded."""
+        if self._engine is None:
+            raise ModelUnavailable(self._reason)
+        return self._engine
+
+    @property
+    def scorer(self) -> StepScorer:
+        """Raises `ModelUnavailable` until it is loaded."""
+        if self._scorer is None:
+            raise ModelUnavailable(self._reason)
+        return self._scorer
+
+    @property
+    def name(self) -> str:
+        """The given name; without one, the engine's own or, until it is loaded, that of the settings."""
+        if self._given_name:
+            return self._given_name
+        return public_name(self._settings.model[0]) if self._engine is None else self._engine.description.name
+
+    @property
+    def state(self) -> ModelState:
+        """The state that `/admin/models` reports."""
+        if self._engine is not None:
+            about = self._engine.description
+            return ModelState(name=self.name, state="ready", base=about.base, adapter=about.adapter)
+        state: Literal["loading", "failed"] = "loading" if self._reason == _LOADING else "failed"
+        return ModelState(name=self.name, state=state, detail=self._detail)
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens that wait for the model."""
+        return 0 if self._scorer is None else self._scorer.queued_tokens
+
+    @property
+    def queued_requests(self) -> int:
+        """Requests that wait for the model."""
+        return 0 if self._scorer is None else self._scorer.queued_requests
+
+    def check_ready(self) -> None:
+        """Raises `ModelUnavailable` with the reason if any request would be refused now."""
+        try:
+            self.scorer.check_room()
+        except Overloaded as error:
+            raise ModelUnavailable(f"the queue is full: {error}") from None
+
+    def check_room(self, lengths: Iterable[int]) -> None:
+        """Raises `Overloaded` if solutions of these lengths (characters, with the problem) would be refused now, by an
+        estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""
+        self.scorer.check_room(self._tokens(lengths))
+
+    def reserve(self, lengths: Iterable[int]) -> AbstractContextManager[Permit]:
+        """Reserves room in the queue for solutions of these lengths until they are encoded and queued. Raises as
+        `check_room`."""
+        return self.scorer.reserve(self._tokens(lengths))
+
+    @contextmanager
+    def encoding(self, caller: str, characters: int) -> Iterator[Turns]:
+        """Reserves room for encoding this many characters, and yields the turns to do it in; raises `Overloaded` if too
+        much is being encoded for this caller."""
+        with self._encoded.holding(caller) as hold:
+            if characters:
+                # at most a quarter, so that even the longest request is accepted
+                hold(min(characters, self._most_encoded // 4))
+            yield self._encoders.request(caller)
+
+    def encoded(self, characters: int, tokens: int) -> None:
+        """Updates the measured tokens per character with those of a request."""
+        if characters:
+            self._density += _NEWEST * (tokens / characters - self._density)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Keeps the model from being retired inside the block."""
+        self._users += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                self._unused.set()
+
+    async def loaded(self) -> bool:
+        """Waits until loading ends; returns whether it succeeded."""
+        if self._loading is not None:
+            await asyncio.wait({self._loading})
+        return self._engine is not None
+
+    async def retire(self) -> None:
+        """Stops the model once loading, which can't be interrupted, has ended and no request uses it."""
+        await self.loaded()
+        await self._unused.wait()
+        await self.stop(self._settings.drain_seconds)
+        self._engine = self._scorer = None
+        gc.unfreeze()
+        await asyncio.to_thread(_settle)
+
+    def _tokens(self, lengths: Iterable[int]) -> int:
+        # what is longer than the model's window is never run
+        most = self.engine.description.max_tokens
+        return sum(min(most, max(1, round(self._density * length))) for length in lengths)
+
+    def start(self) -> None:
+        """Starts loading; an already loaded engine is ready at once."""
+        if callable(self._source):
+            self._loading = asyncio.create_task(self._load(self._source))
+        else:
+            self._ready(self._source)
+
+    async def stop(self, seconds: float) -> None:
+        """Finishes queued work within this time, fails the rest with `ShuttingDown`, closes the engine."""
+        if self._loading is not None:
+            self._loading.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._loading
+        if self._scorer is not None:
+            await self._scorer.drain(seconds)
+
+    async def _load(self, source: Callable[[], Engine]) -> None:
+        loader = Worker("loader")
+        try:
+            self._ready(await loader.run(partial(_loaded, source)))
+        except ModelInvalid as error:
+            self._reason, self._detail = _FAILED, str(error)
+            logger.error("the model can't be served: %s", error)
+        except Exception as error:  # its message has no caller's text: nothing was served yet
+            self._reason = self._detail = _FAILED
+            logger.exception("the model could not be loaded: %s: %s", type(error).__name__, error)
+        finally:
+            loader.close()
+
+    def _ready(self, engine: Engine) -> None:
+        self._engine = engine
+        self._scorer = StepScorer(
+            engine,
+            batch_tokens=self._settings.batch_tokens,
+            max_queued_tokens=self._settings.max_queued_tokens,
+            patience=self._settings.max_batch_seconds,
+            observe=self._watch.observe,
+            lost=self._watch.lost,
+        )
+        about = engine.description
+        logger.info("serving %s (%s, %s on %s)", about.name, about.family, about.dtype, about.device)
+        if about.demo:
+            logger.warning(
+                "%s is a demonstration model for its own small domain of word problems. To serve a real one: "
+                "python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME",
+                about.name,
+            )
+
+
+def _loaded(source: Callable[[], Engine]) -> Engine:
+    engine = source()
+    _settle()
+    return engine
+
+
+def _settle() -> None:
+    """Exempts long-lived objects, above all a model's many, from garbage collection: it would scan them again and again
+    while every request waits."""
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,151 @@
+"""The served models, and how one is loaded, swapped or unloaded without a request being lost."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from server.models.model import Model, Source, Watch
+from server.settings import Settings
+from server.sharing import FairPool
+from unprm.errors import InvalidRequest
+from unprm.wire import ModelState
+
+
+class UnknownModel(InvalidRequest):
+    """A model that is not served."""
+
+    code = "unknown_model"
+
+    def __init__(self, served: Sequence[str]) -> None:
+        super().__init__(f"no served model has the name that was sent; there are {', '.join(served)}", "/model")
+
+
+class Models:
+    """The models of a server by name, the default first, and those that are being loaded beside them."""
+
+    def __init__(
+        self, sources: Source | Mapping[str, Source], settings: Settings, watch: Watch, encoders: FairPool
+    ) -> None:
+        self._settings = settings
+        self._watch = watch
+        self._encoders = encoders
+        if isinstance(sources, Mapping):
+            self._served = [Model(source, settings, watch, encoders, name) for name, source in sources.items()]
+        else:
+            self._served = [Model(sources, settings, watch, encoders)]
+        self._coming: dict[str, Model] = {}
+        self._leaving: set[Model] = set()
+        self._changes: set[asyncio.Task[None]] = set()
+
+    @property
+    def default(self) -> Model:
+        """The model of requests that name none."""
+        return self._served[0]
+
+    @property
+    def names(self) -> list[str]:
+        """The names that requests may use, the default first."""
+        return [model.name for model in self._served]
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens that wait for a model."""
+        return sum(model.queued_tokens for model in self._served)
+
+    @property
+    def queued_requests(self) -> int:
+        """Requests that wait for a model."""
+        return sum(model.queued_requests for model in self._served)
+
+    @property
+    def loading(self) -> int:
+        """Number of served models that are still loading."""
+        return sum(model.state.state == "loading" for model in self._served)
+
+    @contextmanager
+    def chosen(self, requested: str | Sequence[str] | None) -> Iterator[list[Model]]:
+        """The models that a request names, kept from being retired inside the block; raises `UnknownModel`."""
+        names = [requested] if isinstance(requested, str) else requested
+        models = [self.default] if names is None else [self._named(name) for name in names]
+        with ExitStack() as stack:
+            for model in models:
+                stack.enter_context(model.used())
+            yield models
+
+    def check_ready(self) -> None:
+        """Raises `ModelUnavailable` with the reason if any request would be refused now."""
+        for model in self._served:
+            model.check_ready()
+
+    def states(self) -> list[ModelState]:
+        """States of the served models, the default first, then of those that are loading or failed to load."""
+        return [model.state for model in (*self._served, *self._coming.values())]
+
+    def start(self) -> None:
+        """Starts loading the models."""
+        for model in self._served:
+            model.start()
+
+    async def loaded(self) -> bool:
+        """Waits until the models given at the start have ended loading; returns whether all succeeded."""
+        return all(await asyncio.gather(*(model.loaded() for model in self._served)))
+
+    def load(self, name: str, source: Source) -> None:
+        """Loads a model beside the others, then serves it, replacing the one of the same name if there is one."""
+        if (earlier := self._coming.get(name)) is not None:
+            self._leave(earlier)
+        self._coming[name] = Model(source, self._settings, self._watch, self._encoders, name)
+        self._coming[name].start()
+        self._change(self._take_over(name, self._coming[name]))
+
+    def unload(self, name: str) -> None:
+        """Stops serving a model; raises `UnknownModel`, and `InvalidRequest` if it is the only one."""
+        if (coming := self._coming.pop(name, None)) is not None:
+            self._leave(coming)
+            return
+        model = self._named(name)
+        if len(self._served) == 1:
+            raise InvalidRequest("the only model can't be unloaded; load another one in its place")
+        self._served.remove(model)
+        self._leave(model)
+
+    async def stop(self, seconds: float) -> None:
+        """Finishes queued work within this time, fails the rest with `ShuttingDown`, closes all engines."""
+        models = [*self._served, *self._coming.values(), *self._leaving]
+        await asyncio.gather(*(model.stop(seconds) for model in models))
+        for change in self._changes:
+            change.cancel()
+        await asyncio.gather(*self._changes, return_exceptions=True)
+
+    async def _take_over(self, name: str, model: Model) -> None:
+        if not await model.loaded() or self._coming.get(name) is not model:
+            return
+        del self._coming[name]
+        for place, served in enumerate(self._served):
+            if served.name == name:
+                self._served[place] = model
+                self._leave(served)
+                return
+        self._served.append(model)
+
+    def _named(self, name: str) -> Model:
+        for model in self._served:
+            if model.name == name:
+                return model
+        raise UnknownModel(self.names)
+
+    def _leave(self, model: Model) -> None:
+        """Retires a model that is no longer served, or never was."""
+        self._leaving.add(model)
+
+        async def retire() -> None:
+            await model.retire()
+            self._leaving.discard(model)
+
+        self._change(retire())
+
+    def _change(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)

@@ -1,0 +1,459 @@
+"""OpenAI's API with votes behind it, called by OpenAI's client over HTTP."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai.types.chat import ChatCompletion
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from tests.server.harness import Background, Running, serving
+from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
+from tests.support import until
+from unprm.engines.fake import FakeEngine, hashed
+from unprm.types import Encoded
+from unprm.votes import decide as votes
+
+PROBLEM = "What is 3 + 4?"
+
+
+def boxed(answer: object, *more: str) -> str:
+    return "\n\n".join([*more, f"The answer is \\boxed{{{answer}}}."])
+
+
+@contextmanager
+def gateway(reasoner: Upstream, engine: FakeEngine | None = None, **options: Any) -> Iterator[Running]:
+    with serving(engine or FakeEngine(), upstream_url=reasoner.url, **options) as running:
+        yield running
+
+
+def client(running: Running, key: str = "none") -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{running.url}/v1", api_key=key, max_retries=0)
+
+
+def ask(running: Running, content: Any = PROBLEM, key: str = "none", **more: Any) -> Any:
+    options = {"model": "m", "messages": [{"role": "user", "content": content}], **more}
+    with client(running, key) as api:
+        answer = api.chat.completions.create(**options)
+        return list(answer) if more.get("stream") else answer
+
+
+def elected(running: Running, content: Any = PROBLEM, **unprm: Any) -> tuple[ChatCompletion, dict[str, Any]]:
+    answer = ask(running, content, extra_body={"unprm": unprm})
+    return answer, dict(answer.unprm)
+
+
+def refusal(status: int, message: str = "no", **headers: str) -> Response:
+    return JSONResponse({"error": {"message": message, "type": "x", "code": None}}, status, headers)
+
+
+@pytest.mark.parametrize("strategy", votes.STRATEGIES)
+def test_the_elected_completion_is_answered(strategy: str) -> None:
+    """A vote on the same candidates elects the same one."""
+    texts = [boxed(7, "a"), boxed(8, "b"), boxed(9, "c"), boxed("7.0"), boxed(9, "d"), boxed(8, "e")]
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        answer, report = elected(running, strategy=strategy, budget=6, confidence=1, round=6)
+        vote = running.post(f"/vote/{strategy}", {"problem": PROBLEM, "solutions": texts}).json()
+    assert answer.choices[0].message.content == texts[vote["solution_index"]]
+    assert answer.object == "chat.completion"
+    assert answer.model == "m-served"
+    for name in ("strategy", "answer", "decided_by", "tie", "margin", "solution_index", "candidates"):
+        assert report[name] == vote[name], name
+    assert report["reward"] == vote["solutions"][vote["solution_index"]]["reward"]
+    assert (report["sampled"], report["saved"], report["rounds"]) == (6, 0, 1)
+    assert (report["unscored"], report["failures"], report["model"]) == ([], [], "fake")
+
+
+def test_usage_is_that_of_all_candidates() -> None:
+    with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner) as running:
+        answer, report = elected(running, budget=6, round=2, confidence=1)
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 6 * COMPLETION_TOKENS
+    assert answer.usage.prompt_tokens == 3 * PROMPT_TOKENS
+    assert answer.usage.total_tokens == answer.usage.completion_tokens + answer.usage.prompt_tokens
+    # in every round all candidates are voted on, and two are new: they are equal to those of the first
+    assert report["usage"]["computed_tokens"] > 0
+    assert report["usage"]["tokens"] == sum(report["usage"][name] for name in ("computed_tokens", "cached_tokens"))
+
+
+def test_the_request_reaches_the_upstream_as_it_is() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner, upstream_key="theirs") as running:
+        more = {"temperature": 0.4, "top_p": 0.9, "stop": ["x"], "seed": 5, "max_tokens": 9}
+        ask(running, key="ours", extra_body={"unprm": {"budget": 3, "round": 2, "confidence": 1}, "top_k": 3}, **more)
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "top_k": 3, **more}
+    assert reasoner.bodies == [body | {"n": 2}, body | {"seed": 7}]
+    assert reasoner.keys == ["Bearer theirs"] * 2
+
+
+def test_the_defaults_are_the_server_s() -> None:
+    settings = {"gateway_budget": 3, "gateway_strategy": "hmr", "gateway_confidence": 1.0}
+    with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner, **settings) as running:
+        _, report = elected(running)
+    assert (report["strategy"], report["budget"], report["sampled"]) == ("hmr", 3, 3)
+
+
+def test_greedy_candidates_are_warmed_up_and_stay_reproducible() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        for _ in range(2):
+            ask(running, temperature=0, extra_body={"unprm": {"budget": 4, "round": 2, "confidence": 1}})
+        ask(running, temperature=0, extra_body={"unprm": {"budget": 1}})
+    sampling = [(body["temperature"], body.get("seed")) for body in reasoner.bodies]
+    assert sampling == [(0.7, 0), (0.7, 2)] * 2 + [(0, None)]
+
+
+def test_stops_when_the_vote_can_t_change() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, strategy="majority", budget=16, round=4, confidence=1)
+    assert (report["sampled"], report["saved"], report["rounds"], report["stopped"]) == (12, 4, 3, "certain")
+    assert report["confidence"] == 1.0
+    assert reasoner.given == 12
+
+
+def test_stops_when_the_vote_will_hardly_change() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, strategy="majority", budget=16, round=4, confidence=0.9)
+        _, all_of_them = elected(running, strategy="wrf", budget=16, round=4, confidence=1)
+    assert (report["sampled"], report["stopped"]) == (4, "confident")
+    assert 0.9 <= report["confidence"] < 1
+    assert (all_of_them["sampled"], all_of_them["stopped"]) == (16, "budget")
+
+
+def test_goes_on_while_the_vote_is_open() -> None:
+    with upstream(boxed(1), boxed(2), boxed(3)) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, strategy="majority", budget=9, round=3)
+    assert report["sampled"] == 9
+
+
+def test_an_upstream_that_gives_one_at_a_time_is_called_for_each() -> None:
+    texts = [boxed(number) for number in range(4)]
+    with upstream(*texts, takes_n=False) as reasoner, gateway(reasoner) as running:
+        answer = ask(running, seed=1, extra_body={"unprm": {"budget": 4, "confidence": 1}})
+    assert sorted(c["answer"] for c in answer.unprm["candidates"]) == ["0", "1", "2", "3"]
+    assert sorted(body["seed"] for body in reasoner.bodies) == [1, 2, 3, 4]
+
+
+def test_the_problem_is_the_last_user_message() -> None:
+    seen: list[str] = []
+
+    def note(item: Encoded) -> tuple[float, ...]:
+        seen.append(bytes(token for token in item.ids if token < 256).decode())
+        return tuple(hashed(item))
+
+    parts = [{"type": "text", "text": "What is "}, {"type": "text", "text": "2?"}]
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": parts},
+    ]
+    with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner, FakeEngine(scores=note)) as running:
+        ask(running, messages=messages, extra_body={"unprm": {"budget": 2}})
+        ask(running, messages=messages, extra_body={"unprm": {"budget": 2, "problem": "Other"}})
+    assert {text.partition("\n")[0] for text in seen} == {"What is 2?", "Other"}
+
+
+def test_without_answers_the_highest_reward_is_elected() -> None:
+    texts = ["I can't tell.", "Nobody knows.", "It depends."]
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        answer, report = elected(running, budget=3)
+        scored = running.post("/score_steps", {"problem": PROBLEM, "solutions": texts}).json()
+    rewards = [solution["reward"] for solution in scored["solutions"]]
+    assert (report["answer"], report["decided_by"], report["candidates"]) == (None, "reward", [])
+    assert report["reward"] == max(rewards)
+    assert answer.choices[0].message.content == texts[rewards.index(max(rewards))]
+
+
+def test_what_the_model_can_t_read_stays_a_candidate_without_a_reward() -> None:
+    texts = ["x" * 500, "", "a\n\nb\n\nc\n\n\\boxed{6}", boxed(5), {"role": "assistant", "content": None}]
+    with upstream(*texts) as reasoner, gateway(reasoner, FakeEngine(max_tokens=200), max_steps=3) as running:
+        answer, report = elected(running, budget=5, round=5, strategy="prm")
+    assert answer.choices[0].message.content == boxed(5)
+    assert (report["answer"], report["solution_index"]) == ("5", 3)
+    assert [candidate["members"] for candidate in report["candidates"]] == [[3], [2]]
+    reasons = {reason["index"]: reason["code"] for reason in report["unscored"]}
+    assert reasons == {0: "solution_too_long", 1: "blank", 2: "too_many_steps", 4: "blank"}
+    assert (report["without_answer_count"], report["compared_as_text"]) == (3, [])
+
+
+def test_answers_and_steps_are_read_as_the_request_says() -> None:
+    texts = ["so 4\nor 5", "\\boxed{9}"]
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        options = {"budget": 2, "round": 2, "strategy": "wrf", "confidence": 1}
+        _, stated = elected(running, **options)
+        _, guessed = elected(running, **options, extraction="last_number", normalization="share", split="line")
+        body = {"problem": PROBLEM, "solutions": texts, "split": "line"}
+        scored = running.post("/score_steps", body).json()["solutions"]
+    assert (stated["without_answer_count"], guessed["without_answer_count"]) == (1, 0)
+    best = max(scored, key=lambda solution: solution["reward"])
+    assert guessed["reward"] == pytest.approx(best["reward"])
+    assert guessed["candidates"][0]["normalized_frequency"] == 0.5
+
+
+def test_nothing_to_elect_is_the_upstream_s_failure() -> None:
+    with (
+        upstream("", " ") as reasoner,
+        gateway(reasoner) as running,
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        elected(running, budget=2)
+    assert (caught.value.status_code, caught.value.code) == (502, "upstream_failed")
+    assert "none of the 2 candidates has text" in str(caught.value)
+
+
+def test_later_failures_cost_candidates_and_are_reported() -> None:
+    texts = [boxed(1), boxed(2), boxed(3)]
+    with upstream(*texts, errors={1: PlainTextResponse("x", 500)}) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, budget=9, round=3, strategy="majority")
+    assert (report["sampled"], report["rounds"], report["stopped"]) == (6, 3, "budget")
+    assert report["failures"] == [{"candidates": 3, "detail": "the upstream answered 500"}]
+
+
+def test_an_upstream_that_keeps_failing_is_not_called_again() -> None:
+    errors = {number: PlainTextResponse("x", 500) for number in range(1, 9)}
+    with upstream(boxed(1), boxed(2), boxed(3), errors=errors) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, budget=30, round=3, strategy="majority")
+    assert (report["sampled"], report["stopped"], len(reasoner.bodies)) == (3, "failures", 3)
+
+
+@pytest.mark.parametrize(
+    ("response", "status", "code", "detail"),
+    [
+        (refusal(400, "context too long"), 400, "upstream_refused", "the upstream answered 400: context too long"),
+        (refusal(404, "no model m"), 400, "upstream_refused", "the upstream answered 404: no model m"),
+        (PlainTextResponse("<html>", 422), 400, "upstream_refused", "answered 422: without a reason"),
+        (refusal(401), 502, "upstream_failed", "refuses the gateway's key"),
+        (PlainTextResponse("x", 500), 502, "upstream_failed", "the upstream answered 500"),
+        (PlainTextResponse("<html>"), 502, "upstream_failed", "not JSON"),
+        (JSONResponse({"choices": 3}), 502, "upstream_failed", "no chat completion"),
+        (JSONResponse([]), 502, "upstream_failed", "no chat completion"),
+        (refusal(429, **{"Retry-After": "17"}), 429, "overloaded", "the upstream asks for patience"),
+        (refusal(503), 429, "overloaded", "the upstream asks for patience"),
+    ],
+)
+def test_errors_of_the_upstream_are_reported(response: Response, status: int, code: str, detail: str) -> None:
+    """In the form that OpenAI's client expects, and as problem details."""
+    for stream in (False, True):
+        with upstream(boxed(1), errors={0: response}) as reasoner, gateway(reasoner) as running:
+            with pytest.raises(openai.APIStatusError) as caught:
+                ask(running, stream=stream)
+            error = caught.value
+    assert (error.status_code, error.code) == (status, code)
+    assert detail in str(error)
+    body = error.response.json()
+    assert (body["status"], body["code"]) == (status, code)
+    assert detail in body["detail"]
+    if code == "overloaded":
+        assert error.response.headers["retry-after"] == ("17" if response.headers.get("retry-after") else "1")
+
+
+def test_an_unreachable_upstream_is_reported() -> None:
+    with (
+        serving(FakeEngine(), upstream_url="http://127.0.0.1:9") as running,
+        pytest.raises(openai.InternalServerError, match="can't be reached"),
+    ):
+        ask(running)
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer", "detail"),
+    [
+        ({"n": 2}, "", "n must be 1"),
+        ({"extra_body": {"unprm": {"budget": 0}}}, "/unprm/budget", "greater than or equal to 1"),
+        ({"extra_body": {"unprm": {"strategy": "best"}}}, "/unprm/strategy", "'majority'"),
+        ({"extra_body": {"unprm": {"speed": 1}}}, "/unprm/speed", "not a field"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "", "no text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "", "no text"),
+        ({"messages": []}, "/messages", "at least 1"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(more: dict[str, Any], pointer: str, detail: str) -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
+            ask(running, **more)
+        body = caught.value.response.json()
+        assert body["errors"][0]["pointer"] == pointer
+        assert detail in str(caught.value)
+        assert caught.value.code == "invalid_request"
+        with pytest.raises(openai.UnprocessableEntityError, match="less than or equal to 256"):
+            elected(running, budget=257)
+    assert reasoner.bodies == []
+
+
+def test_a_budget_beyond_the_limit_is_refused() -> None:
+    detail = "5 solutions were sent, the limit is 4"
+    with (
+        upstream(boxed(1)) as reasoner,
+        gateway(reasoner, max_solutions=4) as running,
+        pytest.raises(openai.UnprocessableEntityError, match=detail),
+    ):
+        elected(running, budget=5)
+
+
+def test_the_key_is_asked_for_in_openai_s_way() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner, api_key="k") as running:
+        with pytest.raises(openai.AuthenticationError, match="send a key"):
+            ask(running, key="other")
+        assert ask(running, key="k").choices[0].message.content == boxed(1)
+    assert reasoner.keys == [None] * len(reasoner.keys)  # ours never reaches the upstream
+
+
+def test_models_are_the_upstream_s() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running, client(running) as api:
+        assert [model.id for model in api.models.list()] == ["reasoner"]
+
+
+def test_without_an_upstream_there_is_no_gateway(server: Running) -> None:
+    assert server.post("/v1/chat/completions", {}).status_code == 404
+    assert server.get("/v1/models").status_code == 404
+
+
+@pytest.mark.parametrize("digits", [19, 400, 4300, 4301])
+@pytest.mark.parametrize("tools", [False, True])
+def test_numbers_of_many_digits_are_no_error_of_the_server_s(digits: int, tools: bool) -> None:
+    named: dict[str, Any] = {"tools": [{"type": "function"}]} if tools else {}
+    with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner) as running:
+        for place in ("seed", "n", "temperature", "max_tokens", "top_k", "unprm", "messages"):
+            body = {"model": "m", "messages": [{"role": "user", "content": "x", "y": "NUMBER"}], **named}
+            if place == "unprm":
+                body["unprm"] = {"budget": "NUMBER"}
+            elif place != "messages":
+                body[place] = "NUMBER"
+            sent = json.dumps(body).replace('"NUMBER"', "9" * digits)
+            headers = {"Content-Type": "application/json"}
+            response = running.http.post("/v1/chat/completions", content=sent, headers=headers)
+            assert response.status_code in (200, 400, 422), (place, response.text)
+            if place == "seed":
+                assert response.status_code == (400 if digits > 4300 else 422)
+
+
+def test_the_upstream_s_models_are_waited_for_no_longer_than_a_request_has() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        reasoner = Upstream([], url=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with gateway(reasoner, max_request_seconds=60, gateway_seconds=60) as running:
+            response = running.get("/v1/models", headers={"X-Request-Timeout": "0.2"})
+    assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
+
+
+def test_requests_with_tools_are_passed_on() -> None:
+    """No vote is taken on tool calls."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    text = {"role": "assistant", "content": boxed(1)}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    with upstream(message, text) as reasoner, gateway(reasoner) as running:
+        answer = ask(running, tools=tools)
+        with pytest.raises(openai.UnprocessableEntityError, match="passed on as it is"):
+            ask(running, tools=tools, extra_body={"unprm": {"budget": 4}})
+        ask(running, tools=tools, tool_choice="none", extra_body={"unprm": {"budget": 1}})
+    (called,) = answer.choices[0].message.tool_calls or []
+    assert called.id == "c"
+    assert "unprm" not in reasoner.bodies[0]
+    assert reasoner.bodies[0]["tools"] == tools
+
+
+def test_errors_of_passed_on_requests_are_reported() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    with (
+        upstream(boxed(1), errors={0: refusal(400, "bad tool")}) as reasoner,
+        gateway(reasoner) as running,
+        pytest.raises(openai.BadRequestError, match="bad tool"),
+    ):
+        ask(running, tools=tools)
+
+
+def test_a_stream_shows_progress_and_then_the_answer() -> None:
+    text = boxed(1, "Step 1", "Step 2")
+    with upstream(text, text, boxed(2)) as reasoner, gateway(reasoner) as running:
+        unprm = {"budget": 6, "round": 3, "confidence": 1, "strategy": "majority"}
+        chunks = ask(running, stream=True, stream_options={"include_usage": True}, extra_body={"unprm": unprm})
+    assert chunks[0].unprm == {"progress": {"sampled": 3, "budget": 6, "answer": "1"}}
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == text
+    assert len([chunk for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]) == 5
+    last, usage = chunks[-2:]
+    assert last.choices[0].finish_reason == "stop"
+    assert last.unprm["sampled"] == 6
+    assert usage.usage is not None
+    assert usage.usage.completion_tokens == 6 * COMPLETION_TOKENS
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_progress_is_streamed_while_candidates_are_sampled() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
+    body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
+    with (
+        upstream(boxed(1), boxed(2), delays={1: 1.0}) as reasoner,
+        gateway(reasoner) as running,
+        running.http.stream("POST", "/v1/chat/completions", json=body) as response,
+    ):
+        assert response.headers["content-type"].startswith("text/event-stream")
+        lines = response.iter_lines()
+        assert json.loads(next(lines).removeprefix("data: "))["unprm"]["progress"]["sampled"] == 2
+        assert reasoner.given == 2  # the second round takes a while
+        rest = [line for line in lines if line]
+    assert rest[-1] == "data: [DONE]"
+
+
+def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
+    engine = FakeEngine(failures={1: RuntimeError("CANARY"), 2: RuntimeError("CANARY")})
+    more: Any = {"unprm": {"budget": 4, "round": 2, "confidence": 1}}
+    with (
+        upstream(*[boxed(k, str(k)) for k in range(4)]) as reasoner,
+        gateway(reasoner, engine) as running,
+        pytest.raises(openai.APIError, match="model") as caught,
+    ):
+        ask(running, stream=True, extra_body=more)
+    assert "CANARY" not in str(caught.value)
+
+
+def test_who_goes_away_is_not_worked_for() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": {"budget": 4}}
+    for stream in (False, True):
+        with upstream(boxed(1), delays={0: 5.0}) as reasoner, gateway(reasoner) as running:
+            with pytest.raises(httpx.ReadTimeout):
+                running.post("/v1/chat/completions", body | {"stream": stream}, timeout=1.5)
+            until(lambda reasoner=reasoner: reasoner.gone == 1)  # type: ignore[misc]
+            until(lambda running=running: running.metric("unprm_running_requests") == 0)  # type: ignore[misc]
+
+
+def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}]}
+    body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
+    with upstream(boxed(1), boxed(2), delays={1: 20.0}) as reasoner, gateway(reasoner) as running:
+        begun = time.monotonic()
+        answer = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "1"})
+        assert time.monotonic() - begun < 5
+    report = answer.json()["unprm"]
+    assert (report["sampled"], report["stopped"]) == (2, "failures")
+    assert report["failures"] == [{"candidates": 2, "detail": "the upstream gave none in time"}]
+    with upstream(boxed(1), delays={0: 20.0}) as reasoner, gateway(reasoner, gateway_seconds=0.5) as running:
+        answer = running.post("/v1/chat/completions", body)
+    assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+
+
+def test_votes_are_counted_once() -> None:
+    with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner) as running:
+        elected(running, budget=8, round=2, confidence=1, strategy="hmr")
+        assert running.metric('unprm_votes_total{strategy="hmr"}') == 1
+
+
+def test_several_are_answered_at_a_time() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": {"budget": 1}}
+    with upstream(boxed(1), delays={0: 1.0, 1: 1.0, 2: 1.0}) as reasoner, gateway(reasoner) as running:
+        begun = time.monotonic()
+        calls = [Background(lambda: running.post("/v1/chat/completions", body)) for _ in range(3)]
+        assert [call.result().status_code for call in calls] == [200] * 3
+        assert time.monotonic() - begun < 2.5
+
+
+def test_no_text_of_a_caller_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with upstream(boxed("CANARY"), errors={1: refusal(400, "CANARY")}) as reasoner, gateway(reasoner) as running:
+        ask(running, "CANARY", extra_body={"unprm": {"budget": 1}})
+        with pytest.raises(openai.BadRequestError):
+            ask(running, "CANARY", extra_body={"unprm": {"budget": 1}})
+    assert "CANARY" not in caplog.text

@@ -1,0 +1,476 @@
+"""What happens between requests: shared batches, callers who leave, a model that fails, the end."""
+
+import asyncio
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from server import encoding, service
+from server.app import create_app
+from server.http import lifetime, protocol
+from server.settings import Settings
+from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
+from tests.support import PATIENCE, until
+from unprm import wire
+from unprm.engines.fake import FakeEngine, FakeFormat, hashed
+from unprm.types import Encoded
+
+
+class Held:
+    """A server whose engine is held in a first batch."""
+
+    def __init__(self, **options: Any) -> None:
+        self.gate = threading.Event()
+        self.engine = FakeEngine(gate=self.gate, **options)
+
+    def block(self, server: Running) -> Background:
+        first = Background(lambda: server.post("/score_steps", ask("first")))
+        until(lambda: len(self.engine.batches) == 1)
+        return first
+
+
+def test_concurrent_requests_share_batches_and_get_their_own_scores() -> None:
+    held = Held()
+    with serving(held.engine) as server:
+        first = held.block(server)
+        with ThreadPoolExecutor(16) as pool:
+            texts = [f"solution {number}" for number in range(16)]
+            answers = [pool.submit(server.post, "/score_steps", ask(text)) for text in texts]
+            until(lambda: server.metric("unprm_queued_requests") == 16)
+            held.gate.set()
+            for text, answer in zip(texts, answers, strict=True):
+                assert answer.result().json()["solutions"][0]["step_scores"] == list(hashed(read(text)))
+        first.result()
+    assert len(held.engine.batches) == 2
+    assert set(held.engine.batches[1]) == {read(text) for text in texts}
+
+
+@pytest.mark.parametrize("path", ["/score_steps", "/vote/prm", "/vote/compare"])
+def test_who_goes_away_frees_the_place_and_never_runs(path: str) -> None:
+    held = Held()
+    with serving(held.engine) as server:
+        first = held.block(server)
+        gone = server.connect(raw(ask(boxed(1, "gone"), boxed(2, "gone")), path))
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        stays = Background(lambda: server.post("/score_steps", ask("stays")))
+        until(lambda: server.metric("unprm_queued_requests") == 2)
+        gone.close()
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        assert server.metric("unprm_queued_tokens") == len(read("stays").ids)
+        held.gate.set()
+        assert first.result().status_code == stays.result().status_code == 200
+        assert server.metric(f'unprm_requests_total{{route="{path}",status="499"}}') == 1
+    assert held.engine.batches[1:] == [(read("stays"),)]
+
+
+def test_who_goes_away_in_the_middle_of_the_body_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    with serving() as server, caplog.at_level(logging.INFO):
+        connection = server.connect(raw(1, length=100))
+        until(lambda: server.metric("unprm_running_requests") == 1)
+        connection.close()
+        until(lambda: server.metric("unprm_running_requests") == 0)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_who_sends_slowly_runs_out_of_time() -> None:
+    with serving(max_request_seconds=0.2) as server:
+        connection = server.connect(raw(1, length=100))
+        assert b"504" in connection.recv(1000).splitlines()[0]
+        connection.close()
+
+
+@pytest.mark.parametrize("before", [b"", raw(ask("a"))])
+@pytest.mark.parametrize("head", [b"", b"POST /score_steps", b"GET /healthz HTTP/1.1\r\nX-Slow: "])
+def test_who_never_ends_a_head_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, before: bytes, head: bytes) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
+    with serving() as server, server.connect(before + head) as connection:
+        connection.settimeout(PATIENCE)
+        answers = b""
+        while part := connection.recv(65536):  # a byte now and then would not help
+            answers += part
+            if head:
+                connection.sendall(b"x")
+        assert answers.count(b"HTTP/1.1 200 OK") == (1 if before else 0)
+
+
+def test_a_head_without_end_is_hung_up_on_before_it_fills_the_memory() -> None:
+    sent = 0
+    with serving() as server, server.connect(b"GET / HTTP/1.1\r\n") as connection, suppress(OSError):
+        for number in range(10_000):
+            sent += connection.send(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+            time.sleep(0.0005)
+    assert protocol.HEAD_BYTES <= sent < 5_000_000
+
+
+def test_a_request_that_takes_long_outlasts_the_time_for_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
+    with serving(FakeEngine(delay=0.6)) as server:
+        for _ in range(2):
+            assert server.post("/score_steps", ask("a")).status_code == 200
+
+
+def test_trailers_without_end_are_hung_up_on_before_they_fill_the_memory() -> None:
+    head = raw(None, "/score_steps", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    sent = 0
+    with serving() as server, server.connect(head + b"2\r\n{}\r\n0\r\n") as connection, suppress(OSError):
+        for number in range(10_000):
+            sent += connection.send(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+            time.sleep(0.0005)
+    assert protocol.HEAD_BYTES <= sent < 5_000_000
+
+
+def test_a_trailer_is_no_header() -> None:
+    head = b"POST /score_steps HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with serving() as server, server.connect(head + b"2\r\n{}\r\n0\r\n") as connection:
+        connection.sendall(b"Content-Type: application/json\r\n\r\n")
+        assert b" 415 " in connection.recv(1000).splitlines()[0]
+
+
+def test_many_small_chunks_are_no_trailers() -> None:
+    body = json.dumps(ask("a" * 20_000)).encode()
+    head = raw(None, "/score_steps", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    with serving(FakeEngine(max_tokens=30_000)) as server, server.connect(head) as connection:
+        connection.sendall(b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n")
+        assert b" 200 " in connection.recv(1000).splitlines()[0]
+
+
+@pytest.fixture
+def callers(tmp_path: Path) -> Path:
+    """A file with the keys of two callers, `many` and `one`."""
+    file = tmp_path / "keys"
+    file.write_text("many 11111111\none 22222222\n")
+    return file
+
+
+MANY, ONE = {"Authorization": "Bearer 11111111"}, {"Authorization": "Bearer 22222222"}
+
+
+def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
+    monkeypatch.setattr(service, "BODIES", 4)
+    with serving(max_body_bytes=1000, api_keys_file=callers) as server:
+        server.http.headers.update(ONE)
+        head = raw(None, "/score_steps", "Authorization: Bearer 11111111", length=1000)
+        held = [server.connect(head + b" " * 900) for _ in range(2)]
+        until(lambda: server.metric("unprm_running_requests") == 2)
+        refused = server.post("/score_steps", ask("x" * 500), headers=MANY)
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+        assert refused.headers["retry-after"] == "1"
+        assert "1800 bytes of this caller" in refused.json()["detail"]
+        assert "2200 of 4000" in refused.json()["detail"]
+        assert server.post("/score_steps", ask("x" * 500)).status_code == 200  # of another caller
+        for connection in held:
+            connection.close()
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        assert server.post("/score_steps", ask("x" * 500), headers=MANY).status_code == 200
+
+
+@pytest.mark.parametrize(("before", "more"), [(0, b""), (1000, b" "), (90_000, b"")])
+def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, before: int, more: bytes) -> None:
+    monkeypatch.setattr(lifetime, "PART_SECONDS", 0.3)
+    with serving() as server, server.connect(raw(None, length=100_000) + b" " * before) as connection:
+        connection.settimeout(0.02)
+        answer = b""
+        while b"the body comes too slowly" not in answer:
+            if not answer:
+                connection.send(more)
+            with suppress(TimeoutError):
+                part = connection.recv(10_000)
+                assert part
+                answer += part
+        assert b" 504 " in answer.splitlines()[0]
+
+
+def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def never() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def route(_scope: Scope, _receive: Receive, send: Send) -> None:
+        with suppress(asyncio.CancelledError):  # as where the time of a part runs out with the whole's
+            await asyncio.sleep(PATIENCE)
+        await send({"type": "http.response.start", "status": 504, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async def run() -> None:
+        async with asyncio.timeout(0.01) as time_left:
+            bounded = lifetime.Lifetime(route, lambda _: PATIENCE)
+            await bounded._run({}, b"", never, send, time_left, asyncio.Event())
+
+    asyncio.run(run())
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+
+
+class Recorded(FakeFormat):
+    """Lists what it is to encode in `begun`, and encodes it once `gate` is set."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.begun: list[tuple[str, str]] = []
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        self.begun.append((problem, steps[0]))
+        self.gate.wait(PATIENCE)
+        return super().encode(problem, steps)
+
+
+def recording() -> tuple[Recorded, FakeEngine]:
+    """An engine and its format."""
+    engine = FakeEngine()
+    engine.format = Recorded()
+    return engine.format, engine
+
+
+def test_what_cannot_fit_is_not_encoded() -> None:
+    format, engine = recording()
+    format.gate.set()
+    long = "x" * 8200
+    with serving(engine) as server:
+        for path in ("/score_steps", "/vote/prm"):
+            assert server.post(path, ask(boxed(1, long), boxed(2, long))).json()["code"] == "solution_too_long"
+        assert server.post("/preview", {"problem": "p", "solution": long}).json()["code"] == "solution_too_long"
+        assert format.begun == []
+
+
+def test_a_problem_that_cannot_fit_is_encoded_once() -> None:
+    format, engine = recording()
+    format.gate.set()
+    format.longest_token = 8
+    with serving(engine) as server:
+        refused = server.post("/score_steps", {"problem": "x" * 9000, "solutions": ["a", "b", "c"]})
+    assert "solution 0 with its problem takes at least 9003 tokens, the limit is 8192" in refused.json()["detail"]
+    assert format.begun == [("x" * 9000, "1")]
+
+
+def test_who_goes_away_is_not_encoded_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_PIECE", 1)
+    format, engine = recording()
+    with serving(engine) as server:
+        with server.connect(raw(ask("first", "second", "third"))):
+            until(lambda: len(format.begun) == 1)
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        format.gate.set()
+        assert server.post("/score_steps", ask("after")).status_code == 200
+    assert [step for _, step in format.begun] == ["first", "after"]
+
+
+def test_what_is_encoded_for_a_caller_is_bounded(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
+    monkeypatch.setattr(encoding, "_PIECE", 100)
+    format, engine = recording()
+    with serving(engine, max_body_bytes=1000, api_keys_file=callers) as server:
+        server.http.headers.update(ONE)
+        running = [
+            Background(lambda text=text: server.post("/score_steps", ask(text * 600), headers=MANY))  # type: ignore[misc]
+            for text in "ab"
+        ]
+        until(lambda: len(format.begun) == 2)
+        refused = server.post("/score_steps", ask("c" * 600), headers=MANY)
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+        assert "1000 characters of this caller" in refused.json()["detail"]
+        running.append(Background(lambda: server.post("/score_steps", ask("d" * 600))))
+        running.append(Background(lambda: server.post("/score_steps", ask("short"), headers=MANY)))
+        until(lambda: server.metric("unprm_running_requests") == 4)
+        format.gate.set()
+        assert [call.result().status_code for call in running] == [200] * 4
+
+
+def test_a_long_body_is_checked_while_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, checking = threading.Event(), threading.Event()
+
+    def split(text: str, mode: str) -> list[str]:
+        if len(text) > 100_000:
+            checking.set()
+            gate.wait(PATIENCE)
+        return [text]
+
+    monkeypatch.setattr(wire.step_text, "split", split)
+    with serving() as server:
+        given = {"text": "x" * 200_000, "step_scores": [0.5]}
+        long = Background(lambda: server.post("/score_steps", ask(given)))
+        assert checking.wait(PATIENCE)
+        assert server.post("/score_steps", ask("a")).status_code == 200
+        gate.set()
+        assert long.result().status_code == 200
+
+
+def test_a_second_request_on_the_same_connection_is_answered_in_turn() -> None:
+    held = Held()
+    with serving(held.engine) as server:
+        connection = server.connect(raw(ask("one")))
+        until(lambda: len(held.engine.batches) == 1)
+        connection.sendall(raw(ask("two"), "/score_steps", "Connection: close"))
+        held.gate.set()
+        answers = b""
+        while part := connection.recv(65536):
+            answers += part
+        connection.close()
+    assert answers.count(b"HTTP/1.1 200 OK") == 2
+    assert held.engine.batches == [(read("one"),), (read("two"),)]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("CUDA error"), MemoryError(), SystemExit(1), StopIteration()])
+def test_a_failing_engine_answers_every_waiter_and_recovers(failure: BaseException) -> None:
+    held = Held(failures={1: failure})
+    with serving(held.engine) as server:
+        first = held.block(server)
+        waiting = [
+            Background(lambda text=text: server.post("/score_steps", ask(text)))  # type: ignore[misc]
+            for text in ("a", "b", "c")
+        ]
+        until(lambda: server.metric("unprm_queued_requests") == 3)
+        held.gate.set()
+        assert [answer.result().status_code for answer in waiting] == [503, 503, 503]
+        assert first.result().status_code == 200
+        assert server.get("/readyz").status_code == 200
+        assert server.post("/score_steps", ask("a")).status_code == 200
+
+
+@pytest.mark.parametrize("scores", [[], [0.5, 0.5], [math.nan], [1.5], [-1.0], [math.inf]])
+def test_what_is_no_score_never_reaches_a_caller(scores: list[float]) -> None:
+    with serving(FakeEngine(scores=lambda _: scores)) as server:
+        response = server.post("/vote/prm", ask(boxed(1), boxed(2)))
+        assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")
+
+
+def test_a_comparing_process_that_dies_changes_no_vote() -> None:
+    with serving() as server:
+        process = psutil.Process()
+        before = set(process.children())
+        answers = [f"\\sin({number}x)+x" for number in range(6)] + ["x+\\sin(5x)"]
+        body = {"solutions": [{"steps": ["a"], "step_scores": [0.5], "answer": answer} for answer in answers]}
+        until(lambda: server.post("/vote/majority", body).json()["tie"] is False)
+        until(lambda: len(set(process.children()) - before) == 1)  # one whose first answer took too long is replaced
+        (worker,) = set(process.children()) - before
+        late = server.metric("unprm_equivalence_timeouts_total")
+        worker.kill()
+        for number in range(20, 30):
+            others = [answer.replace("x)", f"{number}x)") for answer in answers]
+            body = {"solutions": [{"steps": ["a"], "step_scores": [0.5], "answer": answer} for answer in others]}
+            voted = server.post("/vote/majority", body).json()
+            assert voted["candidates"][0]["members"] == [5, 6]
+        assert server.metric("unprm_equivalence_timeouts_total") == late
+
+
+def test_shutting_down_finishes_what_runs_and_refuses_what_comes() -> None:
+    held = Held()
+    with serving(held.engine) as server:
+        first = held.block(server)
+        waiting = Background(lambda: server.post("/score_steps", ask("waiting")))
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        server.server.should_exit = True
+        until(lambda: server.get("/readyz").status_code == 503)
+        for response in (server.get("/readyz"), server.post("/score_steps", ask("late"))):
+            assert (response.status_code, response.json()["code"]) == (503, "shutting_down")
+            assert int(response.headers["retry-after"]) >= 1
+        assert server.get("/healthz").status_code == 200
+        held.gate.set()
+        assert first.result().status_code == waiting.result().status_code == 200
+    assert held.engine.batches[1:] == [(read("waiting"),)]
+    assert held.engine.closed
+
+
+def test_shutting_down_answers_what_does_not_finish_in_time() -> None:
+    held = Held()
+    with serving(held.engine, drain_seconds=0.2) as server:
+        first = held.block(server)
+        waiting = Background(lambda: server.post("/score_steps", ask("waiting")))
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        server.server.should_exit = True
+        for answer in (first.result(), waiting.result()):
+            assert (answer.status_code, answer.json()["code"]) == (503, "shutting_down")
+        held.gate.set()
+    assert len(held.engine.batches) == 1
+
+
+def test_the_event_loop_answers_while_texts_are_encoded_and_the_model_works() -> None:
+    class SlowFormat(FakeFormat):
+        def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+            time.sleep(1)
+            return super().encode(problem, steps)
+
+    def probes(path: str, body: Any) -> int:
+        """The number of health checks answered during a request."""
+        work, count = Background(lambda: server.post(path, body)), 0
+        while work.running:
+            assert server.get("/healthz").status_code == 200
+            count += 1
+        assert work.result().status_code == 200
+        return count
+
+    engine = FakeEngine(delay=1)
+    with serving(engine) as server:
+        assert probes("/score_steps", ask("a")) > 20
+    engine = FakeEngine()
+    engine.format = SlowFormat()
+    with serving(engine) as server:
+        assert probes("/score_steps", ask("a")) > 20
+        assert probes("/preview", {"problem": "p", "solution": "a"}) > 20
+
+
+def test_an_answer_on_its_way_is_not_cut_off() -> None:
+    """The deadline passes and the caller disconnects while the answer is being sent."""
+
+    async def test() -> None:
+        sent: list[Message] = []
+        received: list[Message] = [
+            {"type": "http.request", "body": json.dumps(ask(boxed(1), boxed(2))).encode(), "more_body": False}
+        ]
+        passed = asyncio.get_running_loop().time() + 1.1
+
+        async def receive() -> Message:
+            while not (received or sent):
+                await asyncio.sleep(0.01)
+            return received.pop() if received else {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+            while asyncio.get_running_loop().time() < passed:
+                await asyncio.sleep(0.01)
+
+        headers = [(b"content-type", b"application/json"), (b"x-request-timeout", b"1")]
+        scope = {"type": "http", "method": "POST", "path": "/vote/majority", "headers": headers}
+        more = {"query_string": b"", "root_path": "", "http_version": "1.1", "scheme": "http"}
+        await create_app(Settings(), FakeEngine())(scope | more, receive, send)
+        assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+        assert sent[0]["status"] == 200
+        assert json.loads(sent[1]["body"])["strategy"] == "majority"
+
+    asyncio.run(test())
+
+
+def test_many_leave_and_many_stay() -> None:
+    """Callers disconnect at random under load: the others get the right answers, and nothing stays in the queue."""
+
+    async def one(client: httpx.AsyncClient, number: int) -> None:
+        timeout = 0.01 * (number % 7) if number % 2 else PATIENCE
+        try:
+            response = await client.post("/score_steps", json=ask(f"text {number}"), timeout=timeout + 0.001)
+        except httpx.TimeoutException:
+            assert number % 2
+        else:
+            assert response.json()["solutions"][0]["step_scores"] == list(hashed(read(f"text {number}")))
+
+    async def all_of_them() -> None:
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            await asyncio.gather(*(one(client, number) for number in range(80)))
+
+    with serving(FakeEngine(delay=0.02), batch_tokens=60) as server:
+        asyncio.run(all_of_them())
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        assert server.metric("unprm_queued_tokens") == server.metric("unprm_queued_requests") == 0

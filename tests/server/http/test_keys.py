@@ -1,0 +1,110 @@
+"""Callers' keys: several, each with a name, changed without a restart, and never revealed."""
+
+import logging
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from server.http.keys import Keys, KeysInvalid
+from tests.server.harness import PROBLEM, Background, ask, boxed, serving
+from tests.support import until
+from unprm.engines.fake import FakeEngine
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_keys_of_a_file_are_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# agents\nsearch CANARY-search\n\ntraining CANARY-training\n")
+    caplog.set_level(logging.INFO, "server")
+    with serving(api_key="CANARY-plain", api_keys_file=file) as server:
+
+        def status(key: str) -> int:
+            return server.post("/vote/majority", ask(boxed(1)), headers=bearer(key)).status_code
+
+        assert [status(key) for key in ("CANARY-search", "CANARY-training", "CANARY-plain")] == [200, 200, 200]
+        assert [status(key) for key in ("CANARY", "search")] == [401, 401]
+        assert server.get("/metrics").status_code == 401
+        (tmp_path / "next").write_text("search CANARY-rotated\n")
+        os.replace(tmp_path / "next", file)
+        assert [status(key) for key in ("CANARY-rotated", "CANARY-search", "CANARY-training")] == [200, 401, 401]
+        file.write_text("nonsense\n")
+        assert [status(key) for key in ("CANARY-rotated", "nonsense")] == [200, 401]
+        file.unlink()
+        assert status("CANARY-rotated") == 200
+    callers = [record.fields.get("caller") for record in caplog.records if hasattr(record, "fields")]
+    assert callers[:3] == ["search", "training", None]
+    messages = [record.getMessage() for record in caplog.records]
+    assert any("line 1: expected NAME KEY" in line for line in messages)
+    assert any("can't be read" in line for line in messages)
+    assert "CANARY" not in caplog.text
+
+
+@pytest.mark.parametrize("key", ["CANARY-à", "CANARY-\u00a0", "CANARY-\x85", "CANARY-\u2028x"])
+def test_a_key_may_have_any_character_but_ascii_space(tmp_path: Path, key: str) -> None:
+    """Even if its last byte is a space in Latin-1, as which headers are decoded."""
+    file = tmp_path / "keys"
+    file.write_text(f"search {key}\n", "utf-8")
+    for options in ({"api_keys_file": file}, {"api_key": key}):
+        with serving(**options) as server:
+            sent = {b"Authorization": b"Bearer " + key.encode()}
+            assert server.http.get("/metrics", headers=sent).status_code == 200
+            assert server.http.get("/metrics", headers={b"Authorization": b"Bearer CANARY-"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has none"),
+        ("# nobody\n", "has none"),
+        ("one short\n", "line 1: expected NAME KEY"),
+        ("o/ne 12345678\n", "line 1"),
+        ("one 12345678\none 87654321\n", "line 2: the name or the key is there twice"),
+        ("one 12345678\ntwo 12345678\n", "line 2: the name or the key is there twice"),
+        ("one 12345678 more\n", "line 1"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "keys"
+    file.write_text(text)
+    with pytest.raises(KeysInvalid, match=message) as refused:
+        Keys(None, file)
+    assert "1234" not in str(refused.value)
+    with pytest.raises(KeysInvalid, match="can't be read"):
+        Keys(None, tmp_path / "nowhere")
+
+
+def test_opened_metrics_need_no_key_and_name_no_caller(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("CANARY-name CANARY-key\n")
+    with serving(api_keys_file=file, open_metrics=True) as server:
+        body = {"problem": "CANARY-text", "solutions": [boxed("CANARY-answer"), boxed(1)]}
+        headers = bearer("CANARY-key") | {"X-Request-ID": "CANARY-id"}
+        assert server.post("/vote/wrf", body, headers=headers).status_code == 200
+        server.get("/CANARY-path", headers=headers)
+        response = server.get("/metrics")
+        assert response.status_code == 200
+        assert "unprm_votes_total" in response.text
+        assert "CANARY" not in response.text
+        assert set(re.findall(r'[{,](\w+)="', response.text)) == {"route", "status", "strategy", "le"}
+        assert [server.get(path).status_code for path in ("/model", "/metrics/")] == [401, 401]
+
+
+def test_a_caller_with_much_to_ask_does_not_hold_up_another(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("many 11111111\none 22222222\n")
+    engine = FakeEngine(delay=0.05)
+    with serving(engine, api_keys_file=file, batch_tokens=2) as server:
+        body = {"problem": PROBLEM, "solutions": [[str(k)] for k in range(20)]}
+        waiting = [Background(lambda: server.post("/score_steps", body, headers=bearer("11111111"))) for _ in range(6)]
+        until(lambda: len(engine.batches) >= 3)
+        before = len(engine.batches)
+        response = server.post("/score_steps", ask(["x"]), headers=bearer("22222222"))
+        assert response.status_code == 200
+        assert len(engine.batches) - before <= 3  # of the 120 that wait
+        for one in waiting:
+            one.result()

@@ -1,0 +1,109 @@
+"""The document that the server gives of itself: complete, right, and kept to under generated requests."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from server.app import create_app
+from server.http import examples
+from server.http.errors import TABLE
+from server.settings import Settings
+from tests.server.harness import Running
+from unprm.engines.fake import FakeEngine
+
+EXPECTED = 1000
+"""Generated requests at least."""
+
+DOCUMENT = create_app(Settings(), FakeEngine()).openapi()
+schema = schemathesis.openapi.from_dict(DOCUMENT)
+
+
+@pytest.fixture(scope="module")
+def sent() -> Iterator[list[str]]:
+    """The methods and addresses that requests were generated for; enough of them, at the end."""
+    addresses: list[str] = []
+    yield addresses
+    assert len(addresses) >= EXPECTED
+
+
+def _generated(operation_id: str) -> Callable[..., None]:
+    """A test that sends generated requests to an operation and holds the answers against the document."""
+
+    @schema.include(operation_id=operation_id).parametrize()
+    @settings(
+        max_examples=150,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    def test(case: schemathesis.Case[Any], server: Running, sent: list[str]) -> None:
+        if _is_short(case.headers.get("X-Request-Timeout")):
+            case.headers["X-Request-Timeout"] = "10"  # less may rightly end in 504
+        sent.append(f"{case.method} {case.path}")
+        # what the document can't say, that exactly one of text and steps is given, makes some valid data refused
+        case.call_and_validate(server.url, excluded_checks=[positive_data_acceptance])
+
+    return test  # type: ignore[no-any-return]
+
+
+# a name for each, by which the processes that share the tests know it
+for _methods in DOCUMENT["paths"].values():
+    for _operation in _methods.values():
+        _id = _operation["operationId"]
+        globals()[f"test_generated_requests_to_{_id}_get_what_is_documented"] = _generated(_id)
+
+
+def _is_short(seconds: object) -> bool:
+    try:
+        return 0 < float(str(seconds)) < 10
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def document(server: Running) -> dict[str, Any]:
+    found: dict[str, Any] = server.get("/openapi.json").json()
+    return found
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def test_every_operation_has_an_example_and_problems_as_problem_json(document: dict[str, Any]) -> None:
+    names = set()
+    for method, _, operation in operations(document):
+        names.add(operation["operationId"])
+        assert operation["summary"]
+        assert operation["description"]
+        if method == "post":
+            assert "example" in operation["requestBody"]["content"]["application/json"]
+        for status, response in operation["responses"].items():
+            (media_type,) = response["content"]
+            content = response["content"][media_type]
+            if status == "200":
+                assert "example" in content
+                continue
+            assert media_type == "application/problem+json"
+            assert content["schema"] == {"$ref": "#/components/schemas/ProblemDetails"}
+            assert {TABLE[code].status for code in content["examples"]} == {int(status)}
+    assert names >= {*examples.REQUESTS, "healthz", "readyz", "model", "metrics"}
+
+
+def test_every_code_that_an_operation_can_answer_is_documented(document: dict[str, Any]) -> None:
+    documented = {
+        code
+        for _, _, operation in operations(document)
+        for response in operation["responses"].values()
+        for content in response["content"].values()
+        for code in content.get("examples", {})
+    }
+    of_the_gateway = {"upstream_refused", "upstream_failed"}  # which this server has none of
+    assert documented == set(TABLE) - {"not_found", "method_not_allowed"} - of_the_gateway

@@ -1,0 +1,141 @@
+"""Which prefixes of which solutions are rolled out, and how often: the annotator over a scripted sampler."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.training.scripted import ScriptedSampler
+from training.data.annotator import Annotator, QuestionValue
+from training.data.questions import make_mini
+from training.data.sample import record_of
+from training.data.select import Selector
+from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
+from unprm.answers.equivalence import Equivalence
+from unprm.types import Completion
+
+END = 0
+"""The end-of-text token."""
+FIXED = PRESETS["authors"].annotate
+
+
+class EndingSampler(ScriptedSampler):
+    """Ends each text with an end-of-text token. `calls`: prompt, seed and count of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[tuple[int, ...], int, int]] = []
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return super().decode([token for token in ids if token != END])
+
+    async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
+        self.calls.append((tuple(prompt), seed, count))
+        made = await super().complete(prompt, count, seed, affinity)
+        return [replace(one, ids=(*one.ids, END), logprobs=(*one.logprobs, -0.1)) for one in made]
+
+
+@pytest.fixture(scope="module")
+def equivalence():
+    with Equivalence() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def solutions(equivalence):
+    """Of one question, right and wrong ones, of several steps each."""
+    question = max(make_mini(12, seed=1), key=lambda question: len(question.problem))
+    sampler = EndingSampler()
+    record = asyncio.run(record_of(question, sampler, SampleSettings(k=24)))
+    found = list(Selector(equivalence, sampler.decode, SelectSettings()).select(record))
+    assert {solution["correct"] for solution in found} == {True, False}
+    assert all(len(solution["steps"]) > 2 and solution["ids"][-1] == END for solution in found)
+    return found
+
+
+def _annotate(solutions, equivalence, settings):
+    """What was written, and the sampler."""
+    sampler, written = EndingSampler(), []
+    annotator = Annotator(sampler, equivalence, settings, {}, lambda kind, record: written.append((kind, record)))
+    asyncio.run(annotator.annotate(solutions, {}))
+    return written, sampler
+
+
+def _is_whole(prompt, solution):
+    """Whether a prompt holds all steps of a solution."""
+    whole = (*solution["prompt"], *solution["ids"][: solution["ends"][-1]])
+    return prompt[: len(whole)] == whole
+
+
+@pytest.mark.parametrize(("search", "tries_last"), [("uncertainty", False), ("uncertainty-literal", True)])
+def test_the_last_step_is_tried_by_the_literal_search_alone(solutions, equivalence, search, tries_last):
+    written, sampler = _annotate(solutions, equivalence, AnnotateSettings(search=search))
+    tried = [(evidence["step"], len(record["steps"])) for _, record in written for evidence in record.get("tried", ())]
+    assert tried
+    assert any(step == length for step, length in tried) is tries_last
+    wrong = [solution for solution in solutions if not solution["correct"]]
+    whole = [prompt for prompt, _, _ in sampler.calls if any(_is_whole(prompt, solution) for solution in wrong)]
+    assert bool(whole) is tries_last
+
+
+def test_prefixes_end_before_the_end_of_text(solutions, equivalence):
+    """After it a model would write another text, and a right answer there would count."""
+    _, sampler = _annotate(solutions, equivalence, AnnotateSettings(search="uncertainty-literal"))
+    assert len({prompt for prompt, _, _ in sampler.calls}) > 2
+    assert all(END not in prompt for prompt, _, _ in sampler.calls)
+
+
+def test_a_fixed_count_is_found_once_and_is_that_of_every_prefix(solutions, equivalence):
+    written, sampler = _annotate(solutions, equivalence, FIXED)
+    (question,) = [record for kind, record in written if kind == "question"]
+    count = question["count"]
+    assert 16 <= count < 72
+    assert count % 8 == 0
+    alone = [call for call in sampler.calls if call[0] == tuple(solutions[0]["prompt"])]
+    assert sorted(number for _, _, number in alone) == [count, 72]
+    assert len({seed for _, seed, _ in alone}) == 2  # τ is sampled anew
+    assert question["samples"] == 72 + count
+    tried = [evidence for kind, record in written if kind == "labelled" for evidence in record["tried"]]
+    assert len(tried) > 3
+    assert {evidence["samples"] for evidence in tried} == {count}
+    assert sampler.completions == 72 + count + sum(evidence["samples"] for evidence in tried)
+
+
+def test_a_fixed_count_can_end_early(solutions, equivalence):
+    written, _ = _annotate(solutions, equivalence, replace(FIXED, early_stop=0.95))
+    (count,) = [record["count"] for kind, record in written if kind == "question"]
+    samples = [evidence["samples"] for kind, record in written if kind == "labelled" for evidence in record["tried"]]
+    assert min(samples) < max(samples) <= count
+
+
+def test_a_question_that_is_seldom_solved_is_left_out_with_its_right_solutions(solutions, equivalence):
+    unsolved = [solution | {"gold": "no such number"} for solution in solutions]
+    written, sampler = _annotate(unsolved, equivalence, FIXED)
+    (question,) = [record for kind, record in written if kind == "question"]
+    assert (question["count"], question["samples"], sampler.completions) == (0, 72, 72)
+    left = [record for kind, record in written if kind == "unresolved"]
+    assert {record["reason"] for record in left} == {"the model solves the question too seldom"}
+    assert sorted(record["id"] for record in left) == sorted(solution["id"] for solution in solutions)
+
+
+def test_without_a_fixed_count_right_solutions_are_labelled_whatever_the_question(solutions, equivalence):
+    unsolved = [solution | {"gold": "no such number"} for solution in solutions]
+    written, _ = _annotate(unsolved, equivalence, AnnotateSettings())
+    assert {(kind, record["correct"]) for kind, record in written if kind != "question"} == {
+        ("labelled", True),
+        ("unresolved", False),
+    }
+
+
+def test_a_known_question_is_not_counted_again(solutions, equivalence):
+    written, _ = _annotate(solutions, equivalence, FIXED)
+    (question,) = [record for kind, record in written if kind == "question"]
+    again, sampler = [], EndingSampler()
+    known = {question["id"]: QuestionValue(**question)}
+    annotator = Annotator(sampler, equivalence, FIXED, known, lambda kind, record: again.append((kind, record)))
+    asyncio.run(annotator.annotate(solutions, {}))
+    assert all(prompt != tuple(solutions[0]["prompt"]) for prompt, _, _ in sampler.calls)
+    labelled, relabelled = ({record["id"]: record for _, record in run} for run in (written, again))
+    del labelled[question["id"]]
+    assert relabelled == labelled

@@ -1,0 +1,95 @@
+"""The preset `authors`, from questions to a PRM, with the embedded model."""
+
+import asyncio
+import io
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from training import resumable
+from training.cli.data import app
+from training.data import stats
+from training.data.build import build
+from training.data.questions import make_mini
+from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
+from unprm import mini
+from unprm.samplers.load import SamplerSource
+
+AUTHORS = PRESETS["authors"]
+FEW = replace(AUTHORS.annotate.adaptive, first=4, enough=3, most=16, block=4)
+SMALL = replace(
+    AUTHORS,
+    models=(mini.NAME,),
+    sample=replace(AUTHORS.sample, k=10, max_tokens=192),
+    annotate=replace(AUTHORS.annotate, max_tokens=192, adaptive=FEW),
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The directory that `build` made of a few questions, and what it printed."""
+    place, printed = tmp_path_factory.mktemp("authors"), io.StringIO()
+
+    def load(model, settings):
+        return SamplerSource("transformers", model).load(settings)
+
+    failures = asyncio.run(build(make_mini(2, seed=6), load, SMALL, place, 8, Console(file=printed, width=300)))
+    assert failures == {}
+    return place, printed.getvalue()
+
+
+def test_build_goes_from_questions_to_a_data_set(built):
+    place, printed = built
+    annotated = place / mini.NAME / "annotated.jsonl"
+    records = stats.load(annotated)
+    questions = {record["id"]: record for record in resumable.read(annotated.with_suffix(".questions.jsonl"))}
+    assert {record["correct"] for record in records if "labels" in record} == {True, False}
+    assert [record for record in records if record["tried"]]
+    for record in records:
+        count = questions[f"{record['question']}/{mini.NAME}"]["count"]
+        assert ("reason" in record) is (count == 0)
+        assert {tried["samples"] for tried in record["tried"]} <= {count}
+        assert all(tried["step"] < len(record["steps"]) for tried in record["tried"])
+        assert len(record["steps"]) > 1
+    assert (place / "dataset" / "data" / "train.jsonl").read_text().count("\n") == sum("labels" in r for r in records)
+    assert "selected" in printed
+
+
+def test_the_commands_take_the_preset(built, tmp_path):
+    place, _ = built
+    samples, selected = place / mini.NAME / "samples.jsonl", tmp_path / "selected.jsonl"
+    result = CliRunner().invoke(app, ["select", str(samples), "--preset", "authors", "--output", str(selected)])
+    assert result.exit_code == 0, result.output
+    assert list(resumable.read(selected)) == list(resumable.read(place / mini.NAME / "selected.jsonl"))
+    resumable.write(selected, json.loads(resumable.config_path(selected).read_text()), [])
+    for command in (["sample", "--limit", "1", "--k", "2", "--max-tokens", "60"], ["annotate", str(selected)]):
+        output = tmp_path / f"{command[0]}.jsonl"
+        result = CliRunner().invoke(app, [*command, "--preset", "authors", "--output", str(output)])
+        assert result.exit_code == 0, result.output
+    sampled, annotated = (json.loads((tmp_path / f"{name}.config.json").read_text()) for name in ("sample", "annotate"))
+    assert sampled["worked_examples"]
+    assert (annotated["estimator"], annotated["max_tokens"]) == ("inverse_ppl", 4000)
+    assert annotated["adaptive"] == asdict(AUTHORS.annotate.adaptive)
+
+
+def test_a_study_takes_the_preset(built, tmp_path):
+    place, _ = built
+    selected = tmp_path / "selected.jsonl"
+    resumable.write(selected, json.loads(resumable.config_path(place / mini.NAME / "selected.jsonl").read_text()), [])
+    result = CliRunner().invoke(
+        app, ["study", str(selected), "--preset", "authors", "--output", str(tmp_path / "study")]
+    )
+    assert result.exit_code == 0, result.output
+    config = json.loads((tmp_path / "study" / "bayes.config.json").read_text())
+    assert config["adaptive"] == asdict(AUTHORS.annotate.adaptive)
+
+
+def test_training_takes_the_ranking_loss_and_its_lora():
+    settings = TrainSettings(base="b", data=(Path("d"),), output=Path("o"), **TRAIN_PRESETS["authors"])
+    assert (settings.loss, settings.lora_rank, settings.lora_alpha, settings.lora_dropout) == ("rank", 8, 32, 0.1)
+    assert (settings.lora_targets, settings.learning_rate) == (("q_proj", "v_proj"), 5e-4)
+    assert (settings.warmup, settings.epochs) == (0.1, 3)

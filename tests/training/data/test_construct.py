@@ -1,0 +1,386 @@
+"""From questions to a data set: sample, select, annotate, merge and stats with a scripted sampler."""
+
+import asyncio
+import inspect
+import io
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from tests.support import ROOT
+from tests.training.scripted import ScriptedSampler
+from training import resumable
+from training.cli.data import build
+from training.data import stats
+from training.data.annotate import annotate
+from training.data.merge import merge
+from training.data.questions import make_mini
+from training.data.sample import sample
+from training.data.search import sequential
+from training.data.search_findings import markdown
+from training.data.select import Selector, select
+from training.data.study import study, variants
+from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
+from unprm import steps
+from unprm.answers.equivalence import Equivalence
+from unprm.errors import OutputMismatch, RecordInvalid
+from unprm.mini.checker import first_error
+from unprm.mini.domain import parse
+
+QUESTIONS = make_mini(12, seed=1)
+SAMPLE = SampleSettings(k=12)
+ANNOTATE = AnnotateSettings(search="sequential")
+
+
+def _console():
+    return Console(file=io.StringIO())
+
+
+@pytest.fixture(scope="module")
+def equivalence():
+    with Equivalence() as made:
+        yield made
+
+
+def _sample(place, sampler=None, settings=SAMPLE, concurrency=4):
+    sampler = sampler or ScriptedSampler()
+    work = sample(QUESTIONS, sampler, place / "samples.jsonl", settings, concurrency, _console())
+    return asyncio.run(work)
+
+
+def _select(place, equivalence, settings=None):
+    selector = Selector(equivalence, ScriptedSampler().decode, settings or SelectSettings())
+    select(place / "samples.jsonl", place / "selected.jsonl", selector, _console())
+    return selector
+
+
+def _annotate(place, equivalence, settings=ANNOTATE, sampler=None, concurrency=4, name="annotated"):
+    sampler, output = sampler or ScriptedSampler(), place / f"{name}.jsonl"
+    work = annotate(place / "selected.jsonl", sampler, equivalence, output, settings, concurrency, _console())
+    failures = asyncio.run(work)
+    return failures, output
+
+
+@pytest.fixture(scope="module")
+def selected(tmp_path_factory, equivalence):
+    """A directory with samples and selected solutions."""
+    place = tmp_path_factory.mktemp("construct")
+    assert _sample(place) == {}
+    _select(place, equivalence)
+    return place
+
+
+def _records(path):
+    return sorted(resumable.read(path), key=lambda record: record["id"])
+
+
+def test_samples_hold_what_the_sampler_gave(selected):
+    records = _records(selected / "samples.jsonl")
+    assert [record["id"] for record in records] == sorted(question.id for question in QUESTIONS)
+    for record in records:
+        assert len(record["completions"]) == SAMPLE.k
+        assert "".join(map(chr, record["prompt"])) == record["problem"] + "\n"
+
+
+def test_samples_do_not_depend_on_concurrency(selected, tmp_path):
+    _sample(tmp_path, concurrency=1)
+    assert _records(tmp_path / "samples.jsonl") == _records(selected / "samples.jsonl")
+
+
+def test_a_question_that_always_fails_is_reported_and_leaves_the_others(tmp_path):
+    failing = QUESTIONS[3]
+    failures = _sample(tmp_path, ScriptedSampler(fails=failing.problem))
+    assert failures == {failing.id: "the script says so"}
+    assert len(_records(tmp_path / "samples.jsonl")) == len(QUESTIONS) - 1
+    sampler = ScriptedSampler()
+    assert _sample(tmp_path, sampler) == {}
+    assert sampler.completions == SAMPLE.k  # only what was missing
+
+
+def test_another_number_of_samples_is_refused(selected):
+    with pytest.raises(OutputMismatch, match="k was 12, is 13"):
+        _sample(selected, settings=replace(SAMPLE, k=13))
+
+
+def test_selected_solutions_are_the_most_uncertain_of_each_kind(selected):
+    chosen = _records(selected / "selected.jsonl")
+    counts = Counter((record["question"], record["correct"]) for record in chosen)
+    assert max(counts[q, True] for q, _ in counts) == 2
+    assert max(counts[q, False] for q, _ in counts) <= 6
+    for record in chosen:
+        assert (str(parse(record["problem"]).answer) == record["answer"]) is record["correct"]
+        assert record["steps"] == steps.split(record["text"])
+
+
+def test_steps_and_tokens_belong_together(selected):
+    for record in _records(selected / "selected.jsonl"):
+        bounds = zip([0, *record["ends"][:-1]], record["ends"], strict=True)
+        pieces = ["".join(map(chr, record["ids"][start:end])) for start, end in bounds]
+        assert [piece.strip() for piece in pieces] == record["steps"]
+        assert "".join(pieces) == record["text"]
+
+
+def test_malformed_solutions_are_left_out_and_counted(tmp_path, equivalence):
+    _sample(tmp_path)
+    path = tmp_path / "samples.jsonl"
+    records = _records(path)
+    first = records[0]["completions"]
+    first[0]["finished"] = False
+    first[1] |= {"text": "Step 1: 1 + 1 = 2.", "ids": list(map(ord, "Step 1: 1 + 1 = 2."))}
+    first[2] |= {"text": "", "ids": []}
+    resumable.write(path, json.loads(resumable.config_path(path).read_text()), records)
+    selector = _select(tmp_path, equivalence, SelectSettings(m=99, n=99))
+    twice = selector.dropped.pop("same text as another")
+    assert selector.dropped == {"over the token limit": 1, "no answer": 2}
+    assert len(_records(tmp_path / "selected.jsonl")) == len(QUESTIONS) * SAMPLE.k - 3 - twice
+
+
+@pytest.mark.parametrize("selection", ["similarity", "random"])
+def test_other_selections_take_as_many(selected, tmp_path, equivalence, selection):
+    (tmp_path / "samples.jsonl").write_bytes((selected / "samples.jsonl").read_bytes())
+    (tmp_path / "samples.config.json").write_bytes((selected / "samples.config.json").read_bytes())
+    _select(tmp_path, equivalence, SelectSettings(selection=selection))
+    ours, others = (_records(place / "selected.jsonl") for place in (tmp_path, selected))
+    assert Counter((r["question"], r["correct"]) for r in ours) == Counter(
+        (r["question"], r["correct"]) for r in others
+    )
+    assert [r["id"] for r in ours] != [r["id"] for r in others]
+
+
+def test_labels_are_those_of_the_exact_checker_where_rollouts_never_recover(selected, equivalence):
+    failures, output = _annotate(selected, equivalence, replace(ANNOTATE, estimator="frequency"))
+    assert failures == {}
+    records = _records(output)
+    agreed = 0
+    for record in records:
+        true = first_error(parse(record["problem"]), record["steps"])
+        if record["correct"]:
+            assert all(record["labels"])
+            assert record["tried"] == []
+        else:
+            agreed += record["labels"].index(False) == true
+            assert record["verified"] == len(record["tried"]) >= 1
+            assert record["samples"] == sum(tried["samples"] for tried in record["tried"])
+    wrong = sum(not record["correct"] for record in records)
+    assert wrong > 20
+    # a right prefix sometimes does worse than the question alone, by chance
+    assert agreed / wrong > 0.6
+
+
+def test_the_question_alone_is_sampled_once(selected, equivalence, tmp_path):
+    questions = _records(_annotate(selected, equivalence, name="once")[1].with_suffix(".questions.jsonl"))
+    wrong = {record["question"] for record in _records(selected / "selected.jsonl") if not record["correct"]}
+    assert {question["id"] for question in questions} == {f"{name}/scripted" for name in wrong}
+    assert all(0 < question["tau"] <= 1 for question in questions)
+
+
+def test_annotation_does_not_depend_on_concurrency_or_interruptions(selected, equivalence):
+    whole = _records(_annotate(selected, equivalence, concurrency=1, name="one")[1])
+    assert _records(_annotate(selected, equivalence, concurrency=12, name="twelve")[1]) == whole
+    interrupted = selected / "interrupted.jsonl"
+    _annotate(selected, equivalence, name="interrupted")
+    lines = interrupted.read_text().splitlines(keepends=True)
+    interrupted.write_text("".join(random.Random(2).sample(lines, len(lines) // 2)))
+    _annotate(selected, equivalence, name="interrupted")
+    assert _records(interrupted) == whole
+
+
+@pytest.mark.parametrize("search", ["uncertainty", "adaptive_binary", "bayes", "random"])
+def test_every_search_labels_every_solution_or_says_why_not(selected, equivalence, search):
+    output = _annotate(selected, equivalence, AnnotateSettings(search=search), name=search)[1]
+    labelled, unresolved = _records(output), _records(stats.unresolved_path(output))
+    done = {record["id"] for record in [*labelled, *unresolved]}
+    assert done == {record["id"] for record in _records(selected / "selected.jsonl")}
+    for record in labelled:
+        assert record["labels"] == sorted(record["labels"], reverse=True)  # true, then false
+        assert all(record["labels"]) is record["correct"]
+    for record in unresolved:
+        assert record["reason"]
+        assert not record["correct"]
+    if search == "random":
+        assert not any(record["samples"] for record in labelled)
+
+
+def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalence):
+    alone, together = ScriptedSampler(), ScriptedSampler()
+    _annotate(selected, equivalence, sampler=alone, name="alone")
+    shared = _annotate(selected, equivalence, replace(ANNOTATE, share_prefixes=True), together, name="shared")[1]
+    assert together.completions < alone.completions
+    costs = stats.costs(shared)
+    assert costs.samples + costs.tau_samples == together.completions
+    assert costs.samples < sum(record["samples"] for record in stats.load(shared))
+
+
+def test_a_model_that_never_solves_the_question_labels_nothing(selected, equivalence, tmp_path):
+    (tmp_path / "selected.config.json").write_text("{}")
+    wrong = [record | {"gold": "no such number"} for record in _records(selected / "selected.jsonl")]
+    resumable.write(tmp_path / "selected.jsonl", {}, [record for record in wrong if not record["correct"]])
+    sampler = ScriptedSampler()
+    output = _annotate(tmp_path, equivalence, sampler=sampler)[1]
+    assert _records(output) == []
+    left = _records(stats.unresolved_path(output))
+    assert {record["reason"] for record in left} <= {"the model never solves the question"}
+    assert sampler.completions == 72 * len({record["question"] for record in left})
+
+
+def test_solutions_of_another_model_or_without_tokens_are_refused(selected, equivalence, tmp_path):
+    for change, message in (({"model": "gpt"}, "by gpt"), ({"ids": []}, "without token ids")):
+        records = [record | change for record in _records(selected / "selected.jsonl")]
+        resumable.write(tmp_path / "selected.jsonl", {}, records)
+        with pytest.raises(RecordInvalid, match=message):
+            _annotate(tmp_path, equivalence)
+
+
+def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equivalence, tmp_path):
+    from training import records
+
+    output = _annotate(selected, equivalence, name="merged")[1]
+    merged = merge([output, output], tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "data" / "train.jsonl").read_text().splitlines()]
+    labelled = _records(output)
+    assert merged.solutions == len(rows) == len({(r["problem"], *r["steps"]) for r in labelled})
+    assert merged.duplicates == 2 * len(labelled) - len(rows)
+    assert list(rows[0]) == ["prompt", "answer", "completions", "label"]
+    assert [list(solution.labels) for solution in records.read(tmp_path / "data" / "train.jsonl")] == [
+        row["label"] for row in rows
+    ]
+    assert f"{len(rows)} solutions" in (tmp_path / "README.md").read_text()
+
+
+def test_merged_data_loads_as_a_data_set(selected, equivalence, tmp_path):
+    import datasets
+
+    merged = merge([_annotate(selected, equivalence, name="merged")[1]], tmp_path / "set")
+    loaded = datasets.load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))["train"]
+    assert loaded.num_rows == merged.solutions
+    assert set(loaded.column_names) == {"prompt", "answer", "completions", "label"}
+
+
+def test_stats_count_what_was_spent(selected, equivalence):
+    sampler = ScriptedSampler()
+    output = _annotate(selected, equivalence, AnnotateSettings(), sampler, name="counted")[1]
+    costs = stats.costs(output)
+    assert costs.samples + costs.tau_samples == sampler.completions
+    assert costs.solutions == len(_records(selected / "selected.jsonl"))
+    row = stats.by_model(stats.load(output))[0]
+    searched = [record for record in _records(output) if record["tried"]]
+    assert row.verified == sum(record["verified"] for record in searched) / len(searched)
+    agreed = stats.agreement(stats.load(output))
+    assert 0 <= agreed.first <= agreed.at_or_after <= agreed.resolved <= 1
+
+
+_RUN = """
+import asyncio, sys
+from pathlib import Path
+from rich.console import Console
+from tests.training.scripted import ScriptedSampler
+from training.data.annotate import annotate
+from training.cli.data import build
+from training.settings import AnnotateSettings
+from unprm.answers.equivalence import Equivalence
+place = Path(sys.argv[1])
+with Equivalence() as equivalence:
+    asyncio.run(annotate(place / "selected.jsonl", ScriptedSampler(seconds=0.01), equivalence,
+                         place / "killed.jsonl", AnnotateSettings(search="sequential"), 2, Console(stderr=True)))
+"""
+
+
+def test_twenty_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
+    whole = _annotate(selected, equivalence, name="undisturbed")[1]
+    killed, root = selected / "killed.jsonl", ROOT
+    command = [sys.executable, "-c", _RUN, str(selected)]
+    rng = random.Random(5)
+    grown = set()
+    for _ in range(20):
+        with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            before = killed.stat().st_size if killed.exists() else 0
+            # killed soon after it has begun to write, at any place in its work
+            for _ in range(2000):
+                if run.poll() is not None or (killed.exists() and killed.stat().st_size > before):
+                    break
+                try:
+                    run.wait(0.01)
+                except subprocess.TimeoutExpired:
+                    continue
+            try:
+                run.wait(rng.random() * 0.05)
+            except subprocess.TimeoutExpired:
+                run.kill()
+        grown.add(killed.stat().st_size)
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    assert len(grown) > 5
+    for name in ("", ".unresolved", ".questions"):
+        left, right = (path.with_suffix(f"{name}.jsonl") for path in (killed, whole))
+        assert _records(left) == _records(right)
+        ids = [record["id"] for record in resumable.read(left)]
+        assert len(ids) == len(set(ids))
+
+
+def test_the_named_search_is_the_one_that_runs():
+    from training.data.annotator import named_search
+
+    assert named_search(AnnotateSettings(search="sequential")) is sequential
+    assert named_search(AnnotateSettings(search="random")) is None
+
+
+def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
+    sampler, settings = ScriptedSampler(), AnnotateSettings()
+    output = selected / "study"
+    work = study(selected / "selected.jsonl", sampler, equivalence, output, variants(settings), 4, _console())
+    assert asyncio.run(work) == {}
+    charged = 0
+    for name, variant in variants(settings).items():
+        alone = _records(_annotate(selected, equivalence, variant, name=f"alone-{name}")[1])
+        assert _records(output / f"{name}.jsonl") == alone
+        charged += sum(record["samples"] for record in alone)
+    assert sampler.completions < charged
+    table = markdown(output)
+    assert table.count("\n| ") == 1 + len(variants(settings))
+    assert "| random | 0 | 0 | 0 | 100.0 % |" in table
+    columns, _, *rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"
+    ]
+    by_search = {name: dict(zip(columns[1:], cells, strict=True)) for name, *cells in rows}
+    assert by_search["adaptive_binary"]["samples saved against adaptive_binary"] == "0.0 %"
+    assert by_search["adaptive_binary"]["labelled as without saving"] == ""
+    early = by_search["adaptive_binary+early-1"]
+    assert early["labelled as without saving"] == "100.0 %"
+    assert early["first error found, against adaptive_binary, points"].startswith("+0.0 [")
+
+
+def test_runs_agree_where_both_label_alike_or_not_at_all():
+    def run(*labels):
+        annotated = [
+            {"id": str(k), "correct": False, **({"labels": step_labels} if step_labels else {})}
+            for k, step_labels in enumerate(labels)
+        ]
+        return [*annotated, {"id": "right", "correct": True, "labels": [True]}]
+
+    first = run([True, False], [False, False], None, None)
+    assert stats.same_outcome(first, first) == 1
+    assert stats.same_outcome(first, run([True, False], [True, False], None, [False])) == 0.5
+
+
+def test_build_searches_as_recommended_and_as_the_paper_by_name():
+    default = PRESETS[inspect.signature(build).parameters["preset"].default].annotate
+    assert (default.search, default.measure) == ("bayes", "surprisal_max")
+    assert default == replace(PRESETS["recommended"].annotate, max_tokens=default.max_tokens)
+    assert (PRESETS["paper"].annotate.search, PRESETS["paper"].annotate.measure) == ("uncertainty", "entropy")
+
+
+@pytest.mark.parametrize(("search", "ranked"), [("uncertainty", True), ("uncertainty-literal", True), ("bayes", False)])
+def test_only_searches_by_falling_rise_record_ranks(selected, equivalence, search, ranked):
+    output = _annotate(selected, equivalence, AnnotateSettings(search=search), name=f"ranks-{search}")[1]
+    searched = [record for record in stats.load(output) if record["tried"]]
+    assert {"rank" in record for record in searched} == {ranked}
+    assert (stats.by_model(searched)[0].ranks is not None) is ranked
+    for record in searched:
+        if ranked and record.get("rank") is not None:
+            assert record["tried"][record["rank"]]["step"] == record["labels"].index(False) + 1
+            assert record["rank"] == len(record["tried"]) - 1

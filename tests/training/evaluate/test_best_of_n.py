@@ -1,0 +1,451 @@
+"""Best-of-N: judged candidates, draws, and votes against what can be counted by hand."""
+
+import io
+import itertools
+import json
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from tests.support import TEST_DATA
+from training import resumable
+from training.cli.evaluate import app
+from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
+from training.evaluate.judging import JudgedCandidates
+from training.evaluate.scorers import EngineScorer
+from training.settings import Reading, WrfSettings
+from unprm.answers.equivalence import Equivalence
+from unprm.engines.fake import FakeEngine
+from unprm.errors import OutputMismatch, RecordInvalid
+from unprm.votes import decide as votes
+
+DATA = TEST_DATA / "votes"
+
+
+@pytest.fixture(scope="module")
+def equivalence():
+    with Equivalence() as made:
+        yield made
+
+
+def _quiet():
+    return Console(file=io.StringIO())
+
+
+def _file(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+ROW = {
+    "question": "What is 1/2 + 1/4?",
+    "gold": "3/4",
+    "candidates": [
+        {"text": "It is \\boxed{0.75}.", "rm": 2.5},
+        {"text": "It is \\boxed{\\frac{1}{6}}.", "rm": -4},
+        {"text": "It is \\boxed{\\frac34}.", "rm": 0.5},
+        {"text": "I can't tell.", "rm": 3},
+    ],
+}
+
+
+def test_candidates_are_judged_as_mathematics_and_given_rewards_keep_their_order(tmp_path, equivalence):
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW]), "rm")
+    (judged,) = judging.judge(questions, None, equivalence, tmp_path / "out", _quiet())
+    assert judged.correct == (True, False, True, False)
+    assert judged.classes[0] == judged.classes[2] != judged.classes[1]
+    assert judged.classes[3] is None
+    assert sorted(range(4), key=judged.rewards.__getitem__) == [1, 2, 0, 3]
+    assert all(0 < reward < 1 for reward in judged.rewards)
+
+
+def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence):
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW, ROW | {"id": 7}]))
+    engine = FakeEngine()
+    first = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
+    calls = len(engine.batches)
+    assert calls == 2
+    assert judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet()) == first
+    assert len(engine.batches) == calls
+    encoded = engine.format.encode(ROW["question"], ["It is \\boxed{0.75}."])
+    assert first[0].rewards[0] == engine.score([encoded]).scores[0][0]
+
+
+def test_equal_solutions_are_scored_once(tmp_path, equivalence):
+    texts = ["It is \\boxed{1}.", "It is \\boxed{2}.", "It is \\boxed{1}.", " "]
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": text} for text in texts]}]))
+    engine = FakeEngine()
+    (judged,) = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
+    assert [len(batch) for batch in engine.batches] == [2]
+    assert judged.rewards[0] == judged.rewards[2] != judged.rewards[1]
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_judged_candidates_are_kept_by_the_questions_names(tmp_path, equivalence, names):
+    """Else the draws of a question would depend on which was judged first."""
+    texts = {"a": ["\\boxed{1}"], "b": ["\\boxed{1}", "\\boxed{2}"]}
+    rows = [ROW | {"id": name, "candidates": [{"text": text} for text in texts[name]]} for name in names]
+    questions = pool.load(_file(tmp_path / "c.jsonl", rows))
+    judged = judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path / "out", _quiet())
+    assert [len(candidates.classes) for candidates in judged] == [1, 2]
+
+
+def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equivalence):
+    row = ROW | {"candidates": [{"text": " "}, {"text": "\\boxed{1}" + "x" * 500}, {"text": "\\boxed{3/4}"}]}
+    questions = pool.load(_file(tmp_path / "c.jsonl", [row]))
+    scorer = EngineScorer(FakeEngine(max_tokens=200))
+    (judged,) = judging.judge(questions, scorer, equivalence, tmp_path / "out", _quiet())
+    assert judged.rewards[:2] == (None, None)
+    assert judged.rewards[2] > 0
+
+
+def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
+    judged = JudgedCandidates((0, 1), (True, True), (None, None))
+    for elected in (right_votes.elects_right, right_votes.right_share):
+        assert not elected("wrf", judged, [0, 1])
+        assert elected("majority", judged, [0, 1])
+        assert elected("wrf", judged, [1])  # unanimous
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rewards", "share"),
+    [
+        ("majority", (None, None, None, None), 0.5),
+        ("majority", (0.9, 0.9, 0.1, 0.1), 0.5),  # it never sees a reward
+        ("prm", (0.9, 0.2, 0.9, 0.2), 0.5),  # nothing but the order is left
+        ("prm", (0.9, 0.2, 0.9, 0.3), 0),  # the wrong class has the higher mean
+        ("hmr", (0.2, 0.9, 0.2, 0.9), 0.5),
+        ("wrf", (0.5, 0.5, 0.4, 0.6), 0.5),
+        ("weighted", (0.5, 0.5, 0.4, 0.6), 0.5),
+        ("weighted", (0.5, 0.5, 0.4, 0.5), 1),
+    ],
+)
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 0, 1), (3, 0, 2, 1)])
+def test_where_only_the_order_decides_a_tie_counts_by_its_share_of_right_answers(strategy, rewards, share, order):
+    judged = JudgedCandidates((0, 0, 1, 1), (True, True, False, False), rewards)
+    assert right_votes.right_share(strategy, judged, order) == share
+
+
+def test_a_tie_that_frequency_breaks_is_right_or_not():
+    judged = JudgedCandidates((0, 1, 1, 1), (True, False, False, False), (0.9, 0.2, 0.2, 0.2))
+    assert right_votes.right_share("wrf", judged, range(4)) == 0  # α = 0.5: a half each
+    assert right_votes.right_share("prm", judged, range(4)) == 1
+    three = JudgedCandidates((0, 1, 2, None), (False, False, True, False), (0.5, 0.5, 0.5, 0.5))
+    assert right_votes.right_share("majority", three, range(4)) == pytest.approx(1 / 3)
+    assert best_of_n.results([three]).accuracy["majority"][4].mean == pytest.approx(1 / 3)
+
+
+def test_a_tie_is_recorded_as_it_is_elected(tmp_path, equivalence):
+    candidates = [{"text": "\\boxed{1}", "rm": 0.5}, {"text": "\\boxed{2}", "rm": 0.5}]
+    rows = [ROW | {"id": gold, "gold": gold, "candidates": candidates} for gold in "12"]
+    questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
+    measured = best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
+    assert {share.mean for share in measured.accuracy_of_all.values()} == {0.5}
+    first, second = resumable.read(tmp_path / "out" / "elections.jsonl")
+    assert set(first["elected"].values()) == {True}
+    assert set(second["elected"].values()) == {False}
+
+
+def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):
+    texts = ["So 1 + 1 = 2.\n\nThe answer is \\boxed{2}.", " ", "\\boxed{1}" + "x" * 500]
+    row = ROW | {"candidates": [{"text": text, "rm": 0.5} for text in texts]}
+    path = _file(tmp_path / "c.jsonl", [row])
+    engine = FakeEngine(max_tokens=200)
+    questions = pool.load(path)
+    (judged,) = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "model", _quiet())
+    (record,) = resumable.read(tmp_path / "model" / "candidates.jsonl")
+    assert record["scores"][1:] == [None, None]
+    assert len(record["scores"][0]) == 2
+    assert min(record["scores"][0]) == judged.rewards[0]
+    judging.judge(pool.load(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
+    (given,) = resumable.read(tmp_path / "given" / "candidates.jsonl")
+    assert given["scores"] is None
+
+
+def test_a_run_that_was_killed_goes_on(tmp_path, equivalence):
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a"}, ROW | {"id": "b"}]))
+    engine = FakeEngine()
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    expected = best_of_n.evaluate(questions, EngineScorer(engine), equivalence, whole, _quiet())
+    (whole / "candidates.config.json").rename(_made(killed) / "candidates.config.json")
+    _file(killed / "candidates.jsonl", [next(iter(resumable.read(whole / "candidates.jsonl")))])
+    calls = len(engine.batches)
+    assert best_of_n.evaluate(questions, EngineScorer(engine), equivalence, killed, _quiet()) == expected
+    assert len(engine.batches) == calls + 1
+    assert (killed / "candidates.jsonl").read_text() == (whole / "candidates.jsonl").read_text()
+    assert (killed / "elections.jsonl").read_text() == (whole / "elections.jsonl").read_text()
+
+
+def _made(place):
+    place.mkdir()
+    return place
+
+
+def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equivalence):
+    texts = ["\\boxed{1}", "\\boxed{1}", "\\boxed{2}", "none"]
+    rewards = [0.1, 0.2, 0.6, 0.9]
+    candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
+    rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
+    questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
+    for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
+        best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
+        elections = {record["id"]: record for record in resumable.read(tmp_path / "out" / "elections.jsonl")}
+        assert [
+            (election["problem"], election["candidates"], election["right"]) for election in elections.values()
+        ] == [
+            ("1?", 4, 2),
+            ("2?", 4, 1),
+            ("3?", 4, 0),
+        ]
+        elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2"}
+        for gold, election in elections.items():
+            assert election["elected"] == {vote: answer == gold for vote, answer in elected.items()}
+
+
+@pytest.mark.parametrize(("rewards", "logistic"), [((0.0, 1.0), False), ((0.0, 1.5), True), ((-0.5, 1.0), True)])
+def test_results_tell_whether_the_rewards_are_no_probabilities(tmp_path, equivalence, rewards, logistic):
+    candidates = [{"text": "\\boxed{1}", "rm": reward} for reward in rewards]
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
+    best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["logistic"] is logistic
+
+
+def test_solutions_are_written_once_with_their_steps(tmp_path):
+    rows = [ROW | {"id": name} for name in "ab"]
+    rows[1]["candidates"] = [{"text": "One.\n\nTwo: \\boxed{3}."}, {"text": " "}]
+    questions = pool.load(_file(tmp_path / "c.jsonl", rows))
+    best_of_n.write_solutions(questions, tmp_path)
+    path = tmp_path / "solutions.jsonl"
+    whole = path.read_bytes()
+    first, second = resumable.read(path)
+    assert (first["id"], first["problem"], first["gold"]) == ("a", ROW["question"], "3/4")
+    assert [solution["answer"] for solution in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
+    assert second["solutions"] == [
+        {"steps": ["One.", "Two: \\boxed{3}."], "answer": "3"},
+        {"steps": [], "answer": None},
+    ]
+    path.write_bytes(whole[:-9])
+    best_of_n.write_solutions(questions, tmp_path)
+    assert path.read_bytes() == whole
+    with pytest.raises(OutputMismatch):
+        best_of_n.write_solutions(questions[:1], tmp_path)
+    assert path.read_bytes() == whole
+
+
+def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp_path, equivalence):
+    candidates = [{"text": "Step 1: 1/2\n\nso it is 0.75.", "rm": 0.5}, {"text": "\\boxed{3/4}", "rm": 0.4}]
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a", "candidates": candidates}]), "rm")
+    reading = Reading("last_number", "step")
+    (judged,) = judging.judge(questions, None, equivalence, tmp_path, _quiet(), reading)
+    assert judged.correct == (True, True)
+    with pytest.raises(OutputMismatch, match="extraction"):
+        judging.judge(questions, None, equivalence, tmp_path, _quiet())
+    best_of_n.write_solutions(questions, tmp_path, reading)
+    (record,) = resumable.read(tmp_path / "solutions.jsonl")
+    assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "answer": "0.75"}
+    with pytest.raises(OutputMismatch, match="split"):
+        best_of_n.write_solutions(questions, tmp_path, Reading("last_number"))
+
+
+def test_the_command_keeps_how_solutions_are_read(tmp_path):
+    path, output = _file(tmp_path / "c.jsonl", [ROW]), tmp_path / "out"
+    options = ["--output", str(output), "--reward", "rm", "--extraction", "boxed", "--step-split", "line"]
+    result = CliRunner().invoke(app, ["best-of-n", str(path), *options])
+    assert result.exit_code == 0, result.output
+    for name in ("candidates", "solutions"):
+        config = json.loads((output / f"{name}.config.json").read_text("utf-8"))
+        assert (config["extraction"], config["split"]) == ("boxed", "line")
+
+
+def test_a_model_scores_the_steps_of_the_settings(tmp_path, equivalence):
+    candidates = [{"text": "One.\n\nTwo.\nSo \\boxed{3/4}"}]
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
+    judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet(), Reading(split="line"))
+    (record,) = resumable.read(tmp_path / "candidates.jsonl")
+    assert len(record["scores"][0]) == 3
+
+
+def test_accuracies_by_hand():
+    # two of four candidates are right, in one class; the rewards prefer a wrong one
+    judged = [JudgedCandidates((0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))] * 3
+    results = best_of_n.results(judged)
+    assert list(results.any_right) == [1, 2, 4]
+    assert results.accuracy["majority"][4].mean == 1
+    assert results.accuracy["hmr"][4].mean == 1
+    assert results.accuracy["prm"][4].mean == 0
+    assert results.any_right[4].mean == 1
+
+
+def test_draws_agree_with_all_subsets(monkeypatch):
+    monkeypatch.setattr(best_of_n, "DRAWS", 4000)
+    judged = JudgedCandidates((0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))
+    results = best_of_n.results([judged])
+    # the highest reward is candidate 1's, then 2's, 0's, 3's: right unless 1 is in
+    pairs = list(itertools.combinations(range(4), 2))
+    expected = sum(1 not in pair for pair in pairs) / len(pairs)
+    assert results.accuracy["prm"][2].mean == pytest.approx(expected, abs=0.03)
+    assert results.accuracy["prm"][1].mean == pytest.approx(0.5, abs=0.03)
+    assert results.any_right[2].mean == pytest.approx(5 / 6, abs=0.03)
+
+
+def test_no_answer_at_all_is_wrong():
+    assert best_of_n.results([JudgedCandidates((None, None), (False, False), (0.5, 0.5))]).accuracy["wrf"][2].mean == 0
+
+
+def _stepwise(scores):
+    """A record whose first candidate was not scored."""
+    steps = ["One.", "So \\boxed{3/4}."]
+    return ROW | {"candidates": [{"steps": steps, "rm": []}, {"steps": steps, "rm": scores}]}
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        (ROW | {"candidates": []}, "candidates"),
+        (ROW | {"gold": ""}, "gold"),
+        (ROW | {"candidates": [{"text": "a"}]}, "candidate 0 has no number at 'rm', nor a list"),
+        (ROW | {"candidates": [{"text": "a", "rm": True}]}, "no number at 'rm'"),
+        (ROW | {"candidates": [{"text": "a", "rm": 10**400}]}, "no number at 'rm'"),
+        (ROW | {"candidates": [{"rm": 1}]}, "neither `text` nor `steps`"),
+        (ROW | {"candidates": [{"text": "a", "rm": 1}, {"text": "a", "rm": [1]}]}, "some candidates have a number"),
+        (ROW | {"candidates": [{"text": "a", "rm": [1]}]}, "records before have numbers"),
+        (_stepwise([0.5]), "candidate 1 at 'rm': 1 step scores for 2 steps"),
+        (_stepwise([0.5, 1.5]), r"candidate 1 at 'rm': step scores are numbers in \[0, 1\]"),
+        (_stepwise([0.5, -0.1]), "in .0, 1."),
+        (_stepwise([0.5, None]), "are numbers"),
+        (_stepwise([0.5, "1"]), "are numbers"),
+        (_stepwise([0.5, True]), "are numbers"),
+        (_stepwise([0.5, float("nan")]), "are numbers"),
+    ],
+)
+def test_bad_records_are_refused_by_line(tmp_path, row, complaint):
+    with pytest.raises(RecordInvalid, match=f"(?s)2.*{complaint}"):
+        pool.load(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    with pytest.raises(RecordInvalid, match="no question"):
+        pool.load(_file(tmp_path / "c.jsonl", []))
+
+
+def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalence):
+    output = tmp_path / "out"
+    questions = pool.load(_file(tmp_path / "c.jsonl", [_stepwise([0.75, 0.5])]), "rm")
+    measured = best_of_n.evaluate(questions, None, equivalence, output, _quiet())
+    (judged,) = judging.kept(output)
+    assert judged == JudgedCandidates((0, 0), (True, True), (None, 0.5), ((), (0.75, 0.5)))
+    rewards = {name: judged.rewarded(name).rewards[1] for name in vote_results.AGGREGATES}
+    assert rewards == {"min": 0.5, "last": 0.5, "product": 0.375, "mean": 0.625}
+    assert measured.accuracy["prm"][2].mean == 1
+    best_of_n.write_solutions(questions, output)
+    (record,) = resumable.read(output / "solutions.jsonl")
+    assert record["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "answer": "3/4"}] * 2
+
+
+def test_a_model_scores_steps_as_they_were_given(tmp_path, equivalence):
+    candidates = [{"steps": ["One.\n\nStill one.", "So \\boxed{3/4}."]}]
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
+    (judged,) = judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet())
+    assert len(judged.scores[0]) == 2
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """The command on 12 problems with real step scores: what it says, and where it wrote."""
+    output = tmp_path_factory.mktemp("recorded")
+    pool_file = str(DATA / "math500_pool_rlhflow.jsonl")
+    result = CliRunner().invoke(app, ["best-of-n", pool_file, "--reward", "step_scores", "--output", str(output)])
+    assert result.exit_code == 0, result.output
+    return result.output, output
+
+
+def test_votes_on_real_step_scores(recorded):
+    """Twelfths: what a program written apart from this one found over all candidates, ties by share."""
+    output = recorded[1]
+    results = json.loads((output / "results.json").read_text("utf-8"))
+    assert (results["questions"], results["candidates"], results["most_candidates"]) == (12, 6, 26)
+    assert (results["logistic"], results["normalization"]) == (False, "minmax")
+    found = {"min": results, **results["aggregates"]}
+    twelfths = {
+        aggregate: {vote: 12 * share["mean"] for vote, share in figures["accuracy_of_all"].items()}
+        for aggregate, figures in found.items()
+    }
+    assert twelfths.pop("min") == pytest.approx({"majority": 6.7, "prm": 6, "hmr": 7, "wrf": 8, "weighted": 8})
+    assert twelfths == {
+        "last": pytest.approx({"prm": 8, "hmr": 7, "wrf": 8, "weighted": 8}),
+        "product": pytest.approx({"prm": 9, "hmr": 8, "wrf": 8, "weighted": 8}),
+        "mean": pytest.approx({"prm": 6, "hmr": 7, "wrf": 7, "weighted": 7}),
+    }
+    assert list(results["any_right"]) == ["1", "2", "4"]
+    # mean@1 is the mean share of right candidates, whatever the draws
+    mean = sum(sum(candidates.correct) / len(candidates.correct) for candidates in judging.kept(output)) / 12
+    assert [accuracy["1"]["mean"] for accuracy in results["accuracy"].values()] == [pytest.approx(mean)] * 5
+
+
+def test_one_table_has_every_vote_with_every_reward(recorded):
+    written = (recorded[1] / "votes.md").read_text("utf-8")
+    title, header, rule, *rows = [line for line in written.splitlines() if line]
+    assert title.startswith("Right answers in % (95 % interval), 12 questions with 6 to 26 candidates each; ")
+    assert header == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | all 6 to 26 | against majority, points |"
+    assert rule == "| --- | --- | --: | --: | --: | --: | --: |"
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    rewarded = [(vote, reward) for vote in ("prm", "hmr", "wrf", "weighted") for reward in vote_results.AGGREGATES]
+    assert [(vote, reward) for vote, reward, *_ in cells] == [("majority", "–"), *rewarded, ("any right", "–")]
+    assert cells[0][-2].startswith("55.8 (")
+    assert cells[-1][-2] == "100.0 (100.0–100.0)"
+    assert all(vote in recorded[0] for vote in ("any right", "product"))
+
+
+def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path, equivalence):
+    questions = pool.load(DATA / "qwen_math_cot_rm.jsonl", "rm_score")
+    measured = best_of_n.evaluate(questions, None, equivalence, tmp_path, _quiet())
+    assert measured.aggregates == {}
+    assert json.loads((tmp_path / "results.json").read_text("utf-8"))["logistic"]
+    lines = (tmp_path / "votes.md").read_text("utf-8").splitlines()
+    # every question has 8 candidates: the largest N is all of them
+    assert lines[2] == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | N = 8 | against majority, points |"
+    assert [line.split(" | ")[1] for line in lines[4:]] == ["–", "given", "given", "given", "given", "–"]
+    rows = [json.loads(line) for line in (DATA / "qwen_math_cot_rm.jsonl").read_text("utf-8").splitlines()]
+    shares = [sum(candidate["correct"] for candidate in row["candidates"]) / 8 for row in rows]
+    assert measured.accuracy["majority"][1].mean == pytest.approx(sum(shares) / 6)
+
+
+def test_a_vote_joins_the_table_by_being_registered(monkeypatch):
+    monkeypatch.setattr(votes, "STRATEGIES", (*votes.STRATEGIES, "another"))
+    monkeypatch.setitem(votes._SCORES, "another", votes._SCORES["prm"])
+    judged = JudgedCandidates((0, 1), (True, False), (0.25, 0.5), ((0.5, 0.25), (0.5, 0.5)))
+    measured = best_of_n.results([judged])
+    assert measured.accuracy["another"] == measured.accuracy["prm"]
+    assert vote_results.markdown(measured).count("| another |") == len(vote_results.AGGREGATES)
+
+
+def test_the_command_normalises_by_its_option(tmp_path):
+    # mean rewards 0.3 and 0.9, shares 3/4 and 1/4: by share 0.525 against 0.575, by min-max a tie that frequency breaks
+    rewards = {"\\boxed{3/4}": 0.9, "\\boxed{1}": 0.3}
+    candidates = [{"text": text, "rm": rewards[text]} for text in ("\\boxed{1}", "\\boxed{3/4}", *["\\boxed{1}"] * 2)]
+    path = _file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}])
+    for normalization, right in (("minmax", 0), ("share", 1)):
+        output = tmp_path / normalization
+        options = ["--reward", "rm", "--normalization", normalization, "--output", str(output)]
+        result = CliRunner().invoke(app, ["best-of-n", str(path), *options])
+        assert result.exit_code == 0, result.output
+        results = json.loads((output / "results.json").read_text("utf-8"))
+        assert results["normalization"] == normalization
+        assert results["accuracy"]["wrf"]["4"]["mean"] == right
+        assert next(resumable.read(output / "elections.jsonl"))["elected"]["wrf"] is bool(right)
+
+
+def test_votes_are_held_against_majority_on_the_same_questions():
+    misled = JudgedCandidates((0, 0, 1), (False, False, True), (0.1, 0.1, 0.9))  # the reward is right, majority is not
+    easy = JudgedCandidates((0, 0, 1), (True, True, False), (0.9, 0.9, 0.1))
+    measured = best_of_n.results([misled] * 20 + [easy] * 20)
+    prm, hmr = (measured.against_majority[vote]["given"] for vote in ("prm", "hmr"))
+    assert prm.difference.mean == 0.5
+    assert 0 < prm.difference.low < 0.5 < prm.difference.high
+    assert prm.p < 0.01
+    assert (hmr.difference.low, hmr.difference.high) == (0, 0)  # two of three are a majority
+    assert hmr.p == 1
+    assert "majority" not in measured.against_majority
+    rows = [line.split(" | ") for line in vote_results.markdown(measured).splitlines()]
+    assert [row[-1] for row in rows if row[0] == "| hmr"] == ["+0.0 [+0.0, +0.0], p = 1.000 |"]

@@ -1,0 +1,197 @@
+"""What a run takes of the memory is counted before; here it is held against what PyTorch's allocator really gives."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
+from typer.testing import CliRunner
+
+from training.__main__ import app
+from training.prm.collate import Example, micro_batches
+from training.prm.memory import MOST_TOKENS, footprint, free_memory, left_to_container, plan
+from training.prm.network import (
+    base_dtype,
+    compute_in_float32,
+    computes_in_bf16,
+    margins,
+    read_shape,
+    take_direction,
+    with_adapter,
+)
+from training.settings import LINEAR, TrainSettings
+from unprm.errors import ModelInvalid
+from unprm.types import Encoded
+
+SHAPE = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+SETTINGS = TrainSettings("", (), Path())
+TEXTS, LENGTH = 6, 64
+
+
+def allocated(work):
+    """Bytes that PyTorch's allocator has given at most, beyond what it had before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        work()
+    events = sorted(watched.profiler.kineto_results.events(), key=lambda event: event.start_ns())
+    now = most = 0
+    for event in events:
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return most
+
+
+@pytest.fixture
+def one_thread():
+    """Operations in one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (Qwen2Config, {}),
+        (Qwen2Config, {"lora_targets": LINEAR, "lora_dropout": 0.0}),
+        (Qwen2Config, {"bf16": True}),
+        (LlamaConfig, {"gradient_checkpointing": True}),
+        (MistralConfig, {"gradient_checkpointing": True, "lora_targets": LINEAR, "lora_rank": 64, "bf16": True}),
+    ],
+)
+def test_the_activations_are_those_of_a_real_pass(kind, changes, one_thread):
+    settings, config = replace(SETTINGS, **changes), kind(**SHAPE)
+    base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, "cpu"))
+    tuned = with_adapter(base, settings, "cpu")
+    direction = take_direction(base, 0, 1)
+    (micro,) = micro_batches([Example(Encoded((7,) * LENGTH, (31, 63)), (True, False))] * TEXTS, TEXTS * LENGTH)
+
+    def work():
+        margins(base.get_decoder(), direction, micro, computes_in_bf16(settings, "cpu")).sum().backward()
+
+    work()  # gradients of the adapter are there from now on
+    counted = footprint(config, settings, "cpu", TEXTS * LENGTH, LENGTH)
+    # attention in bfloat16 has a buffer for each thread that not every processor's kernel takes
+    slack = 0.03 if computes_in_bf16(settings, "cpu") else 0.01
+    assert counted.activations == pytest.approx(allocated(work), rel=slack)
+    trained = sum(p.numel() for p in tuned.parameters() if p.requires_grad)
+    assert counted.adapter == 16 * trained
+    assert counted.weights == sum(p.nbytes for p in tuned.parameters()) - 4 * trained
+
+
+CONFIG = Qwen2Config(**SHAPE)
+
+
+def test_activations_are_computed_twice_only_where_it_takes_that_to_fit():
+    longest = 512
+    roomy = plan(CONFIG, SETTINGS, "cpu", 10**12, longest)
+    assert (roomy.batch_tokens, roomy.gradient_checkpointing) == (MOST_TOKENS, False)
+    assert "16,384 tokens without gradient checkpointing" in str(roomy)
+
+    half = plan(CONFIG, SETTINGS, "cpu", roomy.footprint.needed // 2, longest)
+    assert not half.gradient_checkpointing
+    assert 7000 < half.batch_tokens < 8500
+    assert 0.9 * half.free < half.footprint.needed <= half.free
+
+    eighth = plan(CONFIG, SETTINGS, "cpu", roomy.footprint.needed // 8, longest)
+    assert eighth.gradient_checkpointing
+    assert 512 < eighth.batch_tokens < MOST_TOKENS
+    assert 0.9 * eighth.free < eighth.footprint.needed <= eighth.free
+
+    twice = replace(SETTINGS, gradient_checkpointing=True)
+    least = footprint(CONFIG, twice, "cpu", longest, longest).needed
+    assert plan(CONFIG, twice, "cpu", least, longest).batch_tokens == longest
+    with pytest.raises(ModelInvalid, match=r"needs .* of 512 tokens, with gradient checkpointing, but .* is free"):
+        plan(CONFIG, twice, "cpu", least - 1, longest)
+
+
+def test_what_is_given_is_kept():
+    small = footprint(CONFIG, replace(SETTINGS, gradient_checkpointing=True), "cpu", 1000, 100).needed
+    assert plan(CONFIG, replace(SETTINGS, batch_tokens=1000), "cpu", small, 100).gradient_checkpointing
+    with pytest.raises(ModelInvalid, match="what helps: bf16, fewer batch_tokens"):
+        plan(CONFIG, replace(SETTINGS, batch_tokens=1200), "cpu", small, 100)
+    with pytest.raises(ModelInvalid, match="what helps: bf16, gradient_checkpointing"):
+        plan(CONFIG, replace(SETTINGS, gradient_checkpointing=False), "cpu", 0, 100)
+    both = replace(SETTINGS, batch_tokens=1200, gradient_checkpointing=False)
+    assert plan(CONFIG, both, "cpu", 0, 100).batch_tokens == 1200
+
+
+def test_a_small_optimiser_batch_and_a_long_solution_bound_a_pass():
+    few = replace(SETTINGS, batch_size=2)
+    assert plan(CONFIG, few, "cpu", 10**12, 100).footprint == footprint(
+        CONFIG, replace(few, gradient_checkpointing=False), "cpu", 200, 100
+    )
+    long = replace(SETTINGS, gradient_checkpointing=False, batch_tokens=50)
+    assert plan(CONFIG, long, "cpu", 10**12, 100).footprint == footprint(CONFIG, long, "cpu", 100, 100)
+
+
+def test_dropout_on_a_gpu_keeps_a_byte_per_number():
+    settings, tokens = replace(SETTINGS, lora_targets=("down_proj",)), 1024
+    without, dropping = (
+        footprint(CONFIG, replace(settings, lora_dropout=rate), "cuda", tokens, 64).activations for rate in (0.0, 0.1)
+    )
+    numbers = SHAPE["num_hidden_layers"] * tokens * SHAPE["intermediate_size"]
+    assert numbers < dropping - without < 2.5 * numbers  # and what is there for a moment
+
+
+def test_frozen_layers_in_bfloat16_compute_in_float32():
+    torch.manual_seed(0)
+    half = torch.nn.Linear(6, 4, dtype=torch.bfloat16).requires_grad_(False)
+    full = torch.nn.Linear(6, 4).requires_grad_(False)
+    full.load_state_dict(half.state_dict())
+    compute_in_float32(torch.nn.Sequential(half))
+    assert half.weight.dtype == torch.bfloat16
+    inputs = torch.randn(3, 6, requires_grad=True)
+    assert torch.equal(half(inputs), full(inputs))
+    found, expected = (torch.autograd.grad(layer(inputs).square().sum(), inputs)[0] for layer in (half, full))
+    assert torch.equal(found, expected)
+    assert torch.equal(half(inputs.bfloat16()), full(inputs.bfloat16().float()))
+    with pytest.raises(ModelInvalid, match="train without bf16"):
+        compute_in_float32(torch.nn.Sequential(torch.nn.Conv1d(2, 2, 2, dtype=torch.bfloat16)))
+
+
+def test_of_the_output_layer_two_rows_are_kept():
+    for tied in (False, True):
+        base = AutoModelForCausalLM.from_config(Qwen2Config(**SHAPE, tie_word_embeddings=tied))
+        rows, size = base.get_output_embeddings().weight.detach().clone(), base.num_parameters()
+        assert torch.equal(take_direction(base, 5, 9), rows[5] - rows[9])
+        assert base.num_parameters() == size - (0 if tied else rows.numel())
+
+
+@pytest.mark.parametrize(("target", "reason"), [("lm_head", "include the output layer"), ("nothing", "no adapter")])
+def test_layers_that_can_t_be_trained_are_refused(target, reason):
+    settings = replace(SETTINGS, lora_targets=("q_proj", target) if target == "lm_head" else (target,))
+    with pytest.raises(ModelInvalid, match=reason):
+        with_adapter(AutoModelForCausalLM.from_config(CONFIG), settings, "cpu")
+
+
+def test_a_container_s_limit_counts(tmp_path):
+    assert 0 < free_memory(torch.device("cpu")) <= left_to_container(tmp_path)
+    (tmp_path / "memory.current").write_text("700\n")
+    (tmp_path / "memory.stat").write_text("anon 300\ninactive_file 200\n")
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert left_to_container(tmp_path) == 500
+    (tmp_path / "memory.max").write_text("max\n")
+    assert left_to_container(tmp_path) > 10**15
+
+
+def test_what_gpus_allow_is_shown_without_weights(tmp_path):
+    CONFIG.save_pretrained(tmp_path)
+    result = CliRunner().invoke(
+        app, ["memory", f"--base={tmp_path}", "--free=1", "--longest=64"], env={"COLUMNS": "200"}
+    )
+    assert result.exit_code == 0, result.output
+    assert re.search(r"paper .* 0.\d\d MB .* 16,384 tokens ", result.output)
+    with pytest.raises(ModelInvalid, match="no configuration of a known language model"):
+        read_shape(str(tmp_path / "nothing"))

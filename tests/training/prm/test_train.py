@@ -1,0 +1,326 @@
+"""The trainer: it learns at the right position, survives `kill -9`, and what it writes is served."""
+
+import itertools
+import json
+import math
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+
+import pytest
+import torch
+from rich.progress import Progress
+from safetensors.torch import load_file
+
+from training import records
+from training.evaluate.metrics import Validation
+from training.prm import resume
+from training.prm.collate import Example, batches, micro_batches
+from training.prm.loss import LOSSES
+from training.prm.train import STATE, Trainer
+from training.records import LabelledSolution
+from training.settings import TrainSettings
+from unprm.errors import ModelInvalid, RecordInvalid
+from unprm.models.checkpoint import load_base
+from unprm.models.load import load_engine
+from unprm.types import Encoded
+
+QUIET = Progress(disable=True)
+
+
+def _solutions(count, seed=0):
+    """Steps that say whether they are right: learnable in a few optimiser steps."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        labels = [rng.random() < 0.5 for _ in range(rng.randint(1, 4))]
+        steps = [f"Step {k}: {rng.randint(1, 99)} is {'46' if label else '5'}." for k, label in enumerate(labels, 1)]
+        yield LabelledSolution("Problem: what is 12?", tuple(steps), tuple(labels))
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "steps.jsonl"
+    records.write(path, list(_solutions(96)))
+    return path
+
+
+def _settings(base, data, output, **changes):
+    values = {"epochs": 4, "batch_size": 16, "learning_rate": 2e-2, "lora_dropout": 0.1, "checkpoint_every": 3}
+    return TrainSettings(base=str(base), data=(data,), output=output, **(values | changes))
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path, bf16):
+    output = tmp_path / "prm"
+    trainer = Trainer(_settings(base, data, output, epochs=8, bf16=bf16))
+    assert {p.dtype for p in trainer._trained().values()} == {torch.float32}
+    frozen = {p.dtype for p in trainer.model.parameters() if not p.requires_grad}
+    assert frozen == {torch.bfloat16 if bf16 else torch.float32}
+    summary = trainer.run(QUIET)
+    losses = [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
+    assert len(losses) == summary.steps == 48
+    assert sum(losses[-3:]) < 0.5 * sum(losses[:3])  # read at the tag itself: with a shift it would not fall
+    engine = load_engine(str(output), device="cpu")
+    for solution in _solutions(20, seed=9):
+        scores = engine.score([engine.format.encode(solution.problem, solution.steps)]).scores[0]
+        assert [score > 0.5 for score in scores] == list(solution.labels)
+    assert engine.description.name == "prm"
+    card = (output / "README.md").read_text()
+    assert "python -m server --model" in card
+    assert "96 (0 dropped" in card
+    assert str(tmp_path) not in card + (output / "adapter_config.json").read_text()
+
+
+def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
+    chosen = {"step_tag": "#", "positive": "1", "negative": "0"}
+    output = tmp_path / "prm"
+    Trainer(_settings(base, data, output, epochs=8, **chosen)).run(QUIET)
+    engine = load_engine(str(output), device="cpu")
+    solution = next(_solutions(1, seed=9))
+    encoded = engine.format.encode(solution.problem, solution.steps)
+    assert engine.format.text(encoded).count("#") == len(solution.steps)
+    assert [score > 0.5 for score in engine.score([encoded]).scores[0]] == list(solution.labels)
+    with pytest.raises(ModelInvalid, match=r"'no good' is .* tokens"):
+        Trainer(_settings(base, data, output, negative="no good"))
+    with pytest.raises(ModelInvalid, match="differ"):
+        Trainer(_settings(base, data, output, positive="-"))
+
+
+def test_training_reads_the_label_at_the_tag(base, data, tmp_path):
+    trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0))
+    item = trainer.format.encode("Problem: 1?", ["12", "34 - 5"])
+    micro = next(micro_batches([Example(item, (True, False))], 100))
+    with torch.no_grad():
+        margins = trainer._margins(micro)
+        logits = load_base(base, torch.float32)(micro.ids).logits[0, list(item.positions)]
+    expected = logits[:, trainer.config.positive_id] - logits[:, trainer.config.negative_id]
+    assert torch.allclose(margins, expected, atol=1e-5)
+
+
+def test_the_loss_is_the_mean_over_the_whole_optimiser_batch():
+    margins, labels = torch.tensor([0.3, -1.0, 2.0]), torch.tensor([1.0, 0.0, 0.0])
+    bce, rows = LOSSES["bce"], torch.tensor([0, 0, 1])
+    parts = bce(margins[:1], labels[:1], rows[:1], 3) + bce(margins[1:], labels[1:], rows[1:], 3)
+    by_hand = -(torch.sigmoid(margins[0]).log() + (1 - torch.sigmoid(margins[1:])).log().sum()) / 3
+    assert parts == pytest.approx(by_hand.item())
+
+
+MARGINS, LABELS, ROWS = [0.5, -0.2, 1.0, 0.3, -2.0], [1.0, 1.0, 0.0, 1.0, 1.0], [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_by_hand(name):
+    def sigmoid(x):
+        return 1 / (1 + math.exp(-x))
+
+    e, z = math.exp, math.exp(1.0 + 4.0)
+    ranked = [
+        (math.log((1 + z) / 1), math.log((1 + e(0.5) + z) / e(0.5)), math.log((1 + e(0.5) + e(-0.2) + z) / e(-0.2))),
+        (0.0, math.log((1 + e(0.3)) / e(0.3)), math.log((1 + e(0.3) + e(-2.0)) / e(-2.0))),
+    ]
+    by_hand = {
+        "bce": [-math.log(sigmoid(m if y else -m)) for m, y in zip(MARGINS, LABELS, strict=True)],
+        "mse": [(sigmoid(m) - y) ** 2 for m, y in zip(MARGINS, LABELS, strict=True)],
+        "orm": [-math.log(sigmoid(-1.0)), -math.log(sigmoid(-2.0))],
+        "rank": [sum(terms) / len(terms) for terms in ranked],
+    }[name]
+    tensors = torch.tensor(MARGINS), torch.tensor(LABELS), torch.tensor(ROWS)
+    assert LOSSES[name].parts(*tensors).tolist() == pytest.approx(by_hand, rel=1e-5)
+    assert LOSSES[name].count((True, True, False)) + LOSSES[name].count((True, True)) == len(by_hand)
+
+
+@pytest.mark.parametrize("loss", ["mse", "orm", "rank"])
+def test_every_loss_learns(base, data, tmp_path, loss):
+    summary = Trainer(_settings(base, data, tmp_path / "prm", loss=loss, epochs=6)).run(QUIET)
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "prm" / "train.jsonl").read_text().splitlines()]
+    assert summary.loss < 0.6 * sum(losses[:3]) / 3
+    assert f"({loss}, mean" in (tmp_path / "prm" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("batch_tokens", "packing"), [(1, False), (60, False), (60, True), (10_000, True)])
+def test_neither_micro_batches_nor_packing_change_anything(base, data, tmp_path, batch_tokens, packing):
+    def gradient(tokens, packing=False):
+        trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0, batch_tokens=tokens, packing=packing))
+        batch = trainer.examples[:12]
+        tags = sum(len(example.labels) for example in batch)
+        for micro in micro_batches(batch, tokens, packing):
+            trainer.loss(trainer._margins(micro), micro.labels, micro.solutions, tags).backward()
+        return torch.cat([p.grad.flatten() for p in trainer._trained().values()])
+
+    assert torch.allclose(gradient(batch_tokens, packing), gradient(10_000), atol=1e-5)
+
+
+def test_packs_have_no_padding_and_keep_their_budget():
+    rng = random.Random(2)
+    examples = [Example(Encoded((1,) * n, (n - 1,)), (True,)) for n in (rng.randint(2, 50) for _ in range(40))]
+    made = list(micro_batches(examples, 120, packing=True))
+    assert sum(m.ids.numel() for m in made) == sum(len(e.encoded.ids) for e in examples)
+    assert all(m.ids.numel() <= 120 for m in made)
+    assert all((m.positions.flatten()[m.places] > 0).all() for m in made)
+
+
+def test_micro_batches_keep_the_token_budget_and_every_label():
+    rng = random.Random(2)
+    examples = [
+        Example(Encoded(tuple(range(n)), (n - 1,)), (bool(n % 2),)) for n in (rng.randint(2, 50) for _ in range(40))
+    ]
+    made = list(micro_batches(examples, 120))
+    assert all(m.ids.numel() <= 120 for m in made)
+    found = sorted(
+        (int(m.places[k]) % m.ids.shape[1] + 1, bool(m.labels[k])) for m in made for k in range(len(m.labels))
+    )
+    assert found == sorted((len(e.encoded.ids), e.labels[0]) for e in examples)
+
+
+def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(base, data, tmp_path):
+    held_out = tmp_path / "held-out.jsonl"
+    # enough that it does not matter if the last digits of the merged adapter swap two of them
+    solutions = list(_solutions(400, seed=5))
+    records.write(held_out, solutions)
+    output = tmp_path / "prm"
+    # a rate that soon destroys what was learned
+    settings = _settings(base, data, output, validation=(held_out,), patience=1, epochs=12, learning_rate=0.3)
+    summary = Trainer(settings).run(QUIET)
+    validations = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
+    assert summary.steps == 6 * len(validations) < 72
+    best = max(range(len(validations)), key=lambda epoch: validations[epoch]["auroc"])
+    assert best == len(validations) - 2
+    engine = load_engine(str(output), device="cpu")
+    scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions]).scores
+    again = asdict(Validation.of(scores, [s.labels for s in solutions]))
+    assert again == pytest.approx({name: validations[best][name] for name in again}, abs=1e-3)
+    assert list((output / "tensorboard").glob("events*"))
+
+
+def test_validation_by_hand():
+    scores, labels = [[0.9, 0.2], [0.8, 0.7], [0.6]], [[True, False], [True, True], [False]]
+    validation = Validation.of(scores, labels)
+    # 5 of the 6 pairs of a right and a wrong step are in order, 4 of 5 verdicts fit, one of two errors is found
+    assert validation.auroc == 1.0
+    assert validation.accuracy == 4 / 5
+    assert validation.f1 == pytest.approx(2 * 0.5 * 1 / 1.5)
+    assert validation.calibration_error == pytest.approx((0.1 + 0.2 + 0.2 + 0.3 + 0.6) / 5)
+    one_sided = Validation.of([[0.9]], [[True]])
+    assert (one_sided.auroc, one_sided.f1, one_sided.accuracy) == (None, None, 1)
+
+
+def test_gradient_checkpointing_changes_nothing(base, data, tmp_path):
+    def losses(name, **changes):
+        Trainer(_settings(base, data, tmp_path / name, epochs=1, **changes)).run(QUIET)
+        return [json.loads(line)["loss"] for line in (tmp_path / name / "train.jsonl").read_text().splitlines()]
+
+    assert losses("plain") == pytest.approx(losses("checkpointed", gradient_checkpointing=True), abs=1e-5)
+
+
+def test_two_processes_lose_what_one_does(base, data, tmp_path):
+    def losses(output, *launcher):
+        options = ["--epochs=2", "--batch-size=16", "--batch-tokens=100", "--learning-rate=0.01", "--bf16"]
+        command = [*launcher, "train", f"--base={base}", f"--data={data}", f"--output={output}", *options]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("wrote") == done.stderr.count("memory: ") == 1
+        return [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
+
+    one = losses(tmp_path / "one", sys.executable, "-m", "training")
+    run = "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "training"
+    two = losses(tmp_path / "two", sys.executable, "-m", *run)
+    assert len(one) == 12
+    assert two == pytest.approx(one, abs=2e-3)
+
+
+def test_an_epoch_sees_everything_once_in_an_order_of_its_own():
+    one, again, two = ([*itertools.chain(*batches(50, 8, epoch, seed=1))] for epoch in (0, 0, 1))
+    assert one == again != two
+    assert sorted(one) == sorted(two) == list(range(50))
+
+
+def _start(base, data, output):
+    options = ["--epochs=6", "--batch-size=8", "--checkpoint-every=2", "--learning-rate=0.01"]
+    command = [
+        sys.executable,
+        "-m",
+        "training",
+        "train",
+        f"--base={base}",
+        f"--data={data}",
+        f"--output={output}",
+    ]
+    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+
+
+def test_killed_and_started_again_it_ends_where_it_would_have(base, data, tmp_path):
+    whole, killed = tmp_path / "whole" / "prm", tmp_path / "killed" / "prm"
+    with _start(base, data, whole) as run:
+        assert (run.wait(), run.stderr.read()[-200:].count("wrote")) == (0, 1)
+    with _start(base, data, killed) as run:
+        while run.poll() is None and not (killed / "checkpoint.safetensors").exists():
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+        assert run.wait() == -signal.SIGKILL
+    assert not (killed / "adapter_model.safetensors").exists()
+    with _start(base, data, killed) as run:
+        assert run.wait() == 0, run.stderr.read()
+    expected, found = (load_file(place / "adapter_model.safetensors") for place in (whole, killed))
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert (whole / "train.jsonl").read_text() == (killed / "train.jsonl").read_text()
+
+
+def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
+    Trainer(_settings(base, data, tmp_path, epochs=1)).run(QUIET)
+    with pytest.raises(ModelInvalid, match="other settings or data"):
+        Trainer(_settings(base, data, tmp_path, epochs=1, learning_rate=1e-3)).run(QUIET)
+
+
+def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
+    chosen = {"batch_tokens": 300, "gradient_checkpointing": True}
+    Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).run(QUIET)
+    assert resume.read_progress(tmp_path / STATE)["memory"] == chosen
+    again = Trainer(_settings(base, data, tmp_path, epochs=1))
+    assert again.settings.batch_tokens == 300
+    assert again.settings.gradient_checkpointing
+    assert again.run(QUIET).steps == 6
+    other = Trainer(_settings(base, data, tmp_path, epochs=1, batch_tokens=301))
+    with pytest.raises(ModelInvalid, match="other settings or data"):
+        other.run(QUIET)
+
+
+def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
+    path = tmp_path / "long.jsonl"
+    long = LabelledSolution("Problem?", ("word " * 400,), (True,))
+    records.write(path, [long, *_solutions(4)])
+    trainer = Trainer(_settings(base, path, tmp_path / "out"))
+    assert (len(trainer.examples), trainer.dropped) == (4, 1)
+    records.write(path, [long])
+    with pytest.raises(ModelInvalid, match=r"1 solutions .* none fits 256 tokens"):
+        Trainer(_settings(base, path, tmp_path / "out"))
+
+
+def test_both_layouts_are_read(tmp_path):
+    path = tmp_path / "mixed.jsonl"
+    native = {"problem": "p", "steps": ["a", "b"], "labels": [True, False], "source": "x"}
+    published = {"prompt": "p", "answer": "5", "completions": ["a", "b"], "label": [True, False]}
+    path.write_text(json.dumps(native) + "\n\n" + json.dumps(published) + "\n")
+    assert list(records.read(path)) == [LabelledSolution("p", ("a", "b"), (True, False))] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"problem": "p", "steps": ["a"], "labels": [true, false]}', "2 labels for 1 steps"),
+        ('{"problem": "p", "steps": ["a"], "labels": ["+"]}', "labels.0: Input should be a valid boolean"),
+        ('{"problem": "p", "steps": [], "labels": []}', "steps: List should have at least 1 item"),
+        ('{"problem": "p", "steps": [" "], "labels": [true]}', "a step is blank"),
+        ('{"problem": "p"}', "steps: Field required"),
+        ("[1, 2]", "record: Input should be"),
+        ("not json", "Expecting value"),
+    ],
+)
+def test_a_bad_record_is_named_by_line(tmp_path, line, reason):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"problem": "p", "steps": ["a"], "labels": [true]}\n' + line + "\n")
+    with pytest.raises(RecordInvalid, match=rf"bad\.jsonl, line 2: .*{reason}"):
+        list(records.read(path))

@@ -1,0 +1,326 @@
+"""The answer that a solution states."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import TEST_DATA
+from unprm.answers.extraction import extract
+
+SOLUTIONS = TEST_DATA / "solutions" / "statements.jsonl"
+REAL = [json.loads(line) for line in SOLUTIONS.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"So \boxed{5}.", "5"),
+        (r"First \boxed{4}, then \boxed{5}.", "5"),
+        (r"\boxed{\frac{1}{2}} in all", r"\frac{1}{2}"),
+        (r"\fbox{7}", "7"),
+        (r"\boxed{ x^{2} + {y} }", "x^{2} + {y}"),
+        (r"\boxed {5}", "5"),
+        (r"\boxed 5", "5"),
+        (r"\boxed 3.5 apples", "3.5"),
+        (r"\boxed\frac{1}{2}$", r"\frac{1}{2}"),
+        (r"\boxed x", "x"),
+        (r"\boxed{\boxed{5}}", "5"),
+        (r"\\boxed{840}.,but let me put this after", "840"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
+        ("so \\boxed{\n5\n}", "5"),
+        (r"Put it in \boxed format. The answer is 5.", "5"),
+        (r"\boxed{5} and then \boxed{6", "5"),
+        (r"\boxed{5} and then \boxed{{6}", "5"),
+        (r"{ \boxed{5}", "5"),
+        (r"\boxed{}", None),
+        (r"\boxed{5} but \boxed{ }", None),
+        (r"The answer is 4. \boxed{5}", "5"),
+        (r"\boxed{5}. The answer is 4.", "5"),
+        (r"\boxed{\text{(B) }14}", "14"),
+        (r"The answer is \text{(B) }14.", "14"),
+        ("Answer: (B) 14", "14"),
+        (r"\boxed{\textbf{(C)}\ \frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\text{(B)}}", r"\text{(B)}"),
+        (r"\boxed{(A)+(B)}", "(A)+(B)"),
+        ("<answer>42</answer>", "42"),
+        ("<answer>41</answer> no, <answer>\n**42**\n</answer>", "42"),
+        ("<answer>The answer is 42 apples.</answer>", "42"),
+        ("<answer>42</answer> The answer is 5.", "42"),
+        (r"<answer>42</answer> \boxed{5}", "5"),
+        ("<answer>42", None),
+    ],
+)
+def test_boxes_come_first_and_tags_second(text, answer):
+    assert extract(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The answer is 42.", "42"),
+        ("The answer is 3.5", "3.5"),
+        ("The answer is 3.5. It was hard.", "3.5"),
+        ("the ANSWER IS: $x = 5$.", "x = 5"),
+        ("The final answer is $\\frac{1}{2}$.\nThank you.", r"\frac{1}{2}"),
+        ("The answer is 4. No, the answer is 5.", "5"),
+        ("so 3 + 4 = 7\n#### 7", "7"),
+        ("#### 1,234\n", "1,234"),
+        ("#### 7\nThe answer is: 8", "8"),
+        ("The answer is:\n5\nDone", "5"),
+        ("Answer: 42", "42"),
+        ("**Answer:** 42", "42"),
+        ("**Answer**: 42", "42"),
+        ("Final answer: 42", "42"),
+        ("**Final Answer:** 42", "42"),
+        ("**Final Answer: 42**", "42"),
+        ("***Final answer:*** *42*", "42"),
+        ("### Final Answer: \\( 42 \\)", "42"),
+        ("## Final Answer\n\n42", "42"),
+        ("**Final Answer**\n\n$42$", "42"),
+        ("# Answer\n\n\\frac{1}{2}", r"\frac{1}{2}"),
+        ("**Answer:**\n   - Bob has 6 birds.", "6"),
+        ("My final answer = 42", "42"),
+        ("The answers are 1 and 2.", "1 and 2"),
+        ('{"reasoning": "6 * 7", "answer": "42", "sure": 1}', "42"),
+        ('so the answer is: \\"answer\\": \\"3\\""', "3"),
+        ("Answer: `42`", "42"),
+        ("Answer：42", "42"),
+        (r"\text{Answer: }42", "42"),
+        ("the answer is '49'.", "49"),
+        ("The answer is 5. Answer:", "5"),
+        ("The answer is 42.\n\n#### Remark\nIt was easy.", "42"),
+        ("#### 1. First we add\nthen 3 + 4 = 7.", None),
+        ("The answer", None),
+        ("The answer is", None),
+        ("The answer isn't 5.", None),
+        ("The final answer can be found by adding 5.", None),
+        ("It is 5, I think.", None),
+        ("", None),
+    ],
+)
+def test_markers(text, answer):
+    assert extract(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The answer is\n\\[\n42\n\\]", "42"),
+        ("The answer is:\n$$\n42\n$$\nDone.", "42"),
+        ("The answer is:\n```\n42\n```", "42"),
+        ("The answer is:\n```text\n42 apples\n```", "42"),
+        ("The answer is **12**.", "12"),
+        ("The answer is **\n42**", "42"),
+        ("**The answer is 42.**", "42"),
+        ("The trader's answer is **50 bags**.", "50"),
+        (r"The answer is \(7\).", "7"),
+        (r"The answer is \[ x = 5. \] and so on", "x = 5"),
+        (r"the answer is \( 42", "42"),
+        ("The correct answer is $m = 21.\n", "m = 21"),
+        ("#### The answer\nis 5", "5"),
+        ("The answer is 5.\\", "5"),
+        (r"The answer is \[", None),
+        ("The answer is $$", None),
+        ("The answer is ```", None),
+        ("The answer is **\n", None),
+        ("The answer is {}.", "{}"),
+    ],
+)
+def test_no_syntax_is_an_answer(text, answer):
+    assert extract(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer"),
+    [
+        ("762 M&Ms", "762"),
+        ("14 more pieces of candy than Ginger", "14"),
+        ("$25,000/year", "$25,000"),
+        ("6th place", "6"),
+        ("2600g", "2600 g"),
+        ("22 times", "22"),
+        ("1000 m^2", "1000 m^2"),
+        ("12 square feet of cloth", "12 square feet"),
+        ("60 miles per hour on the way back", "60 miles per hour"),
+        ("10 m/s", "10 m/s"),
+        ("$2 per hour that she spends there", "$2"),
+        ("-$160.00 in all", "-$160.00"),
+        ("350$ left after all expenses", "350$"),
+        ("17 stickers left", "17"),
+        ("60% of the students", "60%"),
+        ("-10°F", "-10°F"),
+        ("118 000", "118 000"),
+        ("5/8 of the cake", "5/8"),
+        ("1 1/2 cups", "1 1/2"),
+        ("3 and a half hours", "3 and a half hours"),
+        ("5 million dollars in total", "5 million dollars"),
+        ("7 dozen eggs in 4 weeks", "7 dozen"),
+        ("2 pairs of shoes", "2 pairs"),
+        ("4:30 p.m. on Monday", "4:30 p.m."),
+        ("8 rows of 5 stars on the flag", "8"),
+        ("3 30-minute episodes on Wednesday", "3"),
+        ("23 pounds of stuffing to make 4 beds and 3 pillows", "23 pounds"),
+        ("36 more signatures to reach their goal of 100", "36"),
+        ("130 for the first two weeks", "130"),
+        ("42, since 40 + 2 = 42", "42"),
+        ("42 - as we have seen", "42"),
+        ("2 hours (120 minutes)", "2 hours"),
+        ('67" tall', "67"),
+        ("approximately 9.33 liters", "9.33 liters"),
+        ("still 16", "16"),
+        ("Jim is 14 years old", "14 years"),
+        ("They spent $15 on lemons", "$15"),
+        ("$\\frac{1}{2}$ of the cake", r"\frac{1}{2}"),
+        ("\\(x^2\\) for all x", "x^2"),
+        ("$10$ cm", "$10$ cm"),
+        ("$5$ million", "$5$ million"),
+    ],
+)
+def test_a_value_ends_where_prose_goes_on(statement, answer):
+    assert extract(f"So the answer is #### {statement}.") == answer
+    assert extract(f"**Answer:** {statement}") == answer
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "6 red and 4 blue",
+        "$6$ red and $4$ blue",
+        "3 boys, 5 girls",
+        "5 apples and one orange",
+        "2 feet, 3 inches",
+        "1 hour and 30 minutes",
+        "5'10",
+        "10-12",
+        "5 to 10 cm",
+        "2020-03-04",
+        "5 March",
+        "5th of March",
+        "3:2",
+        "5 of 8",
+        "1 in 6",
+        "$5 and $10",
+        "1, 2, 3, ...",
+        "$x=5$ or $x=-5$",
+        "5 or more",
+        "5 units to the left",
+        "5 (mod 7)",
+        "0.\\overline{3}",
+        "2x+5",
+        "15x-80",
+        "3 x 10^8",
+        "5!",
+        "21 - 13 = 8",
+        "5 combinations * 1000 pages = 5000 pages",
+        "(1, 2)",
+        "x = 5",
+        "the total is not 5",
+        "No solution",
+        "Route 66",
+    ],
+)
+def test_the_rest_of_a_statement_stays_where_it_is_part_of_the_value(statement):
+    assert extract(f"The answer is {statement}") == statement
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("5 years older", "5 years younger"),
+        ("5 more apples", "5 fewer apples"),
+        ("3 cm taller", "3 cm shorter"),
+        ("5 wins", "5 losses"),
+        ("10% increase in sales", "10% decrease in sales"),
+        ("3 blocks north", "3 blocks south"),
+        ("5 dollars each", "5 dollars in total"),
+        ("3 a.m. on Monday", "3 p.m. on Monday"),
+        ("3 hours of work", "3 minutes of work"),
+        ("5 cents left", "5 dollars left"),
+    ],
+)
+def test_no_cut_makes_two_values_one(left, right):
+    assert extract(f"The answer is {left}.") != extract(f"The answer is {right}.")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>The answer is 5</think>\n42", "5"),
+        ("<think>The answer is 5</think>The answer is 42", "42"),
+        (r"<think>\boxed{5}</think>The answer is 42", "42"),
+        ("The answer is 42<think>The answer is 5", "42"),
+        (r"<think>so \boxed{5}", "5"),
+        ("The answer is 5</think>The answer is 42", "42"),
+        ("The answer is 5</think>\n42", "5"),
+        (r"<THINK>The answer is 5</THINK>\fbox{42}", "42"),
+        ("<think>1</think>The answer is 2<think>The answer is 3</think>", "2"),
+    ],
+)
+def test_thoughts_count_only_where_nothing_else_is_stated(text, answer):
+    assert extract(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "answer"),
+    [
+        ("boxed", r"\boxed{5} The answer is 4.", "5"),
+        ("boxed", "The answer is 4. <answer>4</answer>", None),
+        ("last_number", "The answer is 3, not 4.", "3"),
+        ("last_number", "It is 5, or rather 6.", "6"),
+        ("last_number", "so 10-3 = 7.", "7"),
+        ("last_number", "costs -$1,200.50!", "-$1,200.50"),
+        ("last_number", r"half, \frac{3}{4} then", r"\frac{3}{4}"),
+        ("last_number", "<think>7</think> it's 8 and <think>9</think>", "8"),
+        ("last_number", "none", None),
+        ("choice", "The answer is (B).", "B"),
+        ("choice", "The answer is B) Paris", "B"),
+        ("choice", r"\boxed{\text{(B) }14}", "B"),
+        ("choice", r"The answer is $\textbf{(D)}$", "D"),
+        ("choice", "The answer is **E** because of 7.", "E"),
+        ("choice", "#### b)", "B"),
+        ("choice", "(A) is wrong. The correct option is C", "C"),
+        ("choice", "(A) is wrong, (D) is right", "D"),
+        ("choice", "The answer is A bird in the hand", None),
+        ("choice", "The answer is I think 5", None),
+        ("choice", "The answer is 14.", None),
+        ("choice", "The answer is B + C", None),
+        ("choice", "The answer is (A) or rather, the answer is (C)", "C"),
+    ],
+)
+def test_modes(mode, text, answer):
+    assert extract(text, mode) == answer
+
+
+@pytest.mark.parametrize("row", REAL)
+def test_real_solutions(row):
+    """Also those that stand apart from what their source publishes: facts, not wishes (``apart`` says why)."""
+    assert extract(row["text"]) == row["answer"]
+
+
+FRAGMENTS = (
+    r"\boxed{|\boxed|\boxed{1}|{|}| |\|$|$$|\[|\(|**|```|<think>|</think>|<answer>|</answer>|####|9|1/|1:|1,111,|'|(A) "
+    "|answer is |answer: **|answer\n|#### a|#### 1. a\n|\n- |\n |5 and |answer is \\["
+)
+
+
+@pytest.mark.parametrize("unit", FRAGMENTS.split("|"))
+def test_a_long_text_is_read_at_once(unit):
+    """Quadratic work would take hours on it; the time-out of the test run is the bound."""
+    text = unit * (100_000 // len(unit))
+    for mode in ("auto", "last_number", "choice"):
+        extract("the answer is " + text, mode)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.text("a1 .,{}\\$[]*`#\n()<>/\"'-", max_size=40))
+def test_any_text_gives_an_answer_that_says_something(text):
+    found = extract("The answer is " + text)
+    assert found is None or any(character.isalnum() for character in found) or "{" in found
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.text("ab 12^_+-=(),.", max_size=20))
+def test_what_was_boxed_is_found(inner):
+    assert extract(f"So we get \\boxed{{{inner}}} as it should be.") == (inner.strip() or None)

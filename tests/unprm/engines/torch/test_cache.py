@@ -1,0 +1,263 @@
+"""The torch engine across requests: whatever came before, the scores are those of a model that knows nothing yet, and
+only what it did not know is run."""
+
+import copy
+import math
+import random
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+from torch.nn.attention import varlen
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+
+from unprm.engines.torch import tree_attention
+from unprm.engines.torch.engine import GROW, LEAST, TorchEngine
+from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
+from unprm.engines.torch.tree_attention import KeyValues
+from unprm.types import Encoded, ModelDescription
+
+WINDOW, BETA = 64, 0.5
+CPU = torch.device("cpu")
+ABOUT = ModelDescription("m", "f", "b", None, None, "torch", "cpu", "float32", WINDOW, "", None, False)
+SHAPE = {
+    "vocab_size": 12,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": WINDOW,
+    "initializer_range": 0.3,
+}
+
+
+@dataclass
+class Case:
+    """A way of reading a model, and the scores of an item as the plain model gives them."""
+
+    name: str
+    reader: AtPositions | LikelihoodRatios
+    plain: list[torch.nn.Module]
+    head: torch.nn.Module
+
+    def expected(self, item: Encoded) -> list[float]:
+        with torch.no_grad():
+            if self.name == "ratio":
+                logprobs = [network(torch.tensor([item.ids])).logits[0].log_softmax(-1) for network in self.plain]
+                ratio = [
+                    float(logprobs[0][k - 1, item.ids[k]] - logprobs[1][k - 1, item.ids[k]])
+                    for k in range(item.response, len(item.ids))
+                ]
+                margins = [BETA * sum(ratio[: p - item.response + 1]) for p in item.positions]
+            else:
+                hidden = self.plain[0].model(torch.tensor([item.ids])).last_hidden_state[0]
+                margins = self.head(hidden[list(item.positions)]).tolist()
+        return [1 / (1 + math.exp(-margin)) for margin in margins]
+
+    def engine(self, pass_tokens: int, cached_tokens: int) -> TorchEngine:
+        size = sum(KeyValues.bytes_per_token(decoder) for decoder in self.reader.decoders)
+        return TorchEngine(self.reader, None, ABOUT, pass_tokens, size * cached_tokens)
+
+
+class _First(torch.nn.Linear):
+    def forward(self, hidden):
+        return super().forward(hidden)[:, 0]
+
+
+@pytest.fixture(scope="module", params=["head", "sliding", "ratio"])
+def case(request):
+    torch.manual_seed(0)
+    if request.param == "sliding":
+        networks = [MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=7)).eval()]
+    else:
+        networks = [LlamaForCausalLM(LlamaConfig(**SHAPE)).eval() for _ in range(2)]
+    plain, head = copy.deepcopy(networks), _First(32, 1)
+    if request.param == "ratio":
+        return Case("ratio", LikelihoodRatios(*networks, BETA, CPU), plain, head)
+    return Case(request.param, AtPositions(networks[0].model, head, CPU), plain, head)
+
+
+@pytest.fixture(scope="module")
+def items():
+    """Sequences that begin alike, each twice: scored at several of its tokens, and at a single one."""
+    rng = random.Random(0)
+    made: list[Encoded] = []
+    for _ in range(16):
+        begun = list(rng.choice(made).ids[: rng.randint(2, 30)]) if made else [1, 2, 3]
+        ids = (begun + rng.choices(range(12), k=rng.randint(1, 20)))[:WINDOW]
+        positions = sorted(rng.sample(range(2, len(ids)), k=min(len(ids) - 2, rng.randint(1, 4))))
+        made.append(Encoded(tuple(ids), tuple(positions), response=2))
+        others = sorted(rng.sample(range(2, len(ids)), k=1))
+        made.append(Encoded(tuple(ids), tuple(others), response=2))
+    return made
+
+
+@pytest.fixture(scope="module")
+def expected(case, items):
+    scores = [case.expected(item) for item in items]
+    assert max(map(max, scores)) - min(map(min, scores)) > 0.1
+    return scores
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.lists(st.integers(0, 31), min_size=1, max_size=6), min_size=1, max_size=10),
+    st.sampled_from([5, 40, 1000]),
+    st.sampled_from([0, 60, 5000]),
+)
+def test_any_order_of_requests_gives_the_stateless_answer(case, items, expected, several, pass_tokens, cached):
+    engine = case.engine(pass_tokens, cached)
+    known: set[tuple[int, ...]] = set()
+    for numbers in several:
+        scores, computed = engine.score([items[number] for number in numbers])
+        for number, values in zip(numbers, scores, strict=True):
+            assert values == pytest.approx(expected[number], abs=1e-5)
+        wanted = {items[n].ids[:k] for n in numbers for k in range(1, items[n].positions[-1] + 2)}
+        read = sum(len(case.reader.matter(items[number])) for number in numbers)
+        fewest = len(wanted - known) if cached == 5000 else len(wanted) if cached == 0 else 0
+        # to read what was not read before, known tokens are run again, one by one
+        assert fewest <= sum(computed) <= (fewest if cached != 60 else len(wanted)) + read
+        known |= wanted
+    if cached == 5000:
+        assert engine.score([items[number] for numbers in several for number in numbers]).computed == [0] * sum(
+            map(len, several)
+        )
+
+
+def test_where_positions_are_those_of_tags_nothing_is_run_twice(case, items):
+    tagged = [Encoded(item.ids, tuple(k for k, token in enumerate(item.ids) if token == 5)) for item in items]
+    tagged = [item for item in tagged if item.positions]
+    assert len(tagged) > 10
+    engine = case.engine(50, 5000)
+    computed = sum(sum(engine.score([item]).computed) for item in tagged)
+    distinct = len({item.ids[:k] for item in tagged for k in range(1, item.positions[-1] + 2)})
+    again = len(tagged) * case.reader.behind  # a ratio is read off at the token before it
+    assert distinct <= computed <= distinct + again
+
+
+def test_a_known_token_that_was_not_read_is_run_again_once(case):
+    ids = (1, 2, 3, 4, 5, 6, 7, 8)
+    engine = case.engine(50, 5000)
+    engine.score([Encoded(ids, (7,), response=7)])
+    others = [Encoded((*ids, token), (4, 8), response=4) for token in (9, 10)]
+    scores, computed = engine.score(others)
+    again = 4 if case.name == "ratio" else 1  # read off at 3, 4, 5 and 7: the value of 7 is known
+    assert computed == [again + 1, 1]
+    for item, values in zip(others, scores, strict=True):
+        assert values == pytest.approx(case.expected(item), abs=1e-5)
+
+
+def test_what_is_kept_stays_within_the_budget(case, items):
+    engine = case.engine(50, 60)
+    for item in items:
+        engine.score([item])
+        assert len(engine._tree) <= 60
+    assert len(engine._tree) > 30
+
+
+class _Failing:
+    """A decoder that raises what `failures(call, tokens)` returns, and where that is `None` passes the call on."""
+
+    def __init__(self, decoder, failures):
+        self._decoder, self._failures, self.sizes = decoder, failures, []
+
+    def __getattr__(self, name):
+        return getattr(self._decoder, name)
+
+    def __call__(self, input_ids, **more):
+        self.sizes.append(input_ids.shape[1])
+        if failure := self._failures(len(self.sizes) - 1, input_ids.shape[1]):
+            raise failure
+        return self._decoder(input_ids=input_ids, **more)
+
+
+def _failing(case, failures, pass_tokens=512):
+    reader = copy.copy(case.reader)
+    reader.decoders = [_Failing(case.reader.decoders[0], failures), *case.reader.decoders[1:]]
+    size = sum(KeyValues.bytes_per_token(decoder) for decoder in case.reader.decoders)
+    return TorchEngine(reader, None, ABOUT, pass_tokens, size * 5000), reader.decoders[0]
+
+
+def test_a_pass_that_runs_out_of_memory_is_halved_and_the_engine_learns(case):
+    rng = random.Random(1)
+    unlike = [Encoded(tuple(rng.choices(range(12), k=50)), (20, 49), 2) for _ in range(30)]
+    engine, decoder = _failing(case, lambda call, size: torch.OutOfMemoryError() if size > 300 else None)
+    for item, values in zip(unlike, engine.score(unlike[:15]).scores, strict=False):
+        assert values == pytest.approx(case.expected(item), abs=1e-5)
+    assert max(decoder.sizes) > 300
+    decoder.sizes.clear()
+    engine.score(unlike[15:])
+    assert 128 < max(decoder.sizes) <= 300  # not tried again at once
+    for k in range(GROW):
+        engine.score([Encoded((*rng.choices(range(12), k=40), k % 12), (40,), 2)])
+    decoder.sizes.clear()
+    engine.score(unlike[:15])
+    assert max(decoder.sizes) > 300  # what took the memory may be gone
+
+
+def test_memory_that_is_never_enough_is_reported(case, items):
+    engine, decoder = _failing(case, lambda call, size: torch.OutOfMemoryError())
+    with pytest.raises(torch.OutOfMemoryError):
+        engine.score(items)
+    assert decoder.sizes[-1] <= LEAST
+
+
+def test_a_failed_pass_leaves_nothing_that_was_not_computed(case, items, expected):
+    engine, decoder = _failing(case, lambda call, size: RuntimeError("lost") if call == 1 else None, pass_tokens=60)
+    with pytest.raises(RuntimeError, match="lost"):
+        engine.score(items)
+    decoder.sizes = [0, 0]
+    for scores, values in zip(engine.score(items).scores, expected, strict=True):
+        assert scores == pytest.approx(values, abs=1e-5)
+    other, untroubled = _failing(case, lambda call, size: None, pass_tokens=60)
+    other.score(items)
+    assert decoder.sizes[2:] == untroubled.sizes  # no pass is larger because something was taken as known
+
+
+def test_hidden_states_that_are_no_numbers_are_neither_scores_nor_kept(case, items, expected):
+    parameter = next(case.reader.decoders[0].parameters())
+    kept = parameter.data.clone()
+    engine = case.engine(50, 5000)
+    parameter.data.fill_(math.nan)
+    with pytest.raises(RuntimeError, match="not finite"):
+        engine.score(items)
+    parameter.data.copy_(kept)
+    assert engine.score(items[:1]).scores[0] == pytest.approx(expected[0], abs=1e-5)
+
+
+def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, expected, monkeypatch):
+    keys_at_once = []
+
+    def varlen_attn(
+        query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size, enable_gqa
+    ):
+        """What FlashAttention computes: the last query of a span sees all of its keys."""
+        keys_at_once.append((len(key), len(first_keys) - 1))
+        made = []
+        for k in range(len(first_keys) - 1):
+            q, seen = query[first_queries[k] : first_queries[k + 1]], slice(first_keys[k], first_keys[k + 1])
+            length, count = len(q), seen.stop - seen.start
+            assert length <= longest_query
+            assert count <= longest_key
+            distance = torch.arange(count - length, count)[:, None] - torch.arange(count)
+            mask = distance >= 0 if window_size[0] < 0 else (distance >= 0) & (distance <= window_size[0])
+            q, k_, v = (part.transpose(0, 1)[None] for part in (q, key[seen], value[seen]))
+            attended = functional.scaled_dot_product_attention(
+                q, k_, v, attn_mask=mask, scale=scale, enable_gqa=enable_gqa
+            )
+            made.append(attended[0].transpose(0, 1))
+        return torch.cat(made)
+
+    monkeypatch.setattr(varlen, "varlen_attn", varlen_attn)
+    monkeypatch.setattr(tree_attention, "_has_flash", lambda device, dtype: True)
+    monkeypatch.setattr(tree_attention, "TOGETHER", 100)
+    engine = case.engine(512, 5000)
+    for _ in range(2):
+        for values, scores in zip(expected, engine.score(items).scores, strict=True):
+            assert scores == pytest.approx(values, abs=1e-5)
+    assert all(keys <= 100 or spans == 1 for keys, spans in keys_at_once)
+    assert len(keys_at_once) > 8

@@ -1,0 +1,118 @@
+"""The way of a GPU without one: whole scoring passes at real dimensions on a fake card, which checks devices, shapes
+and types and counts operations and memory."""
+
+import random
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import pytest
+import torch
+from torch import nn
+from transformers import LlamaConfig, LlamaModel, MistralConfig, MistralModel, Qwen2Config, Qwen2Model
+
+from benchmarks import models
+from benchmarks.fake_card import FakeEngine, fake_card
+from benchmarks.size import SEVEN_BILLION
+from unprm.engines.torch.quantized import Eight, quantize
+from unprm.types import Encoded, MemoryPlan
+
+EIGHT_BILLION = SEVEN_BILLION | {
+    "vocab_size": 128_256,
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+}
+"""Llama 3.1 8B; Mistral 7B has fewer words."""
+WINDOW, PASS = 256, 4096
+
+
+@dataclass(frozen=True)
+class Found:
+    """`loading`, `most`: the most bytes held on the card while the model was loaded, and afterwards. `linear`:
+    multiplications of the linear layers for a token. `again`: tokens that were run when the vote was scored again."""
+
+    loading: int
+    plan: MemoryPlan
+    tokens: int
+    flops: int
+    linear: int
+    most: int
+    again: int
+
+
+def _items() -> list[Encoded]:
+    return models.vote(random.Random(0), candidates=40)
+
+
+def _run(kind: str, dtype: torch.dtype, eight: Eight | None = None) -> Found:
+    """Scores a vote twice, in a process of its own."""
+    shapes = {
+        "qwen2": (Qwen2Model, Qwen2Config(**SEVEN_BILLION)),
+        "llama": (LlamaModel, LlamaConfig(**EIGHT_BILLION)),
+        "mistral": (MistralModel, MistralConfig(**EIGHT_BILLION, sliding_window=WINDOW)),
+    }
+    make, config = shapes[kind]
+    with fake_card() as card:
+        network = make._from_config(config, dtype=dtype).eval()
+        linear = sum(each.in_features * each.out_features for each in network.modules() if isinstance(each, nn.Linear))
+        if eight:
+            quantize(network, eight, dtype)
+        loading, items = card.count.most_held, _items()
+        engine = FakeEngine(card, network, PASS, 2**30)
+        card.reset()
+        engine.score(items)
+        first = card.count
+        card.reset()
+        engine.score(items)
+        again, plan = card.count.tokens, engine.description.memory
+        return Found(loading, plan, first.tokens, first.flops, linear, first.most_held, again)
+
+
+@pytest.fixture(scope="module")
+def on_a_card():
+    """Runs `_run` in a process of its own, whose PyTorch has the fake card."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield lambda *arguments: pool.submit(_run, *arguments).result()
+
+
+def _attention(layers: int, wide: int, window: int | None) -> int:
+    """Operations for each pair of a token and one that it sees: two products as wide as all heads together."""
+    seen = {item.ids[:end]: end for item in _items() for end in range(1, len(item.needed) + 1)}
+    return 4 * layers * wide * sum(min(end, window or end) for end in seen.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "wide", "window"), [("qwen2", 3584, None), ("llama", 4096, None), ("mistral", 4096, WINDOW)]
+)
+def test_a_whole_pass_stays_on_the_card_and_does_the_arithmetic_it_must(on_a_card, kind, wide, window):
+    found = on_a_card(kind, torch.bfloat16)
+    layers = 28 if kind == "qwen2" else 32
+    assert found.tokens == models.distinct(_items())
+    assert found.flops == 2 * found.linear * found.tokens + _attention(layers, wide, window) + _head(wide)
+    assert found.again == 0
+    plan = found.plan
+    assert found.most == pytest.approx(plan.weights + plan.slots + plan.activations, rel=0.02)
+    assert found.most - plan.weights - plan.slots == pytest.approx(plan.activations, rel=0.05)
+
+
+def _head(hidden: int) -> int:
+    scored = {item.ids[: place + 1] for item in _items() for place in item.positions}
+    return 2 * hidden * len(scored)
+
+
+def test_eight_bits_take_half_the_memory_and_no_two_copies_are_held(on_a_card):
+    found = on_a_card("qwen2", torch.bfloat16, "float8")
+    bfloat16 = found.plan.weights + found.linear
+    assert found.loading < 1.05 * bfloat16
+    assert found.plan.weights < 0.55 * bfloat16
+    assert found.flops == 2 * found.linear * found.tokens + _attention(28, 3584, None) + _head(3584)
+    assert found.most - found.plan.weights - found.plan.slots == pytest.approx(found.plan.activations, rel=0.05)
+
+
+def test_without_flash_attention_no_layer_waits_for_the_host_either(on_a_card):
+    found = on_a_card("qwen2", torch.float32)
+    assert found.tokens == models.distinct(_items())
+    assert found.again == 0

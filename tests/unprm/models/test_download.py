@@ -1,0 +1,89 @@
+"""A model from the hub: downloaded with progress in the log, then found again without a network."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FILES = {"config.json": b'{"model_type": "qwen2"}', "model.safetensors": b"\x00" * 3_000_000, "model.bin": b"code"}
+PROGRAM = """
+import logging, sys
+from unprm.models.checkpoint import fetch
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+print("place", fetch("some/body", None))
+"""
+
+
+class _Hub(BaseHTTPRequestHandler):
+    """The part of the hub that a download uses."""
+
+    def do_GET(self) -> None:
+        name = self.path.rpartition("/")[2].partition("?")[0]
+        if self.path.startswith("/api/models/some/body/tree/"):
+            rows = [
+                {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+                for name, content in FILES.items()
+            ]
+            self._answer(json.dumps(rows).encode())
+        elif self.path.startswith("/api/models/some/body"):
+            siblings = [{"rfilename": name, "size": len(content)} for name, content in FILES.items()]
+            self._answer(json.dumps({"id": "some/body", "sha": COMMIT, "siblings": siblings}).encode())
+        elif f"/some/body/resolve/{COMMIT}/" in self.path and name in FILES:
+            self._answer(FILES[name])
+        else:
+            self.send_error(404)
+
+    do_HEAD = do_GET  # noqa: N815 (the library's name)
+
+    def _answer(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def fetched(port: int, cache: Path) -> tuple[Path, str]:
+    """Where the files are, and what was logged."""
+    environment = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(cache), "PYTHONPATH": str(ROOT)}
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=os.environ | environment, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    (place,) = [line for line in process.stdout.splitlines() if line.startswith("place ")]
+    return Path(place.removeprefix("place ")), process.stdout
+
+
+def test_a_model_is_downloaded_once_and_progress_is_logged(hub: ThreadingHTTPServer, tmp_path: Path) -> None:
+    place, log = fetched(hub.server_port, tmp_path)
+    assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors"]
+    assert (place / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    assert "downloaded 3.00MB of 3.00MB" in log
+    hub.shutdown()
+    hub.server_close()
+    again, log = fetched(hub.server_port, tmp_path)
+    assert again == place
+    assert "MB of" not in log

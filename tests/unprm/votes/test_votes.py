@@ -1,0 +1,239 @@
+"""The votes: the paper's algorithms by hand-worked tables, their laws by generated candidates."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unprm.errors import NoAnswer
+from unprm.votes import decide as votes
+
+ballots = st.lists(
+    st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.floats(0, 1, allow_nan=False)),
+    min_size=1,
+    max_size=24,
+).filter(lambda ballot: any(name is not None for name, _ in ballot))
+
+
+def _split(ballot):
+    return [name for name, _ in ballot], [value for _, value in ballot]
+
+
+def _winner(result, classes):
+    return classes[result.solution_index]
+
+
+def test_algorithm_2_takes_the_majority_at_half_of_the_candidates():
+    # N = 6, class 0 has 3 = N/2: the majority decides although class 1 holds the best reward
+    result = votes.decide("hmr", [0, 0, 0, 1, 1, 2], [0.1, 0.2, 0.1, 0.9, 0.8, 0.3])
+    assert (result.decided_by, _winner(result, [0, 0, 0, 1, 1, 2])) == ("majority", 0)
+    assert result.solution_index == 0  # rewards were not looked at: the first member stands for the class
+    assert [c.score for c in result.classes] == [3, 2, 1]
+    assert result.margin == 1
+
+
+def test_algorithm_2_asks_the_prm_below_half():
+    # the same with a seventh candidate: 3 < 3.5
+    result = votes.decide("hmr", [0, 0, 0, 1, 1, 2, 2], [0.1, 0.2, 0.1, 0.9, 0.8, 0.3, 0.95])
+    assert (result.decided_by, result.solution_index) == ("reward", 6)
+    assert result.margin == pytest.approx(0.05)
+
+
+def test_candidates_without_an_answer_count_in_n_and_cannot_win():
+    classes = [0, 0, 1, None, None]  # 2 of 5 is no majority
+    result = votes.decide("hmr", classes, [0.2, 0.3, 0.6, 0.99, 0.98])
+    assert (result.decided_by, result.solution_index) == ("reward", 2)
+    assert [c.members for c in result.classes] == [(2,), (0, 1)]
+
+
+def test_algorithm_3_by_hand():
+    # class 0: mean 0.4, f 3; class 1: mean 0.9, f 1; class 2: mean 0.65, f 2
+    classes = [0, 0, 0, 1, 2, 2]
+    rewards = [0.3, 0.4, 0.5, 0.9, 0.6, 0.7]
+    result = votes.decide("wrf", classes, rewards, alpha=0.5)
+    by_class = {classes[c.members[0]]: c for c in result.classes}
+    assert (by_class[0].normalized_reward, by_class[0].normalized_frequency) == (0, 1)
+    assert (by_class[1].normalized_reward, by_class[1].normalized_frequency) == (1, 0)
+    assert by_class[2].normalized_reward == pytest.approx(0.5)
+    assert by_class[2].normalized_frequency == pytest.approx(0.5)
+    # every class scores 0.5: a total tie, won by the most frequent
+    assert [c.score for c in result.classes] == pytest.approx([0.5, 0.5, 0.5])
+    assert _winner(result, classes) == 0
+    assert result.tied == (0, 1, 2)
+
+
+def test_algorithm_3_weighs_by_alpha():
+    classes, rewards = [0, 0, 0, 1, 2, 2], [0.3, 0.4, 0.5, 0.9, 0.6, 0.8]
+    # class 2: mean 0.7 -> (0.7 - 0.4) / 0.5 = 0.6; f 2 -> 0.5
+    result = votes.decide("wrf", classes, rewards, alpha=0.6)
+    scores = {classes[c.members[0]]: c.score for c in result.classes}
+    assert scores == pytest.approx({0: 0.4, 1: 0.6, 2: 0.56})
+    assert _winner(result, classes) == 1
+    assert result.margin == pytest.approx(0.04)
+
+
+def test_wrf_of_equal_means_is_decided_by_frequency():
+    result = votes.decide("wrf", [0, 1, 1], [0.5, 0.5, 0.5])
+    assert [c.normalized_reward for c in result.classes] == [1, 1]
+    assert result.classes[0].members == (1, 2)
+
+
+def test_weighted_and_prm_by_hand():
+    classes, rewards = [0, 1, 1], [0.9, 0.5, 0.5]
+    assert _winner(votes.decide("weighted", classes, rewards), classes) == 1
+    assert _winner(votes.decide("prm", classes, rewards), classes) == 0
+
+
+def test_ties_go_to_frequency_then_mean_reward_then_first():
+    frequency = votes.decide("prm", [0, 1, 1], [0.8, 0.8, 0.1])
+    assert (frequency.classes[0].members, frequency.tied) == ((1, 2), (0, 1))
+    mean = votes.decide("weighted", [0, 0, 1, 1, 1], [0.3, 0.3, 0.2, 0.2, 0.2])
+    assert mean.classes[0].members == (2, 3, 4)
+    mean = votes.decide("prm", [0, 0, 1, 1], [0.1, 0.4, 0.3, 0.4])
+    assert mean.classes[0].members == (2, 3)
+    first = votes.decide("prm", [7, 3], [0.5, 0.5])
+    assert (first.solution_index, first.tied, first.margin) == (0, (0, 1), 0)
+
+
+def test_majority_never_sees_a_reward():
+    result = votes.decide("majority", [0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
+    assert (result.classes[0].members, result.solution_index, result.tied) == ((0, 1), 0, (0, 1))
+    assert result.classes[1].mean_reward == pytest.approx(0.35)  # reported where it is known
+
+
+def test_algorithm_2_asks_the_prm_at_two_halves():
+    assert votes.needs_rewards("hmr", [0, 1])
+    assert votes.needs_rewards("hmr", [0, 0, 1, 1])
+    assert not votes.needs_rewards("hmr", [0, 0, 1, None])
+    result = votes.decide("hmr", [0, 0, 1, 1], [0.6, 0.7, 0.1, 0.9])
+    assert (result.decided_by, result.solution_index) == ("reward", 3)
+
+
+def test_wrf_by_share_is_not_deaf_to_49_of_50():
+    classes, rewards = [0] * 49 + [1], [0.90] * 49 + [0.91]
+    minmax = votes.decide("wrf", classes, rewards)
+    assert minmax.tied == (0, 1)
+    assert votes.decide("wrf", classes, rewards, 0.51).solution_index == 49
+    share = votes.decide("wrf", classes, rewards, 0.51, "share")
+    assert share.solution_index == 0
+    winner = share.classes[0]
+    assert (winner.normalized_reward, winner.normalized_frequency) == (pytest.approx(0.9), 0.98)
+    assert winner.score == pytest.approx(0.51 * 0.9 + 0.49 * 0.98)
+
+
+def test_share_counts_candidates_without_an_answer_in_n():
+    result = votes.decide("wrf", [0, 0, 1, None], [0.5, 0.7, 0.8, 0.9], 0.5, "share")
+    assert {c.members: c.score for c in result.classes} == {
+        (0, 1): pytest.approx(0.5 * 0.6 + 0.5 * 0.5),
+        (2,): pytest.approx(0.5 * 0.8 + 0.5 * 0.25),
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "winner", "scores"),
+    [
+        ("majority", 0, {(0, 1, 2): 3, (3, 4): 2, (5,): 1}),
+        # half of all, and no other class as frequent: that one was not scored makes no difference
+        ("hmr", 0, {(0, 1, 2): 3, (3, 4): 2, (5,): 1}),
+        ("prm", 3, {(0, 1, 2): 0.4, (3, 4): 0.6, (5,): 0.0}),
+        ("weighted", 0, {(0, 1, 2): 0.7, (3, 4): 0.6, (5,): 0.0}),
+        # means 0.35, 0.6 and 0 (nothing scored), frequencies 3, 2 and 1
+        ("wrf", 0, {(0, 1, 2): 0.5 * 0.35 / 0.6 + 0.5, (3, 4): 0.75, (5,): 0.0}),
+    ],
+)
+def test_candidates_that_were_not_scored_keep_their_place_and_bring_no_reward(strategy, winner, scores):
+    classes, rewards = [0, 0, 0, 1, 1, 2], [0.3, 0.4, None, 0.6, None, None]
+    result = votes.decide(strategy, classes, rewards)
+    assert classes[result.solution_index] == classes[winner]
+    assert {c.members: c.score for c in result.classes} == pytest.approx(scores)
+    assert {c.members: c.max_reward for c in result.classes} == {(0, 1, 2): 0.4, (3, 4): 0.6, (5,): None}
+
+
+def test_a_candidate_that_was_not_scored_stands_for_its_class_only_where_none_was():
+    assert votes.decide("prm", [0, 0, 1], [None, 0.2, 0.1]).solution_index == 1
+    assert votes.decide("prm", [0, 0, None], [None, None, 0.1]).solution_index == 0
+
+
+def test_rewards_of_which_none_is_there_decide_nothing():
+    with pytest.raises(ValueError, match="needs the candidates' rewards"):
+        votes.decide("prm", [0, 1], [None, None])
+
+
+def test_a_hair_counts_as_a_tie_and_more_does_not():
+    assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-10]).tied == (0, 1)
+    assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-9]).tied == ()
+
+
+@pytest.mark.parametrize("strategy", votes.STRATEGIES)
+def test_one_class_wins_without_scoring(strategy):
+    classes = [None, 4, 4]
+    assert not votes.needs_rewards(strategy, classes)
+    result = votes.decide(strategy, classes)
+    assert (result.decided_by, result.solution_index, result.margin) == ("unanimous", 1, None)
+    assert result.classes[0].mean_reward is None
+
+
+def test_no_answer_at_all_is_an_error():
+    with pytest.raises(NoAnswer, match="none of the 2 solutions"):
+        votes.decide("majority", [None, None])
+
+
+def test_missing_rewards_are_an_error():
+    with pytest.raises(ValueError, match="needs the candidates' rewards"):
+        votes.decide("wrf", [0, 1])
+
+
+@given(ballots, st.sampled_from(votes.STRATEGIES), st.floats(0, 1), st.randoms(use_true_random=False))
+def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, alpha, rng):
+    shuffled = rng.sample(ballot, len(ballot))
+    one, other = (votes.decide(strategy, *_split(b), alpha) for b in (ballot, shuffled))
+    assert (one.decided_by, one.margin, len(one.tied)) == (other.decided_by, other.margin, len(other.tied))
+    best = [c for c in one.classes if one.tied == () or one.classes.index(c) in one.tied]
+    keys = [(c.count, 0 if strategy == "majority" else c.mean_reward) for c in best]
+    if keys.count(max(keys)) == 1:  # else only the order could break the tie
+        assert ballot[one.solution_index][0] == shuffled[other.solution_index][0]
+
+
+@given(ballots)
+def test_hmr_is_majority_at_half_and_prm_below(ballot):
+    classes, rewards = _split(ballot)
+    counts = sorted((classes.count(name) for name in {*classes} - {None}), reverse=True)
+    model = "majority" if 2 * counts[0] >= len(classes) and counts[0] not in counts[1:] else "prm"
+    hmr, other = votes.decide("hmr", classes, rewards), votes.decide(model, classes, rewards)
+    assert (hmr.classes, hmr.solution_index, hmr.tied) == (
+        other.classes,
+        other.solution_index,
+        other.tied,
+    )
+
+
+@given(ballots, st.sampled_from(votes.STRATEGIES))
+def test_a_vote_that_needs_no_rewards_elects_the_same_with_them(ballot, strategy):
+    classes, rewards = _split(ballot)
+    if not votes.needs_rewards(strategy, classes):
+        with_rewards, without = votes.decide(strategy, classes, rewards), votes.decide(strategy, classes)
+        assert classes[with_rewards.solution_index] == classes[without.solution_index]
+        assert with_rewards.tied == without.tied
+
+
+@given(ballots, st.sampled_from([0.0, 1.0]))
+def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alpha):
+    classes, rewards = _split(ballot)
+    winner = votes.decide("wrf", classes, rewards, alpha).classes[0]
+    means = [c.mean_reward for c in votes.decide("wrf", classes, rewards).classes]
+    if alpha == 0:
+        assert winner.count == max(classes.count(name) for name in classes if name is not None)
+    else:
+        assert winner.mean_reward == pytest.approx(max(means), abs=1e-8)
+
+
+@given(ballots, st.sampled_from(votes.STRATEGIES))
+def test_every_answer_is_in_exactly_one_candidate_and_the_best_is_first(ballot, strategy):
+    classes, rewards = _split(ballot)
+    result = votes.decide(strategy, classes, rewards)
+    members = [index for c in result.classes for index in c.members]
+    assert sorted(members) == [index for index, name in enumerate(classes) if name is not None]
+    assert result.solution_index in result.classes[0].members
+    scores = [c.score for c in result.classes]
+    assert all(left >= right - votes.TIE for left, right in pairwise(scores))

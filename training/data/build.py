@@ -1,0 +1,56 @@
+"""The whole data pipeline in one directory: samples, selection and annotation per model, and the merged data set."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from training.data.annotate import annotate
+from training.data.merge import merge
+from training.data.questions import Question
+from training.data.sample import sample
+from training.data.select import Selector, select
+from training.settings import Preset
+from unprm.answers.equivalence import Equivalence
+from unprm.types import Sampler, SamplingSettings
+
+Loader = Callable[[str, SamplingSettings], Sampler]
+"""Makes a sampler from a model's name and sampling settings."""
+
+
+async def build(
+    questions: list[Question], load: Loader, preset: Preset, output: Path, concurrency: int, console: Console
+) -> dict[str, str]:
+    """Runs every stage for every model of the preset, reusing the results of an earlier run.
+
+    Writes `output/MODEL/{samples,selected,annotated}.jsonl` and the data set `output/dataset`. Returns the failed
+    questions with reasons; the data set is made without them.
+    """
+    failures: dict[str, str] = {}
+    annotated = []
+    with Equivalence() as equivalence:
+        for model in preset.models:
+            place = output / model.replace("/", "--")
+            sampler = load(model, preset.sample.drawing)
+            try:
+                failures |= await sample(
+                    questions, sampler, place / "samples.jsonl", preset.sample, concurrency, console
+                )
+                selector = Selector(equivalence, sampler.decode, preset.select)
+                right, wrong = select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
+                dropped = ", ".join(f"{count} {reason}" for reason, count in selector.dropped.items()) or "none"
+                console.print(f"selected {right} right and {wrong} wrong solutions of {model}; left out: {dropped}")
+            finally:
+                await sampler.close()
+            made = place / "annotated.jsonl"
+            sampler = load(model, preset.annotate.drawing)  # rollouts may be longer than solutions
+            try:
+                failures |= await annotate(
+                    place / "selected.jsonl", sampler, equivalence, made, preset.annotate, concurrency, console
+                )
+            finally:
+                await sampler.close()
+            annotated.append(made)
+    merged = merge(annotated, output / "dataset")
+    console.print(f"{merged.solutions} solutions in {output / 'dataset'}, {merged.duplicates} duplicates left out")
+    return failures

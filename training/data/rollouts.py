@@ -1,0 +1,150 @@
+"""Rollouts: how often a model reaches the right answer from a prefix of a solution."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from training.data.sample import seed_of
+from training.settings import AdaptiveSettings
+from unprm.answers.equivalence import Equivalence
+from unprm.answers.extraction import extract
+from unprm.types import Extraction, Rollout, Sampler
+from unprm.uncertainty import Estimator, surprisal_mean
+
+SIMULATIONS = 200
+"""Simulated continuations per decision of an early stop with a confidence below 1."""
+
+
+@dataclass(slots=True)
+class Prefix:
+    """A prefix of a solution from which rollouts start: its token ids, including the prompt's, and rollouts so far."""
+
+    ids: tuple[int, ...]
+    prompt_length: int
+    gold: str
+    seed: int
+    rollouts: list[Rollout] = field(default_factory=list)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def key(self) -> str:
+        """Digest of the token ids: equal prefixes have equal keys."""
+        return digest(self.ids)
+
+
+Memory = dict[tuple[int, str], Prefix]
+"""Prefixes by seed and key."""
+
+
+class Roller:
+    """Draws rollouts with a sampler and judges them; reuses the rollouts that a prefix already has."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        equivalence: Equivalence,
+        estimator: Estimator,
+        extraction: Extraction = "auto",
+    ) -> None:
+        self.sampler, self.equivalence, self.estimator = sampler, equivalence, estimator
+        self.extraction = extraction
+
+    async def draw(self, prefix: Prefix, count: int) -> list[Rollout]:
+        """The first `count` rollouts of a prefix. Raises `SamplerFailed` if the sampler does."""
+        async with prefix.lock:
+            have = len(prefix.rollouts)
+            if have < count:
+                prefix.rollouts += await self._more(prefix, have, count - have)
+        return prefix.rollouts[:count]
+
+    async def sample(self, prefix: Prefix, plan: AdaptiveSettings, early: "EarlyStop | None" = None) -> list[Rollout]:
+        """The rollouts of adaptive sampling (paper, section 3.2), or fewer with an early stop."""
+        rollouts = await self.draw(prefix, plan.block if early else plan.first)
+        while not finished(rollouts, plan) and not (early and early.is_settled(rollouts, self.estimator, plan)):
+            rollouts = await self.draw(prefix, min(plan.most, len(rollouts) + plan.block))
+        return rollouts
+
+    async def _more(self, prefix: Prefix, have: int, count: int) -> list[Rollout]:
+        # the n-th rollout has the same seed however rollouts are grouped into calls
+        seed = seed_of(prefix.seed, prefix.key()) + have
+        affinity = digest(prefix.ids[: prefix.prompt_length])  # by question: all its prefixes are cached together
+        completions = await self.sampler.complete(prefix.ids, count, seed, affinity)
+        written = prefix.ids[prefix.prompt_length :]
+        found = [
+            extract(self.sampler.decode((*written, *completion.ids)), self.extraction) if completion.finished else None
+            for completion in completions
+        ]
+        right = await asyncio.to_thread(self._right, found, prefix.gold)
+        return [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
+
+    def _right(self, found: Sequence[str | None], gold: str) -> list[bool]:
+        return [answer is not None and self.equivalence.equal(answer, gold) for answer in found]
+
+
+def fixed_count(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> int:
+    """Number of rollouts for every prefix of a question, as in the authors' program: as many as adaptive sampling takes
+    of `rollouts`, all `plan.most` of the question alone. 0 if at most `plan.enough` of them are right."""
+    if sum(rollout.correct for rollout in rollouts) <= plan.enough:
+        return 0
+    count = plan.first
+    while not finished(rollouts[:count], plan):
+        count += plan.block
+    return min(count, plan.most)
+
+
+def finished(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> bool:
+    """Whether adaptive sampling ends: at least N_0 drawn and N_min right, or N_max drawn."""
+    correct = sum(rollout.correct for rollout in rollouts)
+    return len(rollouts) >= plan.most or (len(rollouts) >= plan.first and correct >= plan.enough)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStop:
+    """Ends sampling when the verdict "value < tau" is settled.
+
+    With `confidence` 1: when no outcome of the remaining rollouts could change it, provided that their log-perplexity
+    does not exceed `largest` (the largest seen for the question) or the largest seen from this prefix. Below 1: when
+    the verdict stays the same in that fraction of simulated continuations, whose rollouts are right at a rate drawn
+    from the posterior Beta(right + ½, wrong + ½), with perplexities of rollouts seen.
+    """
+
+    tau: float
+    confidence: float
+    largest: float
+    seed: int
+
+    def is_settled(self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings) -> bool:
+        """Whether sampling can end; `rollouts`: those drawn so far, at least one."""
+        rest = max(plan.most - len(rollouts), 0)
+        verdict = estimator(rollouts) < self.tau
+        if self.confidence < 1:
+            return self._kept_share(rollouts, estimator, plan, verdict) >= self.confidence
+        largest = max([self.largest, *(surprisal_mean(rollout.logprobs) for rollout in rollouts)])
+        extremes = ([*rollouts, *[Rollout((-largest,), right)] * rest] for right in (True, False))
+        return all((estimator(outcome) < self.tau) is verdict for outcome in extremes)
+
+    def _kept_share(
+        self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings, verdict: bool
+    ) -> float:
+        rng = random.Random(seed_of(self.seed, len(rollouts)))
+        # estimators depend only on the mean surprisal, so one token with that value represents a rollout
+        seen = [Rollout((-surprisal_mean(rollout.logprobs),), rollout.correct) for rollout in rollouts]
+        right = [rollout for rollout in seen if rollout.correct]
+        wrong = [rollout for rollout in seen if not rollout.correct]
+        kept = 0
+        for _ in range(SIMULATIONS):
+            rate = rng.betavariate(len(right) + 0.5, len(wrong) + 0.5)
+            imagined = list(seen)
+            while not finished(imagined, plan):
+                for _ in range(plan.block):
+                    ok = rng.random() < rate
+                    like = rng.choice((right if ok else wrong) or seen)
+                    imagined.append(Rollout(like.logprobs, ok))
+            kept += (estimator(imagined) < self.tau) is verdict
+        return kept / SIMULATIONS
+
+
+def digest(ids: Sequence[int]) -> str:
+    """A short digest of a sequence of token ids."""
+    return hashlib.sha256(" ".join(map(str, ids)).encode()).hexdigest()[:16]

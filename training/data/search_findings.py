@@ -1,0 +1,160 @@
+"""The tables of `training study`: what each search costs on the same solutions, and how accurate its labels are."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from training.data import stats
+from training.data.study import BASELINE, variants
+from training.evaluate.bootstrap import Estimate, Numbers
+from training.evaluate.comparisons import F1_MARGIN, compare, grouped, note
+from training.evaluate.metrics import percent
+from training.report.found import Finding
+from training.resumable import Record
+from training.settings import AnnotateSettings
+from unprm.mini.checker import first_error, labels
+from unprm.mini.domain import parse
+
+Row = list[str | int | float]
+COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
+           *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
+SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
+"""Columns, and their field names in the records."""
+PAPER_RANKS = "0.33 to 0.51"
+"""Mean ranks of the step found, over the sampling models (paper, section 6)."""
+
+
+def markdown(place: Path) -> str:
+    """The table of a study's directory in Markdown; if the true labels are known, followed by conclusions."""
+    if stats.agreement(stats.load(place / f"{BASELINE}.jsonl")) is None:
+        return _table(COLUMNS, rows(place))
+    found = finding(place)
+    return _table(found.columns, found.rows) + "\n" + found.answer.replace("\n", "\n\n") + "\n"
+
+
+def _table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> str:
+    lines = [columns, ("---", *["--:"] * (len(columns) - 1)), *cells]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def rows(output: Path) -> list[list[str]]:
+    """The study's table, one row per search with the cells of `COLUMNS`."""
+    paths = ((name, output / f"{name}.jsonl") for name in variants(AnnotateSettings()))
+    runs = {name: path for name, path in paths if path.exists()}
+    records = {name: stats.load(path) for name, path in runs.items()}
+    costs = {name: stats.costs(path) for name, path in runs.items()}
+    return [
+        [name, *_costs(cost, costs[BASELINE]), *_found(records[name]), _kept(name, records)]
+        for name, cost in costs.items()
+    ]
+
+
+def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
+    saved = percent(1 - cost.samples / baseline.samples) if baseline.samples else "–"
+    return [*(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)), saved]
+
+
+def _found(records: Sequence[Record]) -> list[str]:
+    ranks, agreed = stats.ranks(records), stats.agreement(records)
+    return [
+        *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
+        *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
+    ]
+
+
+def _kept(name: str, records: Mapping[str, Sequence[Record]]) -> str:
+    """For a search with a way of saving rollouts: share of the wrong solutions with the same outcome as without it."""
+    whole, _, saving = name.partition("+")
+    return percent(stats.same_outcome(records[name], records[whole])) if saving else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Accuracy of a search's labels of wrong solutions. `first`: share whose first error was found (not found if there
+    are no labels); `steps`: share of the step labels that are right. `spent`: the values of `SPENT` by question."""
+
+    first: Estimate
+    steps: Estimate
+    spent: dict[str, Numbers]
+
+    def saved(self, what: str, baseline: "Truth") -> Estimate:
+        """The share of another search's spending that this one saves on the same questions; negative if it spends
+        more."""
+        return Estimate.ratio((baseline.spent[what] - self.spent[what])[None], baseline.spent[what])
+
+
+def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
+    """Accuracy of the labels by search; all must have annotated the same solutions.
+
+    Raises `ValueError` that names a search that annotated other solutions.
+    """
+    records = {name: [record for record in stats.load(path) if not record["correct"]] for name, path in runs.items()}
+    solutions = {name: {str(record["id"]) for record in wrong} for name, wrong in records.items()}
+    first = next(iter(solutions), "")
+    for name, ids in solutions.items():
+        if ids != solutions[first]:
+            apart = len(ids ^ solutions[first])
+            raise ValueError(f"{name} annotated other wrong solutions than {first}: {apart} are in one of them alone")
+    return {name: _truth(wrong) for name, wrong in records.items()}
+
+
+def _truth(wrong: Sequence[Record]) -> Truth:
+    questions = {name: k for k, name in enumerate(sorted({str(record["question"]) for record in wrong}))}
+    found, solutions, right, steps = np.zeros((4, len(questions)))
+    spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
+    for record in wrong:
+        question, problem = questions[str(record["question"])], parse(record["problem"])
+        solutions[question] += 1
+        for what in spent:
+            spent[what][question] += record[what]
+        if "labels" in record:
+            found[question] += record["labels"].index(False) == first_error(problem, record["steps"])
+            truth = labels(problem, record["steps"])
+            right[question] += sum(given == true for given, true in zip(record["labels"], truth, strict=True))
+            steps[question] += len(truth)
+    return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps), spent)
+
+
+def finding(place: Path) -> Finding:
+    """What each search costs on the same solutions, and how accurate its labels are; `place`: the study's directory."""
+    measured = rows(place)
+    true = truths({row[0]: place / f"{row[0]}.jsonl" for row in measured})
+    baseline = true[BASELINE]
+    figures: dict[str, Callable[[Truth], Estimate]] = {
+        "first error found": lambda truth: truth.first, "step labels right": lambda truth: truth.steps
+    }  # fmt: skip
+    families = {
+        column: compare(
+            {name: figure(truth) - figure(baseline) for name, truth in true.items() if name != BASELINE}, F1_MARGIN
+        )
+        for column, figure in figures.items()
+    }
+    table: list[Row] = []
+    for name, *cells in measured:
+        shown_cells = dict(zip(COLUMNS[1:], cells, strict=True))
+        shown_cells |= {column: figure(true[name]).share.in_percent for column, figure in figures.items()}
+        compared = [""] * (len(SPENT) + len(figures))
+        if name != BASELINE:
+            saved = [true[name].saved(what, baseline).interval().in_percent for what in SPENT.values()]
+            compared = [*saved, *(families[column][name].figures for column in figures)]
+        table.append([name, *shown_cells.values(), *compared])
+    lines = [
+        f"{column[0].upper()}{column[1:]}, against {BASELINE} with {percent(figures[column](baseline).value)}: "
+        f"{grouped(family)}."
+        for column, family in families.items()
+    ]
+    lines += [
+        "The exact checker says what is true of wrong solutions. One that a search leaves without labels counts as an "
+        "error not found, and its steps don't count.",
+        f"The ranks in the paper are {PAPER_RANKS}.",
+        note(len(true) - 1, F1_MARGIN, 0),
+    ]
+    return Finding(
+        question="What does each search cost, and how true are its labels?",
+        answer="\n".join(lines),
+        columns=[*COLUMNS, *(f"{what} saved against {BASELINE} in % (95 % interval)" for what in SPENT),
+                 *(f"{column}, against {BASELINE}, points" for column in figures)],
+        rows=table,
+    )  # fmt: skip

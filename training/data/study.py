@@ -1,0 +1,78 @@
+"""Runs every search on the same solutions, to compare their costs and how often they are right.
+
+    python -m training study runs/mini/unprm-mini/selected.jsonl --output runs/study
+
+Rollouts of a prefix are drawn once and used by every search that tries it; each search is charged the rollouts it
+would have drawn on its own. Writes one file of annotated solutions per search, and the tables in `study.md`.
+"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from training import resumable, stage
+from training.data.annotate import AnnotationFiles, by_question, check
+from training.data.annotator import Annotator
+from training.data.rollouts import Memory
+from training.resumable import Record
+from training.settings import AnnotateSettings
+from unprm.answers.equivalence import Equivalence
+from unprm.types import Sampler
+from unprm.uncertainty import MEASURES
+
+BASELINE = "adaptive_binary"
+"""The search against which the paper measures its savings."""
+
+
+def variants(settings: AnnotateSettings) -> dict[str, AnnotateSettings]:
+    """The searches that are compared, by name; all other settings are common.
+
+    `SEARCH+WAY` is the search SEARCH with a way of saving rollouts.
+    """
+    paper = replace(settings, search="uncertainty", measure="entropy")
+    made = {"uncertainty": paper, "uncertainty-literal": replace(paper, search="uncertainty-literal")}
+    made |= {f"uncertainty-{name}": replace(paper, measure=name) for name in MEASURES if name != paper.measure}
+    made |= {name: replace(paper, search=name) for name in ("adaptive_binary", "sequential", "random")}
+    best = "surprisal_max"
+    made["bayes"] = replace(settings, search="bayes", measure=best)
+    made["bayes-flat"] = replace(made["bayes"], bayes=replace(settings.bayes, strength=0.0))
+    for name in (f"uncertainty-{best}", BASELINE):
+        for confidence in (1.0, 0.95):
+            made[f"{name}+early-{confidence:g}"] = replace(made[name], early_stop=confidence)
+    return made
+
+
+async def study(
+    selected: Path,
+    sampler: Sampler,
+    equivalence: Equivalence,
+    output: Path,
+    searches: Mapping[str, AnnotateSettings],
+    concurrency: int,
+    console: Console,
+) -> dict[str, str]:
+    """Annotates a file of selected solutions by every search, into `output/NAME.jsonl`; returns the failed questions
+    with reasons."""
+    solutions = list(resumable.read(selected, "steps"))
+    check(solutions, selected, sampler.model)
+    with ExitStack() as stack:
+        runs: list[tuple[AnnotationFiles, Annotator]] = []
+        for name, variant in searches.items():
+            files = stack.enter_context(AnnotationFiles(output / f"{name}.jsonl", variant, sampler.model, selected))
+            runs.append((files, Annotator(sampler, equivalence, variant, files.known(), files.write)))
+        done = sum(files.is_done(solution) for files, _ in runs for solution in solutions)
+        total = len(runs) * len(solutions)
+        board = stack.enter_context(stage.Board(console, "annotating by every search", total, done))
+
+        async def work(group: list[Record]) -> None:
+            memory: Memory = {}
+            for files, annotator in runs:
+                files.board = board
+                missing = [solution for solution in group if not files.is_done(solution)]
+                if missing:
+                    await annotator.annotate(missing, memory)
+
+        return await stage.run(by_question(solutions), work, lambda group: str(group[0]["question"]), concurrency)

@@ -1,0 +1,199 @@
+"""Best-of-N: how often each vote elects a right answer among N candidate solutions.
+
+Each question has a fixed set of candidates; votes at N are taken on seeded draws of N of them without replacement, or
+on all subsets of size N if these are few. A question's accuracy is the mean over its draws, and the interval is over
+questions (paper, section 6). If candidates have step scores, votes are taken with each aggregate of them as reward.
+"""
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from training import resumable
+from training.evaluate import pool
+from training.evaluate.bootstrap import Estimate, Numbers
+from training.evaluate.comparisons import ACCURACY_MARGIN, compare
+from training.evaluate.judging import GIVEN, JudgedCandidates, are_probabilities, judge
+from training.evaluate.metrics import Share
+from training.evaluate.pool import CandidatePool
+from training.evaluate.right_votes import RightShare, elects_right, right_share, uses_rewards
+from training.evaluate.scorers import Scorer
+from training.evaluate.vote_results import AGGREGATES, Accuracy, Difference, Results, first_reward, markdown
+from training.resumable import ResumableFile
+from training.settings import AUTO, WRF, Reading, WrfSettings
+from unprm.answers.equivalence import Equivalence
+from unprm.answers.extraction import extract
+from unprm.types import Aggregate, Strategy
+from unprm.votes import decide as votes
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+DRAWS = 16
+"""Draws per question and N, if there are more subsets of N candidates."""
+
+
+def evaluate(
+    questions: Sequence[CandidatePool],
+    scorer: Scorer | None,
+    equivalence: Equivalence,
+    output: Path,
+    console: Console,
+    wrf: WrfSettings = WRF,
+    seed: int = 0,
+    reading: Reading = AUTO,
+    aggregates: Sequence[Aggregate] = AGGREGATES,
+) -> Results:
+    """Judges and scores the candidates, takes the votes, and writes `output/results.json`; `output/votes.md`, the same
+    as a table; and `output/elections.jsonl`, which votes elect a right answer for each question. Arguments as for
+    `judge` and `results`.
+
+    `logistic` in the results: whether the rewards in `candidates.jsonl` are not probabilities, so that the logistic
+    function was applied to them before the votes.
+    """
+    judged = judge(questions, scorer, equivalence, output, console, reading)
+    measured = results(judged, wrf, seed, aggregates)
+    name = scorer.name if scorer else GIVEN
+    logistic = scorer is None and not are_probabilities(r for question in questions for r in question.rewards or ())
+    record = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
+    _write_elections(questions, judged, output, wrf)
+    resumable.replace(output / "votes.md", markdown(measured))
+    resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
+    return measured
+
+
+def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Reading = AUTO) -> None:
+    """Writes `place/solutions.jsonl`: the questions with the steps and answers of their candidates, shared by all PRMs
+    evaluated on them in `place` or below. Resumes an interrupted run.
+
+    Raises `OutputMismatch` if the file exists with other questions or another `reading`.
+    """
+    config = {"stage": "solutions", "questions": pool.digest(questions), **asdict(reading)}
+    with ResumableFile(place / "solutions.jsonl", config) as done:
+        for question in questions:
+            if question.id not in done.records:
+                solutions = [
+                    {"steps": parts, "answer": extract(text, reading.extraction)}
+                    for parts, text in zip(question.split(reading), question.texts, strict=True)
+                ]
+                record = {"id": question.id, "problem": question.problem, "gold": question.gold, "solutions": solutions}
+                done.append(record)
+
+
+def _write_elections(
+    questions: Sequence[CandidatePool], judged: Sequence[JudgedCandidates], output: Path, wrf: WrfSettings
+) -> None:
+    """Writes one record per question for lists of questions; votes are over all candidates."""
+    records = [
+        {
+            "id": question.id,
+            "problem": question.problem,
+            "candidates": len(candidates.correct),
+            "right": sum(candidates.correct),
+            "elected": {
+                name: elects_right(name, candidates, range(len(candidates.correct)), wrf) for name in votes.STRATEGIES
+            },
+        }
+        for question, candidates in zip(sorted(questions, key=lambda question: question.id), judged, strict=True)
+    ]
+    resumable.write(output / "elections.jsonl", {"stage": "elections", **asdict(wrf)}, records)
+
+
+def results(
+    judged: Sequence[JudgedCandidates],
+    wrf: WrfSettings = WRF,
+    seed: int = 0,
+    aggregates: Sequence[Aggregate] = AGGREGATES,
+) -> Results:
+    """Takes all votes at all N for which every question has enough candidates, and over all candidates. `aggregates`:
+    aggregates of step scores used as rewards, besides the minimum, which is always used."""
+    counts = [len(candidates.classes) for candidates in judged]
+    sizes = [size for size in SIZES if size <= min(counts)]
+    rules = {name: partial(right_share, name, wrf=wrf) for name in votes.STRATEGIES}
+    rewarded = {name: rule for name, rule in rules.items() if uses_rewards(name)}
+    first = _accuracy(judged, rules, sizes, seed)
+    any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)
+    scored = all(candidates.scores is not None for candidates in judged)
+    others = [name for name in aggregates if name != AGGREGATES[0]] if scored else []
+    by_reward: dict[str, Sequence[JudgedCandidates]] = {
+        name: [candidates.rewarded(name) for candidates in judged] for name in others
+    }
+    return Results(
+        questions=len(judged),
+        candidates=min(counts),
+        most_candidates=max(counts),
+        accuracy=first.accuracy,
+        accuracy_of_all=first.accuracy_of_all,
+        any_right=any_right,
+        any_right_of_all=any_right_of_all,
+        aggregates={name: _accuracy(by_reward[name], rewarded, sizes, seed) for name in others},
+        against_majority=_against_majority({first_reward(bool(others)): judged} | by_reward, rewarded),
+    )
+
+
+def _against_majority(
+    by_reward: Mapping[str, Sequence[JudgedCandidates]], rules: Mapping[Strategy, RightShare]
+) -> dict[str, dict[str, Difference]]:
+    def outcomes(judged: Sequence[JudgedCandidates], rule: RightShare) -> Numbers:
+        return np.array([[rule(candidates, range(len(candidates.classes))) for candidates in judged]])
+
+    majority = outcomes(next(iter(by_reward.values())), partial(right_share, "majority"))
+    family = compare(
+        {
+            (vote, reward): Estimate.mean(outcomes(judged, rule) - majority)
+            for vote, rule in rules.items()
+            for reward, judged in by_reward.items()
+        },
+        ACCURACY_MARGIN,
+    )
+    return {
+        vote: {
+            reward: Difference(comparison.difference.interval(), comparison.p)
+            for (name, reward), comparison in family.items()
+            if name == vote
+        }
+        for vote in rules
+    }
+
+
+def _accuracy(
+    judged: Sequence[JudgedCandidates], rules: Mapping[Strategy, RightShare], sizes: Sequence[int], seed: int
+) -> Accuracy:
+    found = {name: _measure(judged, rule, sizes, seed) for name, rule in rules.items()}
+    return Accuracy(
+        {name: by_size for name, (by_size, _) in found.items()}, {name: of_all for name, (_, of_all) in found.items()}
+    )
+
+
+def _measure(
+    judged: Sequence[JudgedCandidates], rule: RightShare, sizes: Sequence[int], seed: int
+) -> tuple[dict[int, Share], Share]:
+    """The rule's accuracy by size, and over all candidates."""
+    by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
+    return by_size, Share.of([rule(candidates, range(len(candidates.classes))) for candidates in judged])
+
+
+def accuracies(judged: Sequence[JudgedCandidates], size: int, rule: RightShare, seed: int = 0) -> list[float]:
+    """For each question, the mean of `rule` over draws of `size` of its candidates."""
+    shares = []
+    for number, candidates in enumerate(judged):
+        drawn = _draws(len(candidates.classes), size, f"{seed}/{number}")
+        shares.append(sum(rule(candidates, picks) for picks in drawn) / len(drawn))
+    return shares
+
+
+def _draws(total: int, size: int, seed: str) -> Sequence[Sequence[int]]:
+    if math.comb(total, size) <= max(DRAWS, total):
+        return list(itertools.combinations(range(total), size))
+    rng = random.Random(f"{seed}/{size}")
+    return [sorted(rng.sample(range(total), size)) for _ in range(DRAWS)]
+
+
+def _any_right(judged: JudgedCandidates, picks: Sequence[int]) -> float:
+    return float(any(judged.correct[k] for k in picks))

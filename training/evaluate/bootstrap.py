@@ -1,0 +1,148 @@
+"""Estimates with intervals and p-values that cover the sampling of questions, all draws for them, and training seeds.
+
+Questions are resampled, each together with what was drawn for it (its candidates, the draws of N of them): a
+question's outcome already varies with these draws, and resampling them again would count their variance twice (Davison
+and Hinkley, Bootstrap Methods and their Application, section 3.8).
+
+Training seeds are too few to resample: with three, resamples have two thirds of the variance and never leave the
+observed range, so a 95 % interval would cover about 75 %. Their variance enters as Student's t instead, with Welch's
+degrees of freedom between PRMs. Variance shared by questions and seeds is counted in both, so intervals are
+conservative.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from training.evaluate.metrics import Share
+
+RESAMPLES = 10_000
+"""The smallest p-value is 1 / 10,001: enough for families of a few hundred comparisons."""
+FEWEST = 10
+"""Minimum number of questions for a comparison: fewer say nothing about other questions."""
+ROUNDING = 1e-12
+"""Smaller differences count as rounding errors."""
+
+Numbers = npt.NDArray[np.floating]
+Key = TypeVar("Key", bound=Hashable)
+
+
+@lru_cache(maxsize=8)
+def weights(questions: int) -> Numbers:
+    """How often each resample contains each question, (RESAMPLES, questions). The same at every call, so that estimates
+    over the same questions are paired."""
+    made: Numbers = (
+        np.random.default_rng(0).multinomial(questions, [1 / questions] * questions, RESAMPLES).astype(float)
+    )
+    made.flags.writeable = False
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure, or a difference of two figures.
+
+    `resampled`, (RESAMPLES,): the figure on resampled questions. `variance`: variance of the figure due to training
+    seeds, 0 for one seed or none; `freedom`: its degrees of freedom. `questions`: number of questions that contribute.
+    """
+
+    value: float
+    resampled: Numbers
+    questions: int
+    variance: float
+    freedom: float
+
+    @classmethod
+    def of_seeds(cls, values: Numbers, resampled: Numbers, questions: int) -> Self:
+        """The mean over seeds. `values`, (seeds,): each seed's figure; `resampled`, (seeds, RESAMPLES): the same on
+        resampled questions."""
+        count = len(values)
+        variance = float(values.var(ddof=1)) / count if count > 1 else 0.0
+        return cls(float(values.mean()), resampled.mean(axis=0), questions, variance, count - 1)
+
+    @classmethod
+    def ratio(cls, hits: Numbers, counts: Numbers) -> Self:
+        """Sum of `hits`, (seeds, questions), over the sum of `counts`, (questions,); 0 if the counts are 0."""
+        taken = weights(len(counts))
+        resampled = _divided(hits @ taken.T, counts @ taken.T)
+        return cls.of_seeds(_divided(hits.sum(axis=1), counts.sum()), resampled, int((counts > 0).sum()))
+
+    @classmethod
+    def mean(cls, outcomes: Numbers) -> Self:
+        """The mean of `outcomes`, (seeds, questions). To compare two methods with the same PRMs, pass the differences
+        of their outcomes, which pairs them by seed, too."""
+        return cls.ratio(outcomes, np.ones(outcomes.shape[1]))
+
+    def __sub__(self, other: Self) -> Self:
+        """The difference from an estimate over the same questions with other PRMs, whose seeds are not paired."""
+        parts = [(estimate.variance, estimate.freedom) for estimate in (self, other) if estimate.variance > 0]
+        variance = sum(part for part, _ in parts)
+        freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts) if parts else 0.0
+        resampled = self.resampled - other.resampled
+        questions = min(self.questions, other.questions)
+        return type(self)(self.value - other.value, resampled, questions, variance, freedom)
+
+    def deviations(self, stream: int = 0) -> Numbers:
+        """Simulated deviations from `value`, (RESAMPLES,); `stream`: random stream of the part due to seeds."""
+        made = self.resampled - self.value
+        if self.variance > 0:
+            drawn = np.random.default_rng(stream).standard_t(self.freedom, RESAMPLES)
+            made = made + np.sqrt(self.variance) * drawn
+        return made
+
+    def interval(self, level: float = 0.95) -> Share:
+        """The value with its interval. The interval is symmetric: if few questions make up the whole difference,
+        resamples reach less far towards zero than away from it (Hall, 1988)."""
+        half = float(np.quantile(np.abs(self.deviations()), level))
+        return Share(self.value, self.value - half, self.value + half)
+
+    @property
+    def share(self) -> Share:
+        """The value with its 95 % interval, clipped to [0, 1]; for a figure that is a share."""
+        interval = self.interval()
+        return Share(interval.mean, max(interval.low, 0.0), min(interval.high, 1.0))
+
+    @property
+    def p(self) -> float:
+        """Two-sided p-value of a difference against zero: below 0.05 if the 95 % interval excludes 0; 1 if there are
+        fewer than `FEWEST` questions."""
+        if self.questions < FEWEST:
+            return 1.0
+        return _share_beyond(abs(self.value), self.deviations())
+
+    def p_within(self, margin: float) -> float:
+        """p-value against a difference of `margin` or more, by two one-sided tests: below 0.05 only if the 90 %
+        interval lies within the margin; 1 if there are fewer than `FEWEST` questions.
+
+        If no question shows a difference, no resample does, however few the questions are. To allow for differences
+        they may have missed, the variance of half a question each way is added (Agresti and Min, 2005).
+        """
+        if abs(self.value) >= margin or self.questions < FEWEST:
+            return 1.0
+        missed = np.random.default_rng(0).normal(0, 1 / (self.questions + 2), RESAMPLES)
+        return _share_beyond(margin - abs(self.value), self.deviations() + missed) / 2
+
+
+def _share_beyond(distance: float, deviations: Numbers) -> float:
+    beyond = int((np.abs(deviations) >= distance - ROUNDING).sum())
+    return (1 + beyond) / (1 + RESAMPLES)
+
+
+def holm(p: Mapping[Key, float]) -> dict[Key, float]:
+    """The p-values of a family of comparisons, corrected so that the probability of any false positive at a level is at
+    most that level (Holm, 1979)."""
+    corrected: dict[Key, float] = {}
+    highest = 0.0
+    for rank, key in enumerate(sorted(p, key=lambda key: p[key])):
+        highest = max(highest, min(1.0, (len(p) - rank) * p[key]))
+        corrected[key] = highest
+    return {key: corrected[key] for key in p}
+
+
+def _divided(hits: Numbers, counts: Numbers | np.floating) -> Numbers:
+    made: Numbers = np.divide(hits, counts, out=np.zeros_like(hits, dtype=float), where=counts > 0)
+    return made

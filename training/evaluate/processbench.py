@@ -1,0 +1,258 @@
+"""ProcessBench: does a PRM find the first wrong step, and leave right solutions alone?
+
+The predicted error is the first step with a score below the threshold. Measured per subset: the share of the wrong
+solutions whose first wrong step is predicted exactly, the share of the right ones without a predicted error, and F1,
+their harmonic mean; the average is over the subsets' F1 (Zheng et al., "ProcessBench", 2024).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from training import resumable, sources, stage
+from training.evaluate.metrics import Share, first_error_score
+from training.evaluate.scorers import Scorer, Scores, Solution
+from training.resumable import ResumableFile
+from unprm import steps
+from unprm.errors import RecordInvalid
+
+SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
+CHOOSING = "gsm8k"
+"""The subset on which the threshold is chosen."""
+THRESHOLD = 0.5
+GRID = tuple(k / 100 for k in range(1, 100))
+"""Candidate thresholds."""
+RESAMPLES = 2000
+BATCH = 32
+"""Solutions scored between two writes to disk."""
+UNSCORED = -2
+"""The prediction for a solution that could not be scored: equal to no label."""
+PUBLISHED = {
+    "Math-Shepherd-PRM-7B": (47.9, 29.5, 24.8, 23.8, 31.5),
+    "RLHFlow-PRM-Mistral-8B": (50.4, 33.4, 13.8, 15.8, 28.4),
+    "RLHFlow-PRM-Deepseek-8B": (38.8, 33.8, 16.9, 16.9, 26.6),
+    "EurusPRM-Stage2-7B": (47.3, 35.7, 21.2, 20.9, 31.3),
+    "Qwen2.5-Math-7B-RanPRM40K": (35.5, 25.5, 15.7, 17.3, 23.5),
+    "Qwen2.5-Math-7B-SimPRM40K": (51.2, 38.5, 29.5, 27.4, 36.7),
+    "Qwen2.5-Math-7B-UnPRM40K": (53.5, 43.4, 33.6, 30.8, 40.3),
+    "Qwen2.5-Math-7B-EpicPRM40K": (53.1, 44.6, 31.8, 33.6, 40.7),
+    "Qwen2.5-Math-7B-PRM800K": (68.2, 62.6, 50.7, 44.3, 56.5),
+    "Qwen2.5-Math-PRM-7B": (82.4, 77.6, 67.5, 66.3, 73.5),
+}
+"""F1 in percent by subset and on average (paper, table of ProcessBench results)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A solution with the index of its first wrong step, None if all are right."""
+
+    id: str
+    solution: Solution
+    label: int | None
+
+
+class Labelled(Protocol):
+    """What `figures` needs of a sample."""
+
+    @property
+    def id(self) -> str:
+        """The key of its scores."""
+        ...
+
+    @property
+    def label(self) -> int | None:
+        """Index of the first wrong step, None if all are right."""
+        ...
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    id: str = Field(min_length=1)
+    problem: str = Field(min_length=1)
+    steps: list[str] = Field(min_length=1)
+    label: int = Field(ge=-1)
+
+
+def load(source: str) -> dict[str, list[Sample]]:
+    """Samples by subset, read from a JSONL file, plain or `.gz` (a subset is named after its file), from each such file
+    in a directory, or from the hub's data set of that name.
+
+    Raises `RecordInvalid` for an invalid record, a duplicate id, or a label beyond the steps; and if all solutions of a
+    subset are wrong, or all right.
+    """
+    place = Path(source)
+    if not place.exists():
+        return {subset: _samples(f"{source} {subset}", sources.from_hub(source, subset)) for subset in SUBSETS}
+    files = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
+    if not files:
+        raise RecordInvalid(source, 0, "the directory has no .jsonl or .jsonl.gz file")
+    return {path.name.partition(".")[0]: _samples(str(path), sources.from_file(path)) for path in files}
+
+
+def _samples(source: str, rows: Iterator[tuple[int, object]]) -> list[Sample]:
+    samples = {}
+    for number, row in rows:
+        try:
+            valid = _Row.model_validate(row)
+        except ValidationError as error:
+            raise RecordInvalid(source, number, sources.reason(error)) from error
+        if valid.label >= len(valid.steps):
+            raise RecordInvalid(source, number, f"label {valid.label}, but the solution has {len(valid.steps)} steps")
+        if valid.id in samples:
+            raise RecordInvalid(source, number, f"the id {valid.id!r} occurs twice")
+        label = None if valid.label < 0 else valid.label
+        samples[valid.id] = Sample(valid.id, Solution(valid.problem, tuple(valid.steps)), label)
+    check_kinds(source, samples.values())
+    return list(samples.values())
+
+
+def check_kinds(source: str, samples: Iterable[Labelled]) -> None:
+    """Raises `RecordInvalid` if all solutions are wrong, or all right."""
+    if len({sample.label is None for sample in samples}) < 2:
+        raise RecordInvalid(source, 0, "F1 takes wrong solutions and right ones (label -1): both kinds are needed")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Results on one subset at one threshold; shares in [0, 1], F1 with its 95 % bootstrap interval over the samples.
+
+    `erroneous`, `correct`: as in `FirstErrorScore`. `wrong`, `right`: numbers of solutions. `too_long`: samples that do
+    not fit the model's window; their predictions count as wrong.
+    """
+
+    erroneous: float
+    correct: float
+    f1: float
+    f1_low: float
+    f1_high: float
+    wrong: int
+    right: int
+    too_long: int
+
+
+def figures(samples: Sequence[Labelled], scores: Mapping[str, Scores], threshold: float) -> Figures:
+    """Figures of a subset; both right and wrong solutions must occur (`ValueError`)."""
+    predicted = [prediction(scores[sample.id], threshold) for sample in samples]
+    actual = [sample.label for sample in samples]
+    measured = first_error_score(predicted, actual)
+    wrong = sum(label is not None for label in actual)
+    low, high = _f1_interval((measured.erroneous, wrong), (measured.correct, len(actual) - wrong))
+    too_long = sum(scores[sample.id] is None for sample in samples)
+    return Figures(measured.erroneous, measured.correct, measured.f1, low, high, wrong, len(actual) - wrong, too_long)
+
+
+def prediction(scores: Scores, threshold: float) -> int | None:
+    """Index of the first step below the threshold, None if there is none; `UNSCORED` without scores."""
+    return UNSCORED if scores is None else steps.first_error(scores, threshold)
+
+
+def best_threshold(samples: Sequence[Labelled], scores: Mapping[str, Scores]) -> float:
+    """The threshold with the highest F1 on these samples; of equal ones the one nearest to 0.5."""
+    return max(GRID, key=lambda threshold: (figures(samples, scores, threshold).f1, -abs(threshold - THRESHOLD)))
+
+
+def _f1_interval(*shares: tuple[float, int]) -> tuple[float, float]:
+    """95 % bootstrap interval of the harmonic mean of two shares, each `(value, count)`: resampling hits and misses
+    amounts to drawing binomials."""
+    rng = np.random.default_rng(0)
+    first, second = (rng.binomial(count, value, RESAMPLES) / count for value, count in shares)
+    total = first + second
+    harmonic = np.divide(2 * first * second, total, out=np.zeros_like(total), where=total > 0)
+    low, high = np.quantile(harmonic, [0.025, 0.975])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Figures of each subset at one threshold, and the mean of their F1."""
+
+    threshold: float
+    subsets: dict[str, Figures]
+    average_f1: float
+
+
+def evaluate(
+    subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
+) -> dict[str, Result]:
+    """Scores the samples and writes `output/results.json`; arguments as for `score`."""
+    measured = results(subsets, score(subsets, scorer, output, console))
+    record = {"model": scorer.name, **{key: asdict(result) for key, result in measured.items()}}
+    resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
+    return measured
+
+
+def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapping[str, Scores]]) -> dict[str, Result]:
+    """The results at the threshold 0.5, and at the best threshold on GSM8K (on the first subset if that is missing).
+
+    A single subset has no best threshold: it would be chosen and tested on the same data.
+    """
+    thresholds = {"fixed": THRESHOLD}
+    if len(subsets) > 1:
+        chosen = CHOOSING if CHOOSING in subsets else next(iter(subsets))
+        thresholds[f"best on {chosen}"] = best_threshold(subsets[chosen], scores[chosen])
+    made = {}
+    for name, threshold in thresholds.items():
+        by_subset = {key: figures(samples, scores[key], threshold) for key, samples in subsets.items()}
+        made[name] = Result(threshold, by_subset, sum(subset.f1 for subset in by_subset.values()) / len(by_subset))
+    return made
+
+
+def score(
+    subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
+) -> dict[str, dict[str, Scores]]:
+    """Scores of all samples by subset and id, written to `output` as they come, so that an interrupted run can resume.
+
+    Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or of other samples.
+    """
+    found = {}
+    for name, samples in subsets.items():
+        config = {"stage": "processbench", **scorer.identity.config, "subset": name, "samples": _digest(samples)}
+        with ResumableFile(output / f"{name}.jsonl", config) as done:
+            todo = [sample for sample in samples if sample.id not in done.records]
+            with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
+                for start in range(0, len(todo), BATCH):
+                    batch = todo[start : start + BATCH]
+                    for sample, values in zip(batch, scorer.score([item.solution for item in batch]), strict=True):
+                        done.append({"id": sample.id, "scores": values})
+                        board.advance()
+        found[name] = kept(output, name)
+    return found
+
+
+def kept(output: Path, subset: str) -> dict[str, Scores]:
+    """The scores by sample id that `score` wrote to a directory."""
+    records = resumable.read(output / f"{subset}.jsonl")
+    return {record["id"]: record["scores"] and tuple(record["scores"]) for record in records}
+
+
+def table(measured: Mapping[str, Result]) -> Table:
+    """The results next to the published ones, F1 in percent."""
+    names = next(iter(measured.values())).subsets
+    shown = Table(title="ProcessBench: F1 of finding the first wrong step")
+    shown.add_column("model")
+    for name in (*names, "average"):
+        shown.add_column(name, justify="right")
+    for name, result in measured.items():
+        cells = [Share(subset.f1, subset.f1_low, subset.f1_high).in_percent for subset in result.subsets.values()]
+        shown.add_row(f"this model, threshold {result.threshold:g} ({name})", *cells, f"{100 * result.average_f1:.1f}")
+    shown.add_section()
+    for model, row in PUBLISHED.items():
+        f1 = dict(zip((*SUBSETS, "average"), row, strict=True))
+        shown.add_row(f"{model} (published)", *(f"{f1[name]:.1f}" if name in f1 else "–" for name in names),
+                      f"{f1['average']:.1f}", style="dim")  # fmt: skip
+    return shown
+
+
+def _digest(samples: Sequence[Sample]) -> str:
+    # the key "asked" must stay: it is part of the digests of existing files
+    fields = [{"id": sample.id, "asked": asdict(sample.solution), "label": sample.label} for sample in samples]
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]

@@ -1,0 +1,59 @@
+"""Whether a vote among candidates of a question elects a right answer."""
+
+from collections.abc import Callable, Sequence
+
+from training.evaluate.judging import JudgedCandidates
+from training.settings import WRF, WrfSettings
+from unprm.types import AnswerClass, Strategy, VoteResult
+from unprm.votes import decide as votes
+
+RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
+"""How right the decision among these candidates (indices) is: 0 or 1, in between only for ties."""
+
+
+def uses_rewards(strategy: Strategy) -> bool:
+    """Whether the vote's result can depend on rewards."""
+    return votes.needs_rewards(strategy, (0, 1))
+
+
+def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings = WRF) -> float:
+    """How right a vote among these candidates (indices) is, in [0, 1]; 0 if no answer can be elected.
+
+    It is 1 if the elected answer is right, else 0. If answers are tied and differ only in the order of their first
+    candidates, it is the share of right ones among them, as that order is chance.
+    """
+    result = _vote(strategy, judged, picks, wrf)
+    if result is None:
+        return 0.0
+    _, *others = _level(result)
+    stand_for = [result.solution_index, *(answer_class.members[0] for answer_class in others)]
+    return sum(judged.correct[picks[k]] for k in stand_for) / len(stand_for)
+
+
+def _level(result: VoteResult) -> list[AnswerClass]:
+    """The elected class and those that lose only by order: tied with it and, if the vote uses rewards, with the same
+    count and mean reward."""
+    winner = result.classes[0]
+    tied = [result.classes[k] for k in result.tied] or [winner]
+    if result.decided_by == "majority":
+        return tied
+    return [
+        answer_class
+        for answer_class in tied
+        if (answer_class.count, answer_class.mean_reward) == (winner.count, winner.mean_reward)
+    ]
+
+
+def elects_right(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings = WRF) -> bool:
+    """Whether the answer elected by a vote among these candidates is right; of tied answers the first counts."""
+    result = _vote(strategy, judged, picks, wrf)
+    return result is not None and judged.correct[picks[result.solution_index]]
+
+
+def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings) -> VoteResult | None:
+    """None if no candidate has an answer, or none a reward although the vote needs rewards."""
+    classes, rewards = [judged.classes[k] for k in picks], [judged.rewards[k] for k in picks]
+    unscored = all(reward is None for reward in rewards)
+    if all(name is None for name in classes) or (unscored and votes.needs_rewards(strategy, classes)):
+        return None
+    return votes.decide(strategy, classes, rewards, wrf.alpha, wrf.normalization)

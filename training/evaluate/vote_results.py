@@ -1,0 +1,111 @@
+"""Results of best-of-N: how often votes are right, with tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+from rich.table import Table
+
+from training.evaluate.comparisons import points, shown
+from training.evaluate.metrics import Share
+from training.evaluate.right_votes import uses_rewards
+from unprm.types import Aggregate, Strategy
+
+AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
+"""The paper's first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How often votes are right: `accuracy[vote][N]` among N candidates, `accuracy_of_all[vote]` among all of a
+    question's candidates."""
+
+    accuracy: dict[Strategy, dict[int, Share]]
+    accuracy_of_all: dict[Strategy, Share]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A vote's accuracy minus that of majority on the same questions, among all candidates, in [-1, 1], with its 95 %
+    interval over the questions; and the p-value against no difference, corrected for all differences reported
+    (Holm)."""
+
+    difference: Share
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """`accuracy` and `accuracy_of_all` as in `Accuracy`, for all votes, with the given rewards or the minimum of the
+    step scores.
+
+    `candidates`, `most_candidates`: smallest and largest number of candidates of a question. `any_right[N]`: share of
+    questions with at least one right answer among N candidates; `any_right_of_all`: among all. `aggregates`: accuracy
+    of the votes that use rewards, with the other aggregates of step scores; empty if rewards were given as numbers.
+    `against_majority[vote][reward]`: for the votes that use rewards.
+    """
+
+    questions: int
+    candidates: int
+    most_candidates: int
+    accuracy: dict[Strategy, dict[int, Share]]
+    accuracy_of_all: dict[Strategy, Share]
+    any_right: dict[int, Share]
+    any_right_of_all: Share
+    aggregates: dict[Aggregate, Accuracy]
+    against_majority: dict[str, dict[str, Difference]]
+
+
+def first_reward(step_scores: bool) -> str:
+    """The name of the rewards in `Results.accuracy`."""
+    return AGGREGATES[0] if step_scores else "given"
+
+
+def table(measured: Results) -> Table:
+    """Accuracy in percent by vote, reward and N, for a terminal."""
+    columns, rows = _cells(measured)
+    terminal = Table(title=f"best of N, {measured.questions} questions: right answers in % (95 % interval)")
+    for number, column in enumerate(columns):
+        terminal.add_column(column, justify="left" if number < 2 else "right", overflow="fold")
+    for row in rows:
+        terminal.add_row(*row)
+    return terminal
+
+
+def markdown(measured: Results) -> str:
+    """The same table in Markdown, with the differences from majority."""
+    columns, rows = _cells(measured)
+    columns.append("against majority, points")
+    for row in rows:
+        against = measured.against_majority.get(row[0], {}).get(row[1])
+        row.append(f"{points(against.difference)}, {shown(against.p)}" if against else "")
+    lines = [columns, ["---", "---", *["--:"] * (len(columns) - 2)], *rows]
+    counts = f"{measured.questions} questions with {_counts(measured)} candidates each"
+    title = f"Right answers in % (95 % interval), {counts}; differences among all, p corrected for all of them (Holm):"
+    return "\n".join([title, "", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+
+
+def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: one row per vote, or per vote and reward if the vote uses rewards."""
+    first = first_reward(bool(measured.aggregates))
+    rewards: list[tuple[str, Results | Accuracy]] = [(first, measured), *measured.aggregates.items()]
+    same = measured.most_candidates in measured.any_right  # equally many for every question, and a measured N
+
+    def row(vote: str, reward: str, by_size: Mapping[int, Share], of_all: Share) -> list[str]:
+        shares = [*by_size.values()] if same else [*by_size.values(), of_all]
+        return [vote, reward, *(share.in_percent for share in shares)]
+
+    rows = [
+        row(vote, reward if uses_rewards(vote) else "–", figures.accuracy[vote], figures.accuracy_of_all[vote])
+        for vote in measured.accuracy
+        for reward, figures in rewards
+        if vote in figures.accuracy
+    ]
+    rows.append(row("any right", "–", measured.any_right, measured.any_right_of_all))
+    sizes = [f"N = {size}" + " (mean@1)" * (size == 1) for size in measured.any_right]
+    return ["vote", "reward", *sizes, *([] if same else [f"all {_counts(measured)}"])], rows
+
+
+def _counts(measured: Results) -> str:
+    fewest, most = measured.candidates, measured.most_candidates
+    return f"{fewest}" if fewest == most else f"{fewest} to {most}"

@@ -1,0 +1,1 @@
+"""From step labels to a served PRM: training, calibration, publishing."""

@@ -1,0 +1,66 @@
+"""Platt calibration of a PRM: a calibrated step score is the probability that such a step is right.
+
+The calibrated scores of an ensemble's models are averaged; a single model returns its raw scores, unless its server
+was started with `--calibration recorded`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.progress import Progress
+from sklearn.linear_model import LogisticRegression
+
+from training import records
+from training.evaluate.metrics import Validation
+from training.evaluate.scorers import Scorer, Solution
+from unprm.calibration import EDGE, Calibration, log_odds
+from unprm.errors import RecordInvalid
+
+BATCH = 64
+"""Solutions scored between two updates of the progress display."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A fitted calibration, the number of steps it was fitted to, and validation figures before and after it."""
+
+    calibration: Calibration
+    steps: int
+    before: Validation
+    after: Validation
+
+
+def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
+    """Fits the calibration to step-labelled solutions; those too long for the model's window are left out.
+
+    Raises `RecordInvalid` unless there are both right and wrong steps.
+    """
+    solutions = list(records.read(data))
+    task = progress.add_task("scoring", total=len(solutions))
+    scores, labels = [], []
+    for start in range(0, len(solutions), BATCH):
+        batch = solutions[start : start + BATCH]
+        for solution, step_scores in zip(
+            batch, scorer.score([Solution(s.problem, s.steps) for s in batch]), strict=True
+        ):
+            if step_scores is not None:
+                scores.append(step_scores)
+                labels.append(solution.labels)
+        progress.advance(task, len(batch))
+    if len({label for step_labels in labels for label in step_labels}) < 2:
+        raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")
+    found = fit(scores, labels)
+    after = [tuple(found(score) for score in values) for values in scores]
+    return Calibrated(found, sum(map(len, labels)), Validation.of(scores, labels), Validation.of(after, labels))
+
+
+def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]], edge: float = EDGE) -> Calibration:
+    """Platt scaling: logistic regression of labels on the scores' log-odds, without regularisation. Scores are clipped
+    to [edge, 1 - edge]. Both labels must occur."""
+    odds = np.array([[log_odds(score, edge)] for values in scores for score in values])
+    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(
+        odds, [label for step_labels in labels for label in step_labels]
+    )
+    return Calibration(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))

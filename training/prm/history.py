@@ -1,0 +1,54 @@
+"""Losses and validations of a training run so far, kept in its checkpoint and written to its logs."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from training.evaluate.metrics import Validation
+
+
+@dataclass(slots=True)
+class History:
+    """`losses`: of each optimiser step; `validations`: of each epoch, if there are held-out solutions."""
+
+    losses: list[float] = field(default_factory=list)
+    validations: list[Validation] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> Self:
+        """The history from what `as_dict` returned."""
+        return cls(list(state["losses"]), [Validation(**figures) for figures in state["validations"]])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The history as JSON values."""
+        return asdict(self)
+
+    def best(self) -> int:
+        """Index of the best epoch so far by AUROC, or by accuracy if it has no AUROC; ties go to the first."""
+        ranks = [
+            validation.accuracy if validation.auroc is None else validation.auroc for validation in self.validations
+        ]
+        return ranks.index(max(ranks))
+
+    def is_over(self, patience: int | None) -> bool:
+        """Whether the last `patience` epochs brought no improvement; always False without a patience."""
+        return bool(patience and self.validations and len(self.validations) - 1 - self.best() >= patience)
+
+    def recent_loss(self) -> float:
+        """Mean over the last tenth of the steps."""
+        recent = self.losses[-max(1, len(self.losses) // 10) :]
+        return sum(recent) / len(recent)
+
+    def write(self, directory: Path) -> None:
+        """Writes `train.jsonl`, one line per step, and `validation.jsonl`, one line per validated epoch, if any."""
+        steps = ({"step": number, "loss": loss} for number, loss in enumerate(self.losses, 1))
+        epochs = ({"epoch": number, **asdict(validation)} for number, validation in enumerate(self.validations, 1))
+        _write(directory / "train.jsonl", steps)
+        if self.validations:
+            _write(directory / "validation.jsonl", epochs)
+
+
+def _write(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")

@@ -1,0 +1,128 @@
+"""The trainer's network: a frozen base, a LoRA adapter, and two rows of the output layer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch.nn import functional
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from training.prm.collate import MicroBatch
+from training.settings import TrainSettings
+from unprm.engines.torch.quantized import computes_in_few_bits
+from unprm.errors import ModelInvalid
+
+
+def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
+    """Number type of the frozen base on a device of type `device`. The adapter is always in float32."""
+    return torch.bfloat16 if settings.bf16 or device == "cuda" else torch.float32
+
+
+def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
+    """Whether matrix products are computed in bfloat16, too: not on a CPU without fast instructions for it."""
+    return settings.bf16 and computes_in_few_bits(torch.device(device))
+
+
+def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
+    """The configuration of a causal language model, by directory or hub name; weights are not loaded.
+
+    Raises `ModelInvalid` if there is none, or if the model needs code of its own.
+    """
+    try:
+        config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelInvalid(f"{base} has no configuration of a known language model: {reason}") from error
+    return config.get_text_config()
+
+
+def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) -> PeftModel:
+    """Adds a new adapter to the base, in training mode, for a device of type `device`; with gradient checkpointing if
+    the settings say so.
+
+    Raises `ModelInvalid` if the base lacks the layers in `lora_targets`, or if one of them is the output layer.
+    """
+    torch.manual_seed(settings.seed)  # for the adapter's initial weights
+    targets = ", ".join(settings.lora_targets)
+    lora = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=list(settings.lora_targets),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        tuned: PeftModel = get_peft_model(base, lora)
+    except ValueError as error:
+        raise ModelInvalid(f"no adapter can be put on the layers {targets} of {settings.base}: {error}") from error
+    if isinstance(base.get_output_embeddings(), BaseTunerLayer):
+        raise ModelInvalid(
+            f"the layers {targets} include the output layer: only two of its rows are read, and an adapter there would "
+            "not be trained"
+        )
+    if settings.gradient_checkpointing:
+        # the reentrant variant would need a gradient at the first layer's input
+        tuned.gradient_checkpointing_enable({"use_reentrant": False})
+    if settings.bf16 and not computes_in_bf16(settings, device):
+        compute_in_float32(tuned)
+    return tuned.train()
+
+
+def compute_in_float32(model: torch.nn.Module) -> None:
+    """Makes frozen linear layers compute in float32, whatever the type of their weights.
+
+    Raises `ModelInvalid` if other layers, apart from embeddings, have bfloat16 weights that are not vectors.
+    """
+    for name, module in model.named_modules():
+        if type(module) is torch.nn.Linear and not module.weight.requires_grad:
+            module.__class__ = _Float32Linear
+        elif not isinstance(module, torch.nn.Embedding):
+            for parameter in module.parameters(recurse=False):
+                if parameter.dtype == torch.bfloat16 and parameter.ndim > 1:
+                    raise ModelInvalid(f"this processor can't multiply the bfloat16 of {name}: train without bf16")
+
+
+class _Float32Linear(torch.nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = _Float32Product.apply(input, self.weight)  # type: ignore[no-untyped-call]
+        return result if self.bias is None else result + self.bias
+
+
+class _Float32Product(torch.autograd.Function):
+    """Product with frozen weights, which are converted again in the backward pass to avoid keeping float32 copies."""
+
+    @staticmethod
+    def forward(ctx: Any, input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(weight)
+        ctx.dtype = input.dtype
+        return functional.linear(input.float(), weight.float())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (weight,) = ctx.saved_tensors
+        return (gradients[0] @ weight.float()).to(ctx.dtype), None
+
+
+def take_direction(base: PreTrainedModel, positive: int, negative: int) -> torch.Tensor:
+    """The difference of the output layer's two rows for `logit₊ − logit₋`, (hidden,) in fp32.
+
+    Removes the output layer from the model, unless it shares its weights with the embedding.
+    """
+    rows = base.get_output_embeddings().weight.detach()
+    direction: torch.Tensor = rows[positive].float() - rows[negative].float()
+    if base.get_output_embeddings().weight is not base.get_input_embeddings().weight:
+        base.set_output_embeddings(torch.nn.Identity())
+    return direction
+
+
+def margins(decoder: Callable[..., Any], direction: torch.Tensor, micro: MicroBatch, bf16: bool) -> torch.Tensor:
+    """`logit₊ − logit₋` at the tags, (tags,) in fp32, read at the tag's own position (no shift by one)."""
+    device = direction.device
+    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        positions = None if micro.positions is None else micro.positions.to(device)
+        # without a cache, packed solutions are kept apart by their positions
+        hidden = decoder(input_ids=micro.ids.to(device), position_ids=positions, use_cache=False).last_hidden_state
+    tags: torch.Tensor = hidden.flatten(0, 1)[micro.places.to(device)]  # (tags, hidden)
+    return tags.float() @ direction

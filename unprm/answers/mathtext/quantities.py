@@ -1,0 +1,94 @@
+"""Values with units in the tree of an answer: ``3 hours`` is a call of "unit" on a value and a unit's spelling,
+``1 hour 30 minutes`` a call of "compound" on such calls."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+from unprm.answers.mathtext.decimals import identified
+from unprm.answers.mathtext.tree import (
+    Call,
+    Group,
+    Matrix,
+    Node,
+    Number,
+    Relation,
+    Symbol,
+    Text,
+    Unreadable,
+    children,
+    mapped,
+)
+from unprm.answers.mathtext.units import Unit, unit
+
+_SIGNS = {"%": "percent", "°": "deg"}
+_HALF_TURN = Fraction(180)
+
+
+def quantity(node: Node) -> tuple[Node, str] | None:
+    """The value and the unit's spelling if the node has one, also after a sign."""
+    match node:
+        case Call("unit", (value, Text(spelled))):
+            return value, spelled
+        case Call("%" | "°" as sign, (value,)):
+            return value, _SIGNS[sign]
+        case Call("neg", (inner,)):
+            found = quantity(inner)
+            return (Call("neg", (found[0],)), found[1]) if found else None
+    return None
+
+
+def converted(value: Node, spelled: str) -> tuple[Node, str]:
+    """The value in the base unit of its kind, and that kind; radians are given in degrees. Raises `Unreadable`."""
+    known, value = unit(spelled), identified(value)
+    if known is None:
+        raise Unreadable("not a unit")
+    if known.kind == "rad":
+        return Call("*", (value, Number(_HALF_TURN), Call("inv", (Symbol("\\pi"),)))), "deg"
+    return (Call("*", (value, Number(known.factor))) if known.factor != 1 else value), known.kind
+
+
+def total(parts: Sequence[Node]) -> Node | None:
+    """``1 hour 30 minutes`` in its smallest unit; None if the parts aren't such a sum: literal numbers of smaller
+    and smaller units of one kind, each less than one of the unit before."""
+    found = [_literal(part) for part in parts]
+    read = [part for part in found if part]
+    if len(read) < 2 or len(read) < len(parts):
+        return None
+    for (_, before), (value, current) in pairwise(read):
+        if before.kind != current.kind or not 0 <= value * current.factor < before.factor:
+            return None
+    smallest = read[-1][1].factor
+    sum_of_all = sum((value * unit.factor for value, unit in read), Fraction(0)) / smallest
+    last = quantity(parts[-1])
+    assert last is not None
+    return Call("unit", (Number(sum_of_all), Text(last[1])))
+
+
+def _literal(node: Node) -> tuple[Fraction, Unit] | None:
+    found = quantity(node)
+    known = unit(found[1]) if found else None
+    match found:
+        case (Number(value, _), _) if known and value >= 0:
+            return value, known
+        case (Call("*", (Number(over), Call("inv", (Number(under),)))), _) if known and under:
+            return over / under, known
+    return None
+
+
+def unitless(node: Node) -> Node | None:
+    """The node without the units of its values; None if the number isn't written as one, as in
+    ``1 hour 30 minutes``."""
+    if (found := quantity(node)) is not None:
+        return unitless(found[0])
+    match node:
+        case Call("compound", _):
+            return None
+        case Call("neg" | "pm" | "mp" | "cup" | "cap" | "setminus" | ":") | Group() | Relation() | Matrix():
+            parts = [unitless(child) for child in children(node)]
+            if any(part is None for part in parts):
+                return None
+            if isinstance(node, Group) and total(node.items) is not None:
+                return None
+            return mapped(node, lambda child: unitless(child) or child)
+    return node

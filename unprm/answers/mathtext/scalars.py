@@ -1,0 +1,200 @@
+"""Computes the key of an expression, the same for equal expressions.
+
+A closed expression has the key of its number. One with unknowns has the keys of its values at fixed points:
+each unknown gets eight numbers, which depend only on its name, some integers, some of either sign; with
+logarithms or even roots two more, far away. Kinks are made smooth first (see `piecewise`). A missing value,
+because of the root or logarithm of a negative number, for example, is part of the key.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+
+from unprm.answers.mathtext.arithmetic import Arithmetic
+from unprm.answers.mathtext.decimals import identified
+from unprm.answers.mathtext.exact import NotExact, TooBig, Undefined
+from unprm.answers.mathtext.keys import Absorbed, exact_key
+from unprm.answers.mathtext.piecewise import Piecewise, is_limited
+from unprm.answers.mathtext.tree import (
+    Call,
+    Node,
+    Number,
+    Symbol,
+    Unreadable,
+    children,
+    has_words,
+    substituted,
+    symbols,
+)
+
+_UNDEFINED = "?"
+_LEAST = 3  # points at which an expression must have a value
+_SMALL = 200  # nodes of an expression that is computed at points in the calling process
+# (lowest, highest numerator, denominator, with either sign): above 1, below 1, of either sign, integers, and two far
+# away, which only help with expressions that aren't defined everywhere.
+_RANGES = (
+    (28, 89, 23, False), (62, 311, 17, False), (2, 30, 31, False), (3, 36, 37, False), (2, 40, 41, True),
+    (5, 95, 29, True), (2, 23, 1, False), (3, 30, 1, False), (1000, 4000, 7, False), (1000, 4000, -11, False),
+)  # fmt: skip
+_NEAR = 8
+
+
+class NeedsNumerics(Exception):
+    """The key needs high-precision arithmetic, which this `Scalars` does not have."""
+
+
+class Undecided(Exception):
+    """No key can be computed within the limits: the expression is compared by its structure."""
+
+
+NumericKey = Callable[[Node, bool], str]
+
+
+class Scalars:
+    """Keys of expressions: of all with a `numeric` key (`numeric.numeric_key`), without it only those that are
+    exact and cheap. Both give the same key where both give one."""
+
+    def __init__(self, numeric: NumericKey | None = None) -> None:
+        self.numeric = numeric
+        self.exact = Arithmetic(bits=200_000, terms=24, loop=2000) if numeric else Arithmetic()
+        self.real = replace(self.exact, real=True)
+        self._piecewise = Piecewise(self.key, self._proportional, self._is_square)
+
+    def key(self, node: Node) -> str:
+        """The key. Raises `NeedsNumerics`, `Undecided`, `Unreadable`."""
+        match node:
+            case Symbol("\\infty"):
+                return "oo"
+            case Call("neg", (Symbol("\\infty"),)):
+                return "-oo"
+        node = identified(node)
+        if has_words(node):
+            raise Unreadable("words")
+        return self._at_points(node) if symbols(node) else self.closed(node)
+
+    def sign(self, node: Node) -> int:
+        """The sign of a closed real expression. Raises `Undecided` if it isn't one."""
+        key = self.closed(node)
+        if "|" in key or key.startswith("#"):
+            raise Undecided
+        return 0 if key == "0" else -1 if key.startswith(("-", "~-")) else 1
+
+    def rational(self, node: Node) -> Fraction | None:
+        """The value of a closed expression if it is rational and can be computed exactly. Raises `NeedsNumerics`."""
+        try:
+            return self.exact.value(node).rational()
+        except (NotExact, TooBig, Undefined):
+            self._check_numerics()
+            return None
+
+    def _check_numerics(self) -> None:
+        if self.numeric is None:  # the limits are lower here, so a failure decides nothing yet
+            raise NeedsNumerics
+
+    def proportions(self, node: Node, *, signed: bool) -> str:
+        """The key of an expression up to a constant factor, up to a positive one if `signed`."""
+        return self._up_to_a_factor(self._smooth(node), signed=signed)[1]
+
+    def _up_to_a_factor(self, node: Node, *, signed: bool) -> tuple[Node, str]:
+        """The first value that isn't 0, positive if `signed`, and the key of all values over that one."""
+        values = [substituted(node, point) for point in _points(node)]
+        keys = [self._real(value) for value in values]
+        pivot = next((value for value, key in zip(values, keys, strict=True) if key not in ("0", _UNDEFINED)), None)
+        if pivot is None or keys.count(_UNDEFINED) > len(keys) - _LEAST:
+            raise Undecided
+        if signed and self.sign(pivot) < 0:
+            pivot = Call("neg", (pivot,))
+        quotients = (
+            key if key == _UNDEFINED else self._real(Call("*", (value, Call("inv", (pivot,)))))
+            for value, key in zip(values, keys, strict=True)
+        )
+        return pivot, ";".join(quotients)
+
+    def _proportional(self, node: Node) -> tuple[Node, str]:
+        return self._up_to_a_factor(node, signed=True)
+
+    def _is_square(self, node: Node) -> bool:
+        """Whether an expression is the square of a rational one, judged by its values."""
+        found = [self._real_rational(substituted(node, point)) for point in _points(node)]
+        return all(value is not None and value >= 0 and _is_square(value) for value in found)
+
+    def _real_rational(self, node: Node) -> Fraction | None:
+        try:
+            return self.rational(node)
+        except NeedsNumerics:  # irrational, or too large for this process, which shows when it is computed
+            return None
+
+    def _smooth(self, node: Node) -> Node:
+        if self.numeric is None and not is_small(node):
+            raise NeedsNumerics
+        return self._piecewise.smooth(node)
+
+    def closed(self, node: Node) -> str:
+        """The key of an expression without unknowns."""
+        try:
+            return self._closed(node, real=False)
+        except Undefined:
+            raise Undecided from None
+
+    def _at_points(self, node: Node) -> str:
+        node = self._smooth(node)
+        keys = [self._real(substituted(node, point)) for point in _points(node)]
+        if keys.count(_UNDEFINED) > len(keys) - _LEAST:
+            raise Undecided
+        return keys[0] if len(set(keys)) == 1 else ";".join(keys)
+
+    def _real(self, node: Node) -> str:
+        try:
+            return self._closed(node, real=True)
+        except (Undefined, Undecided):
+            return _UNDEFINED
+
+    def _closed(self, node: Node, *, real: bool) -> str:
+        try:
+            return exact_key((self.real if real else self.exact).value(node))
+        except NotExact:
+            exact = False
+        except (TooBig, Absorbed):
+            exact = True
+        self._check_numerics()
+        if exact or self.numeric is None:
+            raise Undecided
+        try:
+            return self.numeric(node, real)
+        except (TooBig, Absorbed, NotExact):
+            raise Undecided from None
+
+
+def is_small(node: Node) -> bool:
+    """Whether a node is small enough to be computed in the calling process."""
+    left = _SMALL
+    waiting = [node]
+    while waiting and left:
+        waiting += children(waiting.pop())
+        left -= 1
+    return not waiting
+
+
+def _is_square(value: Fraction) -> bool:
+    return isqrt(value.numerator) ** 2 == value.numerator and isqrt(value.denominator) ** 2 == value.denominator
+
+
+def _points(node: Node) -> Iterator[Mapping[str, Node]]:
+    """The values of a node's unknowns at each point."""
+    names = symbols(node)
+    for index in range(len(_RANGES) if is_limited(node) else _NEAR):
+        yield {name: _sample(name, index) for name in names}
+
+
+@lru_cache(maxsize=4096)
+def _sample(name: str, index: int) -> Number:
+    """The value of an unknown at a point; integers are even at points of even index, odd at the others."""
+    noise = int.from_bytes(hashlib.blake2b(f"{index} {name}".encode(), digest_size=8).digest(), "big")
+    low, high, denominator, signed = _RANGES[index]
+    numerator = low + noise // 2 % (high - low + 1)
+    if denominator == 1:
+        numerator = numerator // 2 * 2 + index % 2
+    return Number(Fraction(-numerator if signed and noise % 2 else numerator, denominator))

@@ -1,0 +1,1 @@
+"""The engine on PyTorch: a tree of shared prefixes, each token run once."""

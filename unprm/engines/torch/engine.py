@@ -1,0 +1,141 @@
+"""Scores with PyTorch, on a GPU or a CPU.
+
+A model is causal, so what it computes for a token holds for every sequence with the same prefix. All sequences are in
+one tree, and only tokens that are new to it are run. What stays in the tree is reused by later batches.
+"""
+
+import logging
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from unprm.calibration import sigmoid
+from unprm.engines.torch import tree_attention
+from unprm.engines.torch.memory import plan
+from unprm.engines.torch.passes import Pass, Waiting, admit
+from unprm.engines.torch.plain import check_lengths
+from unprm.engines.torch.prefix_tree import PrefixTree
+from unprm.engines.torch.readers import Reader
+from unprm.engines.torch.tree_attention import KeyValues, Spans
+from unprm.formats.family import PrmFormat
+from unprm.types import BatchScores, Encoded, ModelDescription
+
+logger = logging.getLogger(__name__)
+
+LEAST = 128
+"""A pass of at most this many tokens is not halved when memory runs out."""
+GROW = 100
+"""Passes after which a halved limit is doubled again."""
+
+
+class TorchEngine:
+    """A causal model that is read at the scored positions.
+
+    `pass_tokens`: most tokens that are run at once, fewer for a while after memory ran out; a longer sequence is run in
+    parts. `cache_bytes`: for keys and values that are kept between batches.
+    """
+
+    def __init__(
+        self, reader: Reader, format: PrmFormat, description: ModelDescription, pass_tokens: int, cache_bytes: int
+    ) -> None:
+        self.format: PrmFormat = format
+        self._pass_tokens = pass_tokens
+        self._room = pass_tokens
+        self._passes = 0  # since `_room` last changed
+        slot_bytes = sum(map(KeyValues.bytes_per_token, reader.decoders))
+        self._cached_tokens = cache_bytes // slot_bytes
+        slots = self._cached_tokens + max(pass_tokens, description.max_tokens)
+        self._tree = PrefixTree(slots)
+        self._stores = [KeyValues(decoder, slots) for decoder in reader.decoders]
+        memory = plan(reader.modules, reader.decoders, slots * slot_bytes, pass_tokens)
+        self.description = replace(description, memory=memory)
+        for decoder in reader.decoders:
+            tree_attention.use(decoder)
+        self._reader: Reader | None = reader
+
+    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+        """Step scores per item; they depend neither on the rest of the batch nor on earlier batches.
+
+        Raises `SolutionTooLong` for an item that is longer than the model's window.
+        """
+        check_lengths(batch, self.description.max_tokens)
+        margins, computed = self.margins(batch)
+        self._tree.trim(self._cached_tokens)
+        return BatchScores([tuple(map(sigmoid, values)) for values in margins], computed)
+
+    def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[float]], list[int]]:
+        """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.
+        `pass_tokens` replaces the engine's."""
+        if self._reader is None:
+            raise RuntimeError("the engine is closed")
+        margins: list[list[float]] = [[] for _ in batch]
+        computed = [0] * len(batch)
+        # sorted, so that shared prefixes are in the same pass
+        waiting = deque(sorted(map(Waiting, range(len(batch)), batch), key=lambda entry: entry.item.ids))
+        while waiting:
+            shares = admit(self._tree, waiting, min(pass_tokens or self._pass_tokens, self._room))
+            work = Pass(shares, self._reader)
+            try:
+                work.end(self._read(work, self._reader))
+            except torch.OutOfMemoryError:
+                self._shrink(len(work.ids))
+                waiting.extendleft(Waiting(share.index, share.item) for share in reversed(shares) if share.whole)
+                continue
+            except BaseException:
+                self._tree.clear()  # tokens that were not run must not stay in the tree
+                raise
+            self._grow()
+            for share, cost in zip(shares, work.computed, strict=True):
+                computed[share.index] += cost
+                if share.whole:
+                    margins[share.index] = work.margins(share)
+        return margins, computed
+
+    def forget(self) -> None:
+        """Evicts everything that was run."""
+        self._tree.clear()
+
+    def close(self) -> None:
+        """Frees the weights and the cache."""
+        self._reader = None
+        self._stores.clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _shrink(self, tokens: int) -> None:
+        self._tree.clear()
+        if tokens <= LEAST:
+            raise
+        self._room, self._passes = tokens // 2, 0
+        torch.cuda.empty_cache()
+        logger.warning(
+            "out of memory with %d tokens at once; at most %d for the next %d passes", tokens, self._room, GROW
+        )
+
+    def _grow(self) -> None:
+        self._passes += 1
+        if self._room < self._pass_tokens and self._passes >= GROW:
+            self._room, self._passes = min(2 * self._room, self._pass_tokens), 0
+
+    @torch.inference_mode()
+    def _read(self, work: Pass, reader: Reader) -> list[float]:
+        """The values of the pass's `reads`."""
+        if not work.ids:
+            return []
+        device = reader.decoders[0].device
+        ids, depths = (torch.tensor([numbers], device=device) for numbers in (work.ids, work.depths))
+        spans = Spans(work.spans, device, reader.decoders[0].dtype)
+        places, tokens = torch.tensor(work.reads, dtype=torch.long, device=device).view(-1, 2).unbind(1)
+        hidden = []
+        for decoder, kept in zip(reader.decoders, self._stores, strict=True):
+            output = decoder(input_ids=ids, position_ids=depths, use_cache=False, spans=spans, kept=kept)
+            hidden.append(output.last_hidden_state[0, places])
+        if not work.reads:
+            return []
+        values: list[float] = reader.read(hidden, tokens).tolist()
+        if not all(map(math.isfinite, values)):
+            raise RuntimeError("the model's hidden states are not finite numbers")
+        return values

@@ -1,0 +1,133 @@
+"""Passes: what a model runs at once, the tokens of some sequences that are not in the tree yet."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unprm.engines.torch.prefix_tree import Node, PrefixTree
+from unprm.engines.torch.readers import Reader
+from unprm.engines.torch.tree_attention import Span
+from unprm.types import Encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An item of a batch, and its index there."""
+
+    index: int
+    item: Encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """An item in a pass, `whole` or in part, up to the end of the node `end`."""
+
+    index: int
+    item: Encoded
+    end: Node
+    whole: bool
+
+
+def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
+    """Moves items from the left of `waiting` to the tree, as long as they add at most `most` tokens to it.
+
+    If the first item would add more, a part of it is added, and the item stays in `waiting`.
+    """
+    tree.begin()
+    shares: list[Share] = []
+    room = most
+    while waiting:
+        first = waiting[0]
+        ids = first.item.needed
+        missing = tree.missing(ids)
+        if missing > room and shares:
+            break
+        part = ids[: len(ids) - missing + min(missing, room)]
+        end = tree.add(part)
+        if end is None:
+            break
+        shares.append(Share(first.index, first.item, end, whole=len(part) == len(ids)))
+        room -= min(missing, room)
+        if len(part) < len(ids):
+            break
+        waiting.popleft()
+    assert shares, "the tree has room for any one sequence"
+    return shares
+
+
+class Pass:
+    """What is run for some shares, once all of them are in the tree.
+
+    `ids`: its tokens; `depths`: their indices in their sequences. `spans`: runs of tokens, with what they attend to.
+    `computed`: tokens run for each share; tokens that shares have in common count for the first of them.
+    """
+
+    def __init__(self, shares: Sequence[Share], reader: Reader) -> None:
+        self._reader = reader
+        self.ids: list[int] = []
+        self.depths: list[int] = []
+        self.spans: list[Span] = []
+        self._places: dict[tuple[Node, int], int] = {}  # nodes (at their starts) and tokens run again
+        self._reads: dict[tuple[Node, int], tuple[int, int]] = {}  # tokens whose values are missing
+        self.computed = [self._add(share) for share in shares]
+
+    @property
+    def reads(self) -> list[tuple[int, int]]:
+        """The positions in the pass where values are read, each with the id of the token whose value it is."""
+        return list(self._reads.values())
+
+    def end(self, values: Sequence[float]) -> None:
+        """Stores the values that were read, one for each of `reads`, and marks the nodes as computed."""
+        for node, _ in self._places:
+            node.fresh = False
+        for (node, index), value in zip(self._reads, values, strict=True):
+            node.values[index] = value
+
+    def margins(self, share: Share) -> list[float]:
+        """The margin of each position of a whole share, at the end of the pass."""
+        matter = self._reader.matter(share.item)
+        nodes = _along(share.end.path(), matter)
+        return self._reader.margins(share.item, [node.values[k] for node, k in zip(nodes, matter, strict=True)])
+
+    def _add(self, share: Share) -> int:
+        before = len(self.ids)
+        path = share.end.path()
+        for number, node in enumerate(path):
+            if node.fresh and (node, node.start) not in self._places:
+                self._run(path[: number + 1], node.start)
+        behind = self._reader.behind
+        matter = [index for index in self._reader.matter(share.item) if index < share.end.end]
+        seen = _along(path, [index - behind for index in matter])
+        for index, node, shown in zip(matter, _along(path, matter), seen, strict=True):
+            if index not in node.values:
+                self._reads[node, index] = self._place(path, shown, index - behind), share.item.ids[index]
+        return len(self.ids) - before
+
+    def _place(self, path: list[Node], node: Node, index: int) -> int:
+        """The position in the pass where a token is run; one that is computed already is run again."""
+        if (node, node.start) in self._places and node.fresh:
+            return self._places[node, node.start] + index - node.start
+        if (node, index) not in self._places:
+            self._run(path[: path.index(node) + 1], index, index + 1)
+        return self._places[node, index]
+
+    def _run(self, path: Sequence[Node], first: int, last: int | None = None) -> None:
+        """Adds tokens of the last node of a path to the pass."""
+        node = path[-1]
+        last = node.end if last is None else last
+        self._places[node, first] = len(self.ids)
+        self.ids += node.ids[first - node.start : last - node.start]
+        self.depths += range(first, last)
+        self.spans.append(Span(np.concatenate([part.slots for part in path])[:last], last - first))
+
+
+def _along(path: Sequence[Node], indices: Sequence[int]) -> Iterator[Node]:
+    """The node of each token; `indices`: the tokens' indices, ascending."""
+    nodes = iter(path)
+    node = next(nodes)
+    for index in indices:
+        while index >= node.end:
+            node = next(nodes)
+        yield node

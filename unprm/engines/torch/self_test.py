@@ -1,0 +1,143 @@
+"""The self-test of every engine before it serves, on sequences that share prefixes.
+
+The torch engine is compared with plain forward passes of the same weights: a model whose attention its tree does not
+compute would be scored wrongly without an error. An engine whose weights another program runs is compared with itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel
+
+from unprm.engines.torch import plain
+from unprm.engines.torch.engine import TorchEngine
+from unprm.engines.torch.readers import Reader
+from unprm.types import Encoded, Engine, Format, SelfTest
+
+LENGTH = 96
+"""Most tokens of each of the three sequences."""
+EVERY = 3
+"""Margins are read at every third token; at the others later, when the tokens are cached."""
+PART = 32
+"""Tokens of a pass in the test that runs sequences in parts."""
+WINDOW = 16
+"""Window of sliding attention during the test, in tokens: its true window is longer than the sequences."""
+EXACT = 1e-4
+"""Allowed difference of margins in float32, relative to the largest margin if that is above 1."""
+ROUNDING = 3.0
+"""Allowed difference of margins in other types, as a multiple of that between two plain ways to compute them."""
+ELSEWHERE = 0.05
+"""Allowed difference of scores of the same steps where another program computes, in a type that it doesn't report."""
+
+_PROBLEM = "A box holds 12 red pens and 30 blue ones. Ana takes a third of each colour. How many are left?"
+_STEPS = (
+    "She takes 12 / 3 = 4 red and 30 / 3 = 10 blue pens.",
+    "That is 4 + 10 = 14 of 42.",
+    "So 42 - 14 = 28 are left: \\boxed{28}.",
+)
+_OTHER = "A third of 42 is 12, so 42 - 12 = 30 are left: \\boxed{30}."
+SOLUTIONS = (_STEPS, (_STEPS[0], _OTHER), (*_STEPS[:2], _OTHER))
+"""All begin with the same step; the first and the last begin with the same two."""
+_SHORT_PROBLEM = "2 + 3 + 4 = ?"
+SHORT_SOLUTIONS = (("2 + 3 = 5", "5 + 4 = 9", "9"), ("2 + 3 = 5", "8"), ("2 + 3 = 5", "5 + 4 = 9", "5"))
+"""The same for models with a small window."""
+
+
+class TreeTest:
+    """Plain passes of a model, compared with the tree of a `TorchEngine`; made before the engine has its networks."""
+
+    def __init__(self, reader: Reader, format: Format, longest: int, exact: bool) -> None:
+        """`longest`: most tokens that the model reads. `exact`: all its numbers are float32."""
+        self._decoders = reader.decoders
+        self._items = [_everywhere(format.encode(_PROBLEM, steps), min(longest, LENGTH)) for steps in SOLUTIONS]
+        with _narrow(self._decoders):
+            self._expected = [plain.margins(reader, item) for item in self._items]
+            rounding = 0.0 if exact else _difference(self._expected, _padded(reader, self._items))
+        largest = max(map(abs, chain.from_iterable(self._expected)))
+        self._tolerance = max(EXACT * max(1.0, largest), ROUNDING * rounding)
+
+    def run(self, engine: TorchEngine) -> SelfTest:
+        """How far the engine's margins are from the plain ones: with all sequences together, from its cache, at
+        tokens whose margins were not read when they were run, and in parts."""
+        first, second, third = range(len(self._items))
+        every = [first, second, third]
+        with _narrow(self._decoders):
+            found = [self._tried(engine, every, 0, LENGTH * len(every))]
+            engine.forget()
+            found += [self._tried(engine, chosen, 0, LENGTH) for chosen in ([second], [third, first])]
+            found += [self._tried(engine, every, 1, LENGTH)]
+            engine.forget()
+            found += [self._tried(engine, every, 0, PART)]
+            engine.forget()
+        return SelfTest(max(found), self._tolerance, cached=True)
+
+    def _tried(self, engine: TorchEngine, chosen: Sequence[int], start: int, pass_tokens: int) -> float:
+        """The largest difference at every third token, from index `start` on."""
+        read = [k for k in chosen if len(self._items[k].positions) > start]  # all, except in a window of two tokens
+        items = [self._items[k] for k in read]
+        batch = [Encoded(item.ids, item.positions[start::EVERY], item.response) for item in items]
+        made, _ = engine.margins(batch, pass_tokens)
+        return _difference([self._expected[k][start::EVERY] for k in read], made)
+
+
+def check_consistency(engine: Engine) -> SelfTest:
+    """How far scores of the same steps differ when they are scored alone, together and in longer solutions, and
+    whether a shared prefix is run once. Raises `ValueError` if there are more or fewer scores than steps."""
+    for problem, solutions in ((_PROBLEM, SOLUTIONS), (_SHORT_PROBLEM, SHORT_SOLUTIONS)):
+        items = [engine.format.encode(problem, steps) for steps in solutions]
+        if all(len(item.ids) <= engine.description.max_tokens for item in items):
+            break
+    alone = [engine.score([item]) for item in items]
+    first, second, third = (scores for ((scores,), _) in alone)
+    counts, steps = list(map(len, (first, second, third))), [len(item.positions) for item in items]
+    if counts != steps:
+        raise ValueError(f"solutions of {steps} steps have {counts} scores")
+    pairs = [*zip((first, second, third), engine.score(items).scores, strict=True)]
+    pairs += [(first[:1], second[:1]), (first[:2], third[:2])]
+    difference = max(_difference([one], [other]) for one, other in pairs)
+    return SelfTest(difference, ELSEWHERE, cached=alone[2].computed[0] < len(items[2].needed))
+
+
+def _everywhere(item: Encoded, most: int) -> Encoded:
+    """An item of at most `most` tokens that is read at each of the solution's tokens, or at the second half of all
+    tokens if what comes before the solution is longer than the first."""
+    ids = item.ids[:most]
+    first = min(max(item.response, 1), len(ids) // 2)
+    return Encoded(ids, tuple(range(first, len(ids))), first)
+
+
+@torch.inference_mode()
+def _padded(reader: Reader, items: Sequence[Encoded]) -> list[list[float]]:
+    """The margins from one padded pass over all items with eager attention, which rounds differently."""
+    device = reader.decoders[0].device
+    ids = pad_sequence([torch.tensor(item.ids, device=device) for item in items], batch_first=True)
+    mask = pad_sequence([torch.ones(len(item.ids), device=device).long() for item in items], batch_first=True)
+    hidden = []
+    for decoder in reader.decoders:
+        attention = decoder.config._attn_implementation
+        decoder.set_attn_implementation("eager")
+        hidden.append(decoder(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state)
+        decoder.set_attn_implementation(attention)
+    return [plain.read_margins(reader, item, [states[k] for states in hidden]) for k, item in enumerate(items)]
+
+
+def _difference(expected: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> float:
+    pairs = chain.from_iterable(zip(a, b, strict=True) for a, b in zip(expected, found, strict=True))
+    return max((abs(a - b) for a, b in pairs), default=0.0)
+
+
+@contextmanager
+def _narrow(networks: Sequence[PreTrainedModel]) -> Iterator[None]:
+    """Sets the window of sliding attention to `WINDOW` tokens."""
+    parts = [part for network in networks for part in (network.config, *network.modules())]
+    sliding = [(part, part.sliding_window) for part in parts if isinstance(getattr(part, "sliding_window", None), int)]
+    for part, _ in sliding:
+        part.sliding_window = WINDOW
+    try:
+        yield
+    finally:
+        for part, window in sliding:
+            part.sliding_window = window

@@ -1,0 +1,1 @@
+"""The engine on vLLM's pooling runner."""

@@ -1,0 +1,134 @@
+"""What vLLM must load to score as the torch engine does: a checkpoint, and overrides of its configuration.
+
+vLLM turns a causal language model into one with a single output, the difference of two rows of its output layer; a
+value head is such an output; vLLM supports a head of two classes itself. All are pooled at every token, and the scored
+rows are picked here: vLLM's own pooling at step tags looks for ids in the wrong dimension of a causal model.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from huggingface_hub import cached_assets_path
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+
+from unprm.engines.torch.heads import margins, read_head
+from unprm.errors import ModelInvalid
+from unprm.formats.family import Head, Readout, Verdicts
+from unprm.models.checkpoint import PrmFiles, load_merged, read_config, read_tokenizer
+from unprm.types import Encoded
+
+
+@dataclass(frozen=True, slots=True)
+class VllmModel:
+    """`directory`: the checkpoint. `overrides`: of its configuration, vLLM's `hf_overrides`. `logit_mean`: subtracted
+    from the single output, vLLM's pooler option."""
+
+    directory: Path
+    overrides: dict[str, Any] = field(default_factory=dict)
+    logit_mean: float | None = None
+
+    @property
+    def pooling(self) -> dict[str, Any]:
+        """vLLM's `pooler_config`."""
+        mean = {} if self.logit_mean is None else {"logit_mean": self.logit_mean}
+        return {"task": "token_classify", "tok_pooling_type": "ALL", **mean}
+
+    @property
+    def convert(self) -> Literal["auto", "classify"]:
+        """vLLM's option of this name."""
+        return "classify" if self.overrides else "auto"
+
+    @property
+    def options(self) -> list[str]:
+        """The options of `vllm serve DIRECTORY` that serve it."""
+        options = ["--runner=pooling", f"--convert={self.convert}", f"--pooler-config={json.dumps(self.pooling)}"]
+        return [*options, f"--hf-overrides={json.dumps(self.overrides)}"] if self.overrides else options
+
+
+def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torch.dtype) -> VllmModel:
+    """The model for vLLM. Files that have to be written for it (an adapter merged into its base, or a value head under
+    another name) are kept in the hub's asset cache and reused.
+
+    Raises `ModelInvalid` for a family that vLLM can't score.
+    """
+    if isinstance(readout, Verdicts):
+        directory = files.base
+        if files.adapter is not None:
+            directory = _kept([files.base, files.adapter], str(dtype), lambda place: _merge(files, dtype, place))
+        (architecture,) = read_config(directory)["architectures"]
+        tokens = [tokenizer.id_to_token(token) for token in (readout.negative, readout.positive)]
+        return VllmModel(
+            directory,
+            {
+                "architectures": [architecture.replace("ForCausalLM", "ForSequenceClassification")],
+                "classifier_from_token": tokens,
+                "method": "from_2_way_softmax",
+            },
+        )
+    if isinstance(readout, Head) and len(readout.layers) == 1:
+        return _with_value_head(files.base, readout)
+    if isinstance(readout, Head):
+        return VllmModel(files.base)
+    raise ModelInvalid("vLLM does not score by likelihood ratios: use --engine torch")
+
+
+def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
+    """An item's step scores from what vLLM pooled at each of its needed tokens from index `first` on, (tokens,
+    outputs), without an activation; the scores of positions before `first` are left out.
+
+    Raises `RuntimeError` if there is not one row per token.
+    """
+    tokens = len(item.needed) - first
+    if len(rows) != tokens:
+        raise RuntimeError(f"vLLM returned {len(rows)} rows for {tokens} tokens")
+    places = [position - first for position in item.positions if position >= first]
+    return tuple(torch.sigmoid(margins(rows[places].double())).tolist())
+
+
+def _with_value_head(base: Path, readout: Head) -> VllmModel:
+    config = read_config(base)
+    head = read_head(base, readout, config["hidden_size"])
+    (name,) = readout.layers
+
+    def write(place: Path) -> None:
+        for source in base.glob("*.safetensors"):
+            tensors = load_file(source)
+            kept = {key: tensor for key, tensor in tensors.items() if not key.startswith((name, "lm_head."))}
+            row = {"score.weight": tensors[f"{name}.weight"]} if f"{name}.weight" in tensors else {}
+            save_file(kept | row, place / source.name, {"format": "pt"})
+        left_out = {"auto_map", "architectures", "id2label", "label2id"}
+        new_config = {key: value for key, value in config.items() if key not in left_out}
+        new_config |= {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 1}
+        (place / "config.json").write_text(json.dumps(new_config), "utf-8")
+        read_tokenizer(base).save_pretrained(place)
+
+    return VllmModel(_kept([base], name, write), logit_mean=-head.bias)
+
+
+def _merge(files: PrmFiles, dtype: torch.dtype, place: Path) -> None:
+    load_merged(files, dtype).save_pretrained(place)
+    read_tokenizer(files.base).save_pretrained(place)
+
+
+def _kept(sources: Sequence[Path], variant: str, write: Callable[[Path], None]) -> Path:
+    """The directory that `write` has filled for these sources, now or earlier."""
+    digest = hashlib.sha256(variant.encode())
+    for path in sorted(path for source in sources for path in source.resolve().iterdir() if path.is_file()):
+        stat = path.stat()
+        digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+    place = Path(cached_assets_path("unprm", namespace="vllm", subfolder=digest.hexdigest()[:16]))
+    if not (place / "config.json").exists():
+        partial = place.with_name(f"{place.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        write(partial)
+        place.rmdir()
+        partial.rename(place)  # atomic: complete or not there
+    return place

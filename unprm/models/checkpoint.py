@@ -1,0 +1,199 @@
+"""Finds and loads tokenizers, networks and adapters, from disk or the hub. Only safetensors are read, and no code that
+comes with a model is run."""
+
+import json
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+from unprm import mini
+from unprm.errors import ModelInvalid
+from unprm.formats.unprm import PrmConfig
+from unprm.models import lora
+
+logger = logging.getLogger(__name__)
+
+_LOADING = threading.RLock()
+"""transformers changes process-wide settings while it loads: concurrent loads corrupt each other's tensors."""
+_PROGRESS_SECONDS = 5.0
+StoredDtype = torch.dtype | Literal["auto"]
+"""The type that weights are loaded in; `auto`: the type they are stored in."""
+_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrmFiles:
+    """The local directories of a PRM's parts, and their names; no adapter if it is merged into the base."""
+
+    base: Path
+    base_name: str
+    base_revision: str | None
+    adapter: Path | None
+    adapter_name: str | None
+    name: str
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the PRM's own configuration."""
+        return self.adapter or self.base
+
+
+def locate(
+    model: str, adapter: str | None, revision: str | None, adapter_revision: str | None, configured: bool = True
+) -> PrmFiles:
+    """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`; `configured`: whether
+    there is a `prm_config.json`."""
+    if model in mini.ADAPTERS and adapter is None:
+        return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
+    if adapter is None:
+        place = fetch(model, revision)
+        if not configured:
+            return PrmFiles(place, model, revision, None, None, model)
+        config = PrmConfig.read(place)
+        if config.base == ".":
+            return PrmFiles(place, model, revision, None, None, config.name)
+        base = str(place / config.base) if config.base.startswith(".") else config.base
+        return PrmFiles(fetch(base, config.base_revision), config.base, config.base_revision, place, model, config.name)
+    place = fetch(adapter, adapter_revision)
+    name = PrmConfig.read(place).name if configured else adapter
+    return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
+
+
+def fetch(name: str, revision: str | None) -> Path:
+    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache.
+
+    Raises `ModelInvalid` if the name is neither.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if name in mini.ADAPTERS:
+        return mini.BASE
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise ModelInvalid(f"there is no directory {name!r}, and no model on the hub can have this name")
+    try:
+        got = snapshot_download(name, revision=revision, allow_patterns=_FILES, tqdm_class=_LoggedProgress)
+        return Path(got)
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelInvalid(
+            f"model {name!r} is no directory here and could not be fetched from the hub: give the directory, or check "
+            f"the name, its revision, the network and, for a gated model, HF_TOKEN ({reason})"
+        ) from error
+
+
+class _LoggedProgress(tqdm):  # type: ignore[misc]
+    """Logs a line at intervals instead of drawing a progress bar."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"mininterval": _PROGRESS_SECONDS})
+
+    def display(self, *arguments: Any, **options: Any) -> None:
+        """Logs the progress of bars that count bytes."""
+        if self.unit == "B" and self.total:
+            logger.info("downloaded %sB of %sB", tqdm.format_sizeof(self.n), tqdm.format_sizeof(self.total))
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """A model's `config.json`; raises `ModelInvalid` if there is none."""
+    try:
+        config: dict[str, Any] = json.loads((directory / "config.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelInvalid(f"{directory} has no readable config.json: it is not a model's directory") from error
+    return config
+
+
+def load_tokenizer(base: Path) -> Tokenizer:
+    """The tokenizer of a base model; errors as `read_tokenizer`."""
+    backend: Tokenizer = read_tokenizer(base).backend_tokenizer
+    return backend
+
+
+def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
+    """The tokenizer in a directory, exactly as its `tokenizer.json` defines it, if there is one.
+
+    `AutoTokenizer` would give every model of the Qwen2 architecture Qwen2's own splitting into words, whatever
+    the file says. Raises `ModelInvalid` if there is no usable tokenizer, or only SentencePiece's file: transformers 5
+    converts that to a tokenizer whose ids differ from SentencePiece's for some texts.
+    """
+    try:
+        if (directory / "tokenizer.json").is_file():
+            return PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+        if (directory / "tokenizer.model").is_file():
+            raise ModelInvalid(
+                f"{directory} has tokenizer.model and no tokenizer.json, which can't be read exactly: write it with "
+                "transformers 4, `AutoTokenizer.from_pretrained(…).save_pretrained(…)`"
+            )
+        return AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ModelInvalid(f"{directory}: no usable tokenizer ({error})") from error
+
+
+def load_base(base: Path, dtype: StoredDtype) -> PreTrainedModel:
+    """A causal language model from safetensors, in evaluation mode, on the CPU."""
+    return load_network(AutoModelForCausalLM, base, dtype)
+
+
+def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedModel:
+    """A complete network of this kind, from safetensors only. Raises `ModelInvalid` if it can't be loaded."""
+    if not any(directory.glob("*.safetensors")):
+        raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
+    try:
+        with _LOADING:
+            network, report = kind.from_pretrained(
+                directory,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, SafetensorError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelInvalid(f"{directory} can't be loaded as a language model: {reason}") from error
+    if missing := report["missing_keys"]:
+        raise ModelInvalid(f"{directory}: {len(missing)} tensors are missing, for example {min(missing)}")
+    model: PreTrainedModel = network.eval()
+    return model
+
+
+def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
+    """The base with its adapter merged in, in evaluation mode, on the CPU; raises `ModelInvalid` if they don't fit."""
+    if files.adapter is None:
+        return load_base(files.base, dtype)
+    if not (files.adapter / lora.WEIGHTS).is_file():
+        raise ModelInvalid(f"{files.adapter} has no {lora.WEIGHTS}")
+    base = load_base(files.base, dtype)
+    try:
+        return base if lora.merge_plain(base, files.adapter) else _merged_by_peft(base, files)
+    except (OSError, ValueError, SafetensorError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelInvalid(
+            f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {reason}"
+        ) from error
+
+
+def _merged_by_peft(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # slow to import, and most adapters don't need it
+
+    place = str(files.adapter)
+    config = PeftConfig.from_pretrained(place)
+    with _LOADING:
+        tuned = PeftModel.from_pretrained(base, place, config=config, use_safetensors=True)
+    # the adapter must have exactly the tensors that the base takes: PEFT would ignore extra ones and leave missing
+    # ones at their random initial values
+    with safe_open(Path(place) / lora.WEIGHTS, framework="pt") as file:
+        odd = set(file.keys()) ^ set(get_peft_model_state_dict(tuned, save_embedding_layers=False))
+    if odd:
+        raise ValueError(f"{len(odd)} tensors are missing on one side, for example {min(odd)}")
+    merged: PreTrainedModel = tuned.merge_and_unload()
+    return merged

@@ -1,0 +1,206 @@
+"""Loads an engine by its model's name."""
+
+import logging
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+
+from unprm import mini
+from unprm.calibration import Calibration, RecordedCalibration
+from unprm.engines.torch import tree_attention
+from unprm.engines.torch.engine import TorchEngine
+from unprm.engines.torch.memory import release_freed
+from unprm.engines.torch.plain import PlainEngine
+from unprm.engines.torch.quantized import Eight, quantize, widen
+from unprm.engines.torch.readers import Reader
+from unprm.engines.torch.self_test import TreeTest, check_consistency
+from unprm.engines.vllm.model import prepare
+from unprm.errors import ModelInvalid
+from unprm.formats.family import LikelihoodRatio, PrmFormat, Readout
+from unprm.models.names import public_name
+from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec
+from unprm.models.source import ModelSource
+from unprm.types import Engine, ModelDescription
+
+if TYPE_CHECKING:
+    from unprm.engines.remote import RemoteEngine
+    from unprm.engines.vllm.engine import VllmEngine
+
+logger = logging.getLogger(__name__)
+
+CPU_TOKENS = 1024
+"""Tokens that a CPU runs at once: more are not faster, and their activations exceed its caches."""
+_IN_PROCESS: dict[str, Any] = {"engine": "torch", "prefix_cache_gb": 0.0}
+
+
+def load_engine(model: str = mini.NAME, **options: Any) -> Engine:
+    """As `load_model`, with the fields of `ModelSpec` and `EngineOptions` as keywords; by default in this process, with
+    PyTorch, and without a prefix cache."""
+    spec = ModelSpec(model=model, **{name: options.pop(name) for name in ModelSpec.model_fields if name in options})
+    return load_model(spec, EngineOptions(**_IN_PROCESS | options))
+
+
+def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibration | None = None) -> Engine:
+    """Loads a PRM onto its device, with its adapter merged. `recorded` replaces the model's own calibration.
+
+    Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid`, which says what is
+    missing or does not fit.
+    """
+    place = torch.device(_pick_device(options.device))
+    number = _pick_dtype(options.dtype, place)
+    source = ModelSource.find(spec)
+    files = source.files
+    chosen = _pick_engine(options, place, source.readout)
+    dtype = options.dtype if options.dtype in get_args(Eight) else str(number).removeprefix("torch.")
+    description = ModelDescription(
+        name=public_name(files.name),
+        family=source.family.name,
+        base=public_name(files.base_name),
+        adapter=files.adapter_name and public_name(files.adapter_name),
+        revision=spec.adapter_revision if spec.adapter else spec.revision,
+        engine=chosen,
+        device=options.url if chosen == "remote" and options.url else str(place),
+        dtype=dtype,
+        max_tokens=min(source.window(), options.max_solution_tokens),
+        input_format=source.format.input_format,
+        calibration=recorded.calibration if recorded else Calibration.read(files.directory),
+        demo=spec.model in mini.ADAPTERS,
+        digest=None if chosen == "remote" else source.digest(dtype),
+        recorded=recorded,
+    )
+    if chosen == "remote":
+        from unprm.engines.remote import RemoteEngine
+
+        key = options.url_key.get_secret_value() if options.url_key else None
+        return _consistent(RemoteEngine(str(options.url), key, source.format, description))
+    if chosen == "vllm":
+        from unprm.engines.vllm.engine import VllmEngine  # an optional dependency
+
+        prepared = prepare(files, source.readout, source.tokenizer, number)
+        caching = options.prefix_cache_gb > 0
+        return _consistent(
+            VllmEngine(prepared, source.format, description, number, options.batch_tokens, options.memory, caching)
+        )
+    return _in_process(source, options, description, number, place)
+
+
+def _in_process(
+    source: ModelSource, options: EngineOptions, description: ModelDescription, number: torch.dtype, place: torch.device
+) -> Engine:
+    """The torch engine of a model, with its linear layers in eight bits if the options say so."""
+    eight: Eight | None = options.dtype if options.dtype == "int8" or options.dtype == "float8" else None
+    # for eight bits, load the stored type, which takes no more memory than the file, unless an adapter is merged
+    reader = source.reader("auto" if eight and not source.files.adapter else number, place)
+    if eight:
+        for decoder in reader.decoders:
+            quantize(decoder, eight, number)
+    for module in reader.modules:
+        widen(module)
+    tokens = options.batch_tokens if place.type == "cuda" else min(options.batch_tokens, CPU_TOKENS)
+    engine = torch_engine(reader, source.format, description, tokens, int(options.prefix_cache_gb * 2**30))
+    release_freed()
+    return engine
+
+
+def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
+    """The engine, if the scores of the same steps do not depend on what else is scored; else raises `ModelInvalid`."""
+    try:
+        found = check_consistency(engine)
+    except ValueError as error:
+        engine.close()
+        raise ModelInvalid(f"{engine.description.name}: the self-test failed ({error})") from error
+    about = f"differ by {found.difference:.1e} in other company, at most {found.tolerance:.1e} is right"
+    if not found.difference <= found.tolerance:
+        engine.close()
+        raise ModelInvalid(f"{engine.description.name}: in the self-test scores of the same steps {about}")
+    kept = "are" if found.cached else "are not"
+    logger.info("self-test: scores of the same steps %s; tokens that were run %s known afterwards", about, kept)
+    engine.description = replace(engine.description, self_test=found)
+    return engine
+
+
+def torch_engine(
+    reader: Reader, format: PrmFormat, description: ModelDescription, pass_tokens: int, cache_bytes: int
+) -> Engine:
+    """An engine for a loaded model: one that runs each token once; or, if its tree can't compute the model's attention
+    and `cache_bytes` is 0, one that runs every sequence alone. Arguments as those of `TorchEngine`.
+
+    Raises `ModelInvalid` if the tree can't compute the attention and `cache_bytes` is not 0.
+    """
+    attentions = [decoder.config._attn_implementation for decoder in reader.decoders]
+    reasons = [tree_attention.unsupported(decoder.config) for decoder in reader.decoders]
+    reason = next(filter(None, reasons), None)
+    if reason is None:
+        test = TreeTest(reader, format, description.max_tokens, exact=description.dtype == "float32")
+        engine = TorchEngine(reader, format, description, pass_tokens, cache_bytes)
+        if memory := engine.description.memory:
+            logger.info(
+                "%s takes %.2f GB for weights, up to %.2f for keys and values and %.2f for activations",
+                description.name, memory.weights / 1e9, memory.slots / 1e9, memory.activations / 1e9,
+            )  # fmt: skip
+        try:
+            # wrongly computed attention fails every time; a one-off fault of the machine must not stop the server
+            for _ in range(2):
+                found = test.run(engine)
+                about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right"
+                if found.difference <= found.tolerance:
+                    logger.info(
+                        "self-test: margins of %s differ from those of plain passes %s", description.name, about
+                    )
+                    engine.description = replace(engine.description, self_test=found)
+                    return engine
+                reason = f"in the self-test margins differ from those of plain passes {about}"
+                logger.warning("%s: %s", description.name, reason)
+        except NotImplementedError as error:
+            reason = str(error)
+        engine.close()
+    if cache_bytes:
+        raise ModelInvalid(
+            f"{description.name} can't be scored with shared prefixes by the torch engine: {reason}. Use --engine "
+            "vllm, or --prefix-cache-gb 0, which runs each sequence alone"
+        )
+    logger.warning("%s is run one sequence after the other: %s", description.name, reason)
+    for decoder, attention in zip(reader.decoders, attentions, strict=True):
+        decoder.set_attn_implementation(attention)
+    return PlainEngine(reader, format, description)
+
+
+def _pick_engine(options: EngineOptions, place: torch.device, readout: Readout) -> EngineName:
+    engine, dtype = options.engine, options.dtype
+    if (engine == "remote") != (options.url is not None):
+        raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
+    if isinstance(readout, LikelihoodRatio):
+        if engine in ("vllm", "remote"):
+            raise ModelInvalid("vLLM does not score by likelihood ratios: use --engine torch")
+        return "torch"
+    installed = find_spec("vllm") is not None
+    if engine == "vllm" and not installed:
+        raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")
+    if engine == "vllm" and dtype == "int8":
+        raise ModelInvalid("vLLM is not asked to compute in int8: use --engine torch, or --dtype float8")
+    if engine == "auto":
+        return "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
+    return engine
+
+
+def _pick_device(device: Device) -> str:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ModelInvalid("device cuda was asked for, and PyTorch sees no CUDA device")
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device
+
+
+def _pick_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
+    """The type for everything not in eight bits; raises `ModelInvalid` if the device can't compute in `dtype`."""
+    if dtype == "float32" or dtype == "bfloat16":
+        return torch.float32 if dtype == "float32" else torch.bfloat16
+    if device.type != "cuda":
+        return torch.float32
+    if dtype == "int8":
+        raise ModelInvalid("int8 is computed on CPUs alone: on a GPU use --dtype float8 or bfloat16")
+    if dtype == "float8" and torch.cuda.get_device_capability(device) < (8, 9):
+        raise ModelInvalid(f"{torch.cuda.get_device_name(device)} does not compute in float8: use --dtype bfloat16")
+    return torch.bfloat16

@@ -1,0 +1,133 @@
+"""What a model is made of: its files, its tokenizer, and the format of its family. Only `reader` loads weights."""
+
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModel
+
+from unprm import mini
+from unprm.engines.torch.heads import VerdictHead, read_head
+from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
+from unprm.errors import ModelInvalid
+from unprm.formats import unprm
+from unprm.formats.family import Family, Head, LikelihoodRatio, PrmFormat, Readout, Verdicts
+from unprm.formats.registry import family_named, of_architecture, recognise
+from unprm.models.checkpoint import (
+    PrmFiles,
+    StoredDtype,
+    fetch,
+    load_base,
+    load_merged,
+    load_network,
+    load_tokenizer,
+    locate,
+    read_config,
+)
+from unprm.models.digest import model_digest
+from unprm.models.options import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model that was found: its family, its files, and how its input is built and its scores are read."""
+
+    family: Family
+    files: PrmFiles
+    tokenizer: Tokenizer
+    format: PrmFormat
+    readout: Readout
+
+    @classmethod
+    def find(cls, spec: ModelSpec) -> "ModelSource":
+        """Finds a model's files. Raises `ModelInvalid` if files are missing, or if `spec` does not fit them."""
+        marks = spec.marks
+        family = _family(spec, unprm.FAMILY.name if marks and spec.family is None else spec.family)
+        if marks:
+            _check_unconfigured(spec, family)
+        if family is unprm.FAMILY:
+            files = locate(spec.model, spec.adapter, spec.revision, spec.adapter_revision, configured=not marks)
+        else:
+            files = PrmFiles(fetch(spec.model, spec.revision), spec.model, spec.revision, None, None, spec.model)
+        tokenizer = load_tokenizer(files.base)
+        if marks:  # those not given are the paper's
+            config = unprm.PrmConfig.for_base(tokenizer, files.name, files.base_name, **marks)
+            format: PrmFormat = unprm.UnprmFormat(tokenizer, config)
+        else:
+            format = family.build(tokenizer, files.directory)
+        return cls(family, files, tokenizer, format, _adjusted(format.readout, spec.reference, spec.beta))
+
+    def window(self) -> int:
+        """The model's window in tokens; raises `ModelInvalid` if the tokenizer is another model's."""
+        config = AutoConfig.from_pretrained(self.files.base, trust_remote_code=False, local_files_only=True)
+        tokens = self.tokenizer.get_vocab_size()
+        if tokens > config.vocab_size:
+            raise ModelInvalid(
+                f"{self.files.base}: the tokenizer has {tokens} tokens, the model {config.vocab_size}: they don't "
+                "belong together"
+            )
+        return int(config.max_position_embeddings)
+
+    def digest(self, dtype: str) -> str:
+        """Digest of weights, input format and number type."""
+        places = [self.files.base, *([self.files.adapter] if self.files.adapter else [])]
+        readout = self.readout
+        if isinstance(readout, LikelihoodRatio):
+            places.append(fetch(readout.reference, None))
+            readout = LikelihoodRatio(readout.beta, "")  # its weights count, not its name
+        return model_digest(places, self.format, readout, self.tokenizer.to_str(), dtype)
+
+    def reader(self, dtype: StoredDtype, place: torch.device) -> Reader:
+        """The loaded model as the torch engine takes it."""
+        files, readout = self.files, self.readout
+        if isinstance(readout, Head):
+            network = load_network(AutoModel, files.base, dtype)
+            head = read_head(files.base, readout, network.config.hidden_size)
+            return AtPositions(network, head, place)
+        if isinstance(readout, Verdicts):
+            network = load_merged(files, dtype)
+            return AtPositions(
+                network.get_decoder(), VerdictHead(network.get_output_embeddings().weight, readout), place
+            )
+        network, other = load_base(files.base, dtype), load_base(fetch(readout.reference, None), dtype)
+        if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
+            raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
+        return LikelihoodRatios(network, other, readout.beta, place)
+
+
+def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
+    """Raises `ModelInvalid` if a PRM's step tag and verdicts must not be given, because it has its own."""
+    directory = fetch(spec.adapter or spec.model, spec.adapter_revision if spec.adapter else spec.revision)
+    names = ", ".join(f"--{name.replace('_', '-')}" for name in spec.marks)
+    if family is not unprm.FAMILY:
+        raise ModelInvalid(f"{names} are for models of family {unprm.FAMILY.name}, not {family.name}")
+    if (directory / unprm.CONFIG_NAME).exists():
+        raise ModelInvalid(f"{directory} says in {unprm.CONFIG_NAME} how it is read: leave out {names}")
+
+
+def _family(spec: ModelSpec, name: str | None) -> Family:
+    """The family of this name, or the one that the model's files show."""
+    if name is None and (spec.adapter or spec.model in mini.ADAPTERS):
+        return unprm.FAMILY
+    if name == unprm.FAMILY.name:
+        return unprm.FAMILY
+    if spec.adapter:
+        raise ModelInvalid(f"family {name} has no adapters: leave out --adapter, or --family")
+    directory = fetch(spec.model, spec.revision)
+    if name is None and (directory / unprm.CONFIG_NAME).exists():
+        return unprm.FAMILY
+    architectures = read_config(directory).get("architectures") or []
+    named = None if name is None else family_named(name)
+    shown = of_architecture(architectures)
+    if named and shown and shown is not named:
+        raise ModelInvalid(f"{spec.model} is a model of family {shown.name}, not {named.name}: leave out --family")
+    return named or recognise(spec.model, architectures)
+
+
+def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Readout:
+    """The readout with `reference` and `beta`, if given; raises `ModelInvalid` if it then is no likelihood ratio."""
+    if reference is None and beta is None:
+        return readout
+    if not isinstance(readout, LikelihoodRatio):
+        raise ModelInvalid("--reference and --beta are for families that are scored by likelihood ratios")
+    return LikelihoodRatio(readout.beta if beta is None else beta, reference or readout.reference)

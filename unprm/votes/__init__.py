@@ -1,0 +1,1 @@
+"""Votes: ballots in, elected answers out."""
