@@ -9,7 +9,19 @@ from unprm.calibration import Calibration, RecordedCalibration
 Aggregate = Literal["min", "last", "product", "mean"]
 """How a solution's step scores become its reward."""
 
-Strategy = Literal["majority", "prm", "hmr", "wrf", "weighted"]
+Strategy = Literal[
+    "majority",
+    "prm",
+    "hmr",
+    "wrf",
+    "weighted",
+    "logodds",
+    "best_of_majority",
+    "soft",
+    "cisc",
+    "deepconf",
+    "self_certainty",
+]
 """How a vote chooses an answer."""
 
 Extraction = Literal["auto", "boxed", "last_number", "choice"]
@@ -21,7 +33,10 @@ Split = Literal["auto", "paragraph", "step", "line"]
 Normalization = Literal["minmax", "share"]
 """How WRF makes rewards and frequencies comparable: each min-max over the classes, or mean reward and share of N."""
 
-DecidedBy = Literal["majority", "reward", "combined", "unanimous"]
+ConfidenceMeasure = Literal["lowest", "bottom", "tail", "mean"]
+"""Which of a candidate's tokens its confidence is taken from."""
+
+DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 """What settled a vote."""
 
 

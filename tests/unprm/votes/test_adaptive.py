@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unprm.types import Strategy
+from unprm.vote_terms import VoteTerms
 from unprm.votes.adaptive import stability
-from unprm.votes.decide import STRATEGIES, decide
+from unprm.votes.decide import DEFAULTS, STRATEGIES, decide
 
 Classes = list[int | None]
 
@@ -22,11 +23,11 @@ def test_what_is_certain_never_changes(now: Classes, left: int, data: st.DataObj
     for strategy in STRATEGIES:
         if stability(strategy, now, rewards, len(now) + left, draws=5) < 1 or not any(c is not None for c in now):
             continue
-        winner = now[decide(strategy, now, rewards).solution_index]
+        winner = now[decide(strategy, now, rewards, DEFAULTS, rewards).solution_index]
         for _ in range(20):
             more = data.draw(st.lists(st.one_of(st.none(), st.integers(0, 5)), min_size=left, max_size=left))
             scored = rewards + data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=left, max_size=left))
-            assert (now + more)[decide(strategy, now + more, scored).solution_index] == winner
+            assert (now + more)[decide(strategy, now + more, scored, DEFAULTS, scored).solution_index] == winner
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_alpha_counts() -> None:
     """With the frequency alone, the frequent class is safer than with the reward alone."""
     now: Classes = [0, 0, 0, 1]
     rewards = [0.3, 0.3, 0.3, 0.9]
-    assert stability("wrf", now, rewards, 8, alpha=0.0) > 0.8
-    won = now[decide("wrf", now, rewards, 1.0).solution_index]
+    assert stability("wrf", now, rewards, 8, VoteTerms(alpha=0.0)) > 0.8
+    won = now[decide("wrf", now, rewards, VoteTerms(alpha=1.0)).solution_index]
     assert won == 1
-    assert stability("wrf", now, rewards, 8, alpha=1.0) < 1
+    assert stability("wrf", now, rewards, 8, VoteTerms(alpha=1.0)) < 1

@@ -1,5 +1,6 @@
-"""The votes: the paper's algorithms by hand-worked tables, their laws by generated candidates."""
+"""The votes: the papers' algorithms by hand-worked tables, their laws by generated candidates."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unprm.errors import NoAnswer
+from unprm.vote_terms import VoteTerms
 from unprm.votes import decide as votes
+from unprm.votes.rules import RULES
 
 ballots = st.lists(
     st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.floats(0, 1, allow_nan=False)),
@@ -22,6 +25,11 @@ def _split(ballot):
 
 def _winner(result, classes):
     return classes[result.solution_index]
+
+
+def _decide(strategy, classes, values, terms=votes.DEFAULTS):
+    """A vote on values that are rewards and confidences at once."""
+    return votes.decide(strategy, classes, values, terms, values)
 
 
 def test_algorithm_2_takes_the_majority_at_half_of_the_candidates():
@@ -51,7 +59,7 @@ def test_algorithm_3_by_hand():
     # class 0: mean 0.4, f 3; class 1: mean 0.9, f 1; class 2: mean 0.65, f 2
     classes = [0, 0, 0, 1, 2, 2]
     rewards = [0.3, 0.4, 0.5, 0.9, 0.6, 0.7]
-    result = votes.decide("wrf", classes, rewards, alpha=0.5)
+    result = votes.decide("wrf", classes, rewards, VoteTerms(alpha=0.5))
     by_class = {classes[c.members[0]]: c for c in result.classes}
     assert (by_class[0].normalized_reward, by_class[0].normalized_frequency) == (0, 1)
     assert (by_class[1].normalized_reward, by_class[1].normalized_frequency) == (1, 0)
@@ -66,7 +74,7 @@ def test_algorithm_3_by_hand():
 def test_algorithm_3_weighs_by_alpha():
     classes, rewards = [0, 0, 0, 1, 2, 2], [0.3, 0.4, 0.5, 0.9, 0.6, 0.8]
     # class 2: mean 0.7 -> (0.7 - 0.4) / 0.5 = 0.6; f 2 -> 0.5
-    result = votes.decide("wrf", classes, rewards, alpha=0.6)
+    result = votes.decide("wrf", classes, rewards, VoteTerms(alpha=0.6))
     scores = {classes[c.members[0]]: c.score for c in result.classes}
     assert scores == pytest.approx({0: 0.4, 1: 0.6, 2: 0.56})
     assert _winner(result, classes) == 1
@@ -114,8 +122,8 @@ def test_wrf_by_share_is_not_deaf_to_49_of_50():
     classes, rewards = [0] * 49 + [1], [0.90] * 49 + [0.91]
     minmax = votes.decide("wrf", classes, rewards)
     assert minmax.tied == (0, 1)
-    assert votes.decide("wrf", classes, rewards, 0.51).solution_index == 49
-    share = votes.decide("wrf", classes, rewards, 0.51, "share")
+    assert votes.decide("wrf", classes, rewards, VoteTerms(alpha=0.51)).solution_index == 49
+    share = votes.decide("wrf", classes, rewards, VoteTerms(alpha=0.51, normalization="share"))
     assert share.solution_index == 0
     winner = share.classes[0]
     assert (winner.normalized_reward, winner.normalized_frequency) == (pytest.approx(0.9), 0.98)
@@ -123,7 +131,7 @@ def test_wrf_by_share_is_not_deaf_to_49_of_50():
 
 
 def test_share_counts_candidates_without_an_answer_in_n():
-    result = votes.decide("wrf", [0, 0, 1, None], [0.5, 0.7, 0.8, 0.9], 0.5, "share")
+    result = votes.decide("wrf", [0, 0, 1, None], [0.5, 0.7, 0.8, 0.9], VoteTerms(normalization="share"))
     assert {c.members: c.score for c in result.classes} == {
         (0, 1): pytest.approx(0.5 * 0.6 + 0.5 * 0.5),
         (2,): pytest.approx(0.5 * 0.8 + 0.5 * 0.25),
@@ -187,10 +195,11 @@ def test_missing_rewards_are_an_error():
 @given(ballots, st.sampled_from(votes.STRATEGIES), st.floats(0, 1), st.randoms(use_true_random=False))
 def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, alpha, rng):
     shuffled = rng.sample(ballot, len(ballot))
-    one, other = (votes.decide(strategy, *_split(b), alpha) for b in (ballot, shuffled))
+    one, other = (_decide(strategy, *_split(b), VoteTerms(alpha=alpha)) for b in (ballot, shuffled))
     assert (one.decided_by, one.margin, len(one.tied)) == (other.decided_by, other.margin, len(other.tied))
     best = [c for c in one.classes if one.tied == () or one.classes.index(c) in one.tied]
-    keys = [(c.count, 0 if strategy == "majority" else c.mean_reward) for c in best]
+    by_reward = RULES[strategy].signal == "reward" and one.decided_by != "majority"
+    keys = [(c.count, c.mean_reward if by_reward else 0) for c in best]
     if keys.count(max(keys)) == 1:  # else only the order could break the tie
         assert ballot[one.solution_index][0] == shuffled[other.solution_index][0]
 
@@ -211,8 +220,8 @@ def test_hmr_is_majority_at_half_and_prm_below(ballot):
 @given(ballots, st.sampled_from(votes.STRATEGIES))
 def test_a_vote_that_needs_no_rewards_elects_the_same_with_them(ballot, strategy):
     classes, rewards = _split(ballot)
-    if not votes.needs_rewards(strategy, classes):
-        with_rewards, without = votes.decide(strategy, classes, rewards), votes.decide(strategy, classes)
+    if votes.needed_signal(strategy, classes) == "none":
+        with_rewards, without = _decide(strategy, classes, rewards), votes.decide(strategy, classes)
         assert classes[with_rewards.solution_index] == classes[without.solution_index]
         assert with_rewards.tied == without.tied
 
@@ -220,7 +229,7 @@ def test_a_vote_that_needs_no_rewards_elects_the_same_with_them(ballot, strategy
 @given(ballots, st.sampled_from([0.0, 1.0]))
 def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alpha):
     classes, rewards = _split(ballot)
-    winner = votes.decide("wrf", classes, rewards, alpha).classes[0]
+    winner = votes.decide("wrf", classes, rewards, VoteTerms(alpha=alpha)).classes[0]
     means = [c.mean_reward for c in votes.decide("wrf", classes, rewards).classes]
     if alpha == 0:
         assert winner.count == max(classes.count(name) for name in classes if name is not None)
@@ -231,9 +240,147 @@ def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alph
 @given(ballots, st.sampled_from(votes.STRATEGIES))
 def test_every_answer_is_in_exactly_one_candidate_and_the_best_is_first(ballot, strategy):
     classes, rewards = _split(ballot)
-    result = votes.decide(strategy, classes, rewards)
+    result = _decide(strategy, classes, rewards)
     members = [index for c in result.classes for index in c.members]
     assert sorted(members) == [index for index, name in enumerate(classes) if name is not None]
     assert result.solution_index in result.classes[0].members
-    scores = [c.score for c in result.classes]
+    scores = [-math.inf if c.score is None else c.score for c in result.classes]
     assert all(left >= right - votes.TIE for left, right in pairwise(scores))
+
+
+def test_log_odds_by_hand():
+    # three answers: each candidate weighs log(0.8 / 0.2) + log 2 more than its reward's log-odds
+    written = math.log(4) + math.log(2)
+    result = votes.decide("logodds", [0, 0, 1, 2], [0.5, 0.2, 0.9, None], VoteTerms(accuracy=0.8))
+    scores = {c.members: c.score for c in result.classes}
+    assert scores == pytest.approx({(0, 1): 2 * written + math.log(0.25), (2,): written + math.log(9), (3,): written})
+    assert (result.solution_index, result.decided_by) == (2, "combined")
+    halved = votes.decide("logodds", [0, 0, 1, 2], [0.5, 0.2, 0.9, None], VoteTerms(accuracy=0.8, scale=0.5))
+    assert halved.classes[0].score == pytest.approx(2 * written + math.log(0.5))
+
+
+def test_log_odds_count_rewards_of_zero_and_one_as_nearly_sure():
+    result = votes.decide("logodds", [0, 1, 1, 1], [1.0, 0.9, 0.9, 0.9], VoteTerms(accuracy=0.9))
+    assert result.classes[0].members == (1, 2, 3)
+    assert all(math.isfinite(c.score) for c in votes.decide("logodds", [0, 1], [1.0, 0.0]).classes)
+
+
+def test_a_model_that_is_mostly_wrong_makes_frequent_answers_suspect():
+    classes, rewards = [0, 0, 0, 1], [0.5, 0.5, 0.5, 0.5]
+    assert votes.decide("logodds", classes, rewards, VoteTerms(accuracy=0.7)).solution_index == 0
+    assert votes.decide("logodds", classes, rewards, VoteTerms(accuracy=0.3)).solution_index == 3
+
+
+def test_best_of_majority_drops_the_rare_and_takes_the_highest_reward():
+    classes, rewards = [0, 0, 0, 1, 1, 2], [0.1, 0.2, 0.3, 0.4, 0.5, 0.9]
+    result = votes.decide("best_of_majority", classes, rewards, VoteTerms(min_share=0.3))
+    assert [c.score for c in result.classes] == [0.5, 0.3, None]
+    assert (result.solution_index, result.decided_by, result.margin) == (4, "reward", pytest.approx(0.2))
+    assert votes.decide("best_of_majority", classes, rewards, VoteTerms(min_share=0.1)).solution_index == 5
+    # a third of six is two, however it is rounded
+    third = votes.decide("best_of_majority", classes, rewards, VoteTerms(min_share=1 / 3))
+    assert third.solution_index == 4
+
+
+def test_best_of_majority_needs_no_reward_where_one_answer_is_frequent():
+    terms = VoteTerms(min_share=0.5)
+    assert not votes.needs_rewards("best_of_majority", [0, 0, 0, 1, 2], terms)
+    result = votes.decide("best_of_majority", [0, 0, 0, 1, 2], None, terms)
+    assert (result.solution_index, result.decided_by) == (0, "majority")
+    # none is frequent enough: the most frequent are what is left
+    assert votes.needs_rewards("best_of_majority", [0, 0, 1, 1, 2], terms)
+    assert votes.decide("best_of_majority", [0, 0, 1, 1, 2], [0.1, 0.2, 0.1, 0.3, 0.9], terms).solution_index == 3
+
+
+def test_soft_by_hand():
+    result = votes.decide("soft", [0, 0, 1, None], [0.5, 0.5, 1.0, 0.0], VoteTerms(temperature=0.5))
+    total = 2 * math.e + math.e**2
+    assert {c.members: c.score for c in result.classes} == pytest.approx(
+        {(0, 1): 2 * math.e / total, (2,): math.e**2 / total}
+    )
+
+
+@given(ballots)
+def test_soft_is_prm_in_the_cold_and_majority_in_the_heat(ballot):
+    classes, rewards = _split(ballot)
+    rewards = [round(reward, 2) for reward in rewards]
+    if len({*classes} - {None}) > 1:
+        cold = votes.decide("soft", classes, rewards, VoteTerms(temperature=1e-4))
+        best = votes.decide("prm", classes, rewards)
+        assert cold.classes[0].max_reward == best.classes[0].max_reward
+        hot = votes.decide("soft", classes, rewards, VoteTerms(temperature=1e6))
+        assert hot.classes[0].count == max(c.count for c in hot.classes)
+
+
+@given(ballots, st.floats(-5, 5))
+def test_cisc_knows_no_zero(ballot, shift):
+    """Only differences of confidences count."""
+    classes, confidences = _split(ballot)
+    one, other = (
+        votes.decide("cisc", classes, None, votes.DEFAULTS, [value + more for value in confidences])
+        for more in (0.0, shift)
+    )
+    assert [c.score for c in one.classes] == pytest.approx([c.score for c in other.classes])
+
+
+@given(ballots, st.floats(0.1, 10), st.sampled_from(["deepconf", "self_certainty"]))
+def test_confidences_of_another_scale_elect_the_same(ballot, factor, strategy):
+    classes, confidences = _split(ballot)
+    confidences = [round(value, 3) for value in confidences]
+    one, other = (
+        votes.decide(strategy, classes, None, votes.DEFAULTS, [value * scale for value in confidences])
+        for scale in (1, factor)
+    )
+    assert not one.tied == other.tied == () or _winner(one, classes) == _winner(other, classes)
+
+
+def test_deepconf_by_hand():
+    classes, confidences = [0, 0, 1, 1, 2], [9.0, 2.0, 6.0, 5.0, None]
+    all_of_them = votes.decide("deepconf", classes, None, VoteTerms(top_share=1.0), confidences)
+    assert {c.members: c.score for c in all_of_them.classes} == {(0, 1): 11, (2, 3): 11, (4,): 0}
+    kept = votes.decide("deepconf", classes, None, VoteTerms(top_share=0.7), confidences)  # three of four
+    assert {c.members: c.score for c in kept.classes} == {(2, 3): 11, (0, 1): 9, (4,): 0}
+    assert (kept.solution_index, kept.decided_by) == (2, "confidence")
+    one = votes.decide("deepconf", classes, None, VoteTerms(top_share=0.1), confidences)
+    assert one.solution_index == 0
+
+
+def test_a_candidate_without_an_answer_takes_no_place_among_the_most_confident():
+    result = votes.decide("deepconf", [None, 0, 1], None, VoteTerms(top_share=0.5), [9.0, 2.0, 3.0])
+    assert {c.members: c.score for c in result.classes} == {(2,): 3, (1,): 0}
+
+
+def test_deepconf_keeps_all_that_are_level_at_the_cut():
+    result = votes.decide("deepconf", [0, 1, 1], None, VoteTerms(top_share=0.4), [5.0, 5.0, 1.0])
+    assert {c.members: c.score for c in result.classes} == {(0,): 5, (1, 2): 5}
+
+
+def test_self_certainty_by_hand():
+    # ranks: 0.9 first of four with 4 votes, then 3, 2, 1, squared
+    classes, confidences = [0, 1, 1, 1, 2], [0.9, 0.1, 0.3, 0.2, None]
+    result = votes.decide("self_certainty", classes, None, VoteTerms(power=2), confidences)
+    assert {c.members: c.score for c in result.classes} == {(0,): 16, (1, 2, 3): 14, (4,): 0}
+    plain = votes.decide("self_certainty", classes, None, votes.DEFAULTS, confidences)
+    assert plain.classes[0].members == (1, 2, 3)
+
+
+def test_equal_confidences_share_their_borda_votes():
+    result = votes.decide("self_certainty", [0, 1, 2], None, VoteTerms(power=2), [0.5, 0.5, 0.9])
+    assert {c.members: c.score for c in result.classes} == {(2,): 9, (0,): 2.5, (1,): 2.5}
+
+
+@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
+def test_confidences_are_needed_and_rewards_do_not_replace_them(strategy):
+    assert votes.needed_signal(strategy, [0, 1]) == "confidence"
+    with pytest.raises(ValueError, match=f"{strategy} needs the candidates' confidences"):
+        votes.decide(strategy, [0, 1], [0.5, 0.6])
+    with pytest.raises(ValueError, match="confidences"):
+        votes.decide(strategy, [0, 1], None, votes.DEFAULTS, [None, None])
+
+
+@given(ballots, st.sampled_from(votes.STRATEGIES), st.integers(2, 3))
+def test_every_candidate_twice_elects_the_same(ballot, strategy, times):
+    classes, values = _split(ballot)
+    once, again = _decide(strategy, classes, values), _decide(strategy, classes * times, values * times)
+    if not (once.tied or again.tied):
+        assert _winner(once, classes) == _winner(again, classes * times)
