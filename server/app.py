@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server import page, routes
+from server import about, page, voting
 from server.http.context import context_of
 from server.http.errors import GATEWAY, code_of, problem
 from server.http.keys import Keys
@@ -63,8 +63,8 @@ def create_app(
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
-    app.include_router(routes.work)
-    app.include_router(routes.about)
+    app.include_router(voting.work)
+    app.include_router(about.about)
     if settings.upstream_url is not None:
         # imported only here: the HTTP client takes long to import
         from server.gateway import routes as gateway

@@ -1,8 +1,9 @@
 """State of a request while it is handled."""
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Annotated, cast
 
+from fastapi import Depends, Request
 from starlette.types import Scope
 
 from unprm.types import Usage
@@ -36,3 +37,11 @@ def attach(scope: Scope, context: Context) -> None:
 def context_of(scope: Scope) -> Context:
     """The context stored in a request's scope."""
     return cast(Context, scope[_KEY])
+
+
+async def _context(request: Request) -> Context:  # async: FastAPI would otherwise call it in a thread
+    return context_of(request.scope)
+
+
+TheContext = Annotated[Context, Depends(_context)]
+"""The request's context, as a parameter of an endpoint."""

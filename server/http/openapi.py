@@ -7,7 +7,7 @@ from fastapi import FastAPI
 
 from server.http import examples
 from server.http.errors import MEDIA_TYPE, TABLE
-from server.http.lifetime import TIMEOUT_HEADER
+from server.http.work import TIMEOUT_HEADER
 from unprm.types import Strategy
 from unprm.wire import ProblemDetails
 
