@@ -1,6 +1,7 @@
 """The HTTP contract: requests and responses, shared by the server and its clients."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
@@ -8,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from unprm import steps as step_text
 from unprm.calibration import RecordedCalibration
 from unprm.errors import InvalidRequest, Unscorable
-from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, Solution, Split, Strategy
+from unprm.types import Aggregate, DecidedBy, Extraction, MemoryPlan, Normalization, SelfTest, Solution, Split, Strategy
 
 MAX_SOLUTIONS = 256
 """Maximum number of candidates in one request; a server may be configured for fewer."""
@@ -356,6 +357,11 @@ class SelfTestOut(_Model):
     tolerance: float = Field(gt=0, description="Largest difference with which the model is served.")
     cached: bool = Field(description="Whether tokens that were run once are not run again.")
 
+    @classmethod
+    def of(cls, found: SelfTest) -> Self:
+        """From the result of a self-test."""
+        return cls(**asdict(found))
+
 
 class MemoryOut(_Model):
     """Bytes that a model takes on its device."""
@@ -363,6 +369,11 @@ class MemoryOut(_Model):
     weights: int = Field(ge=0)
     slots: int = Field(ge=0, description="For keys and values, when all are in use; includes --prefix-cache-gb.")
     activations: int = Field(ge=0, description="Most for a pass of --batch-tokens; on a CPU, of 1,024 tokens.")
+
+    @classmethod
+    def of(cls, plan: MemoryPlan) -> Self:
+        """From a memory plan."""
+        return cls(**asdict(plan))
 
 
 class ModelResponse(_Model):
