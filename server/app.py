@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server import about, page, voting
-from server.http.context import context_of
-from server.http.errors import GATEWAY, code_of, problem
+from server.http.errors import respond
 from server.http.keys import Keys
 from server.http.middleware import Authorization, Envelope
 from server.http.openapi import ABOUT, DocumentedApp
@@ -94,9 +93,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _respond(request: Request, error: Exception) -> Response:
-    context = context_of(request.scope)
-    context.code = code_of(error)
-    return problem(error, context.request_id, request.url.path.startswith(GATEWAY))
+    return respond(error, request.scope)
 
 
 def _version() -> str:

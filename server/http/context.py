@@ -8,7 +8,8 @@ from starlette.types import Scope
 
 from unprm.types import Usage
 
-_KEY = "unprm.context"
+CONTEXT = "unprm.context"
+"""Key of the context in a request's scope."""
 
 
 @dataclass(slots=True)
@@ -29,14 +30,9 @@ class Context:
     code: str = ""
 
 
-def attach(scope: Scope, context: Context) -> None:
-    """Stores the context in the request's scope."""
-    scope[_KEY] = context
-
-
 def context_of(scope: Scope) -> Context:
     """The context stored in a request's scope."""
-    return cast(Context, scope[_KEY])
+    return cast(Context, scope[CONTEXT])
 
 
 async def _context(request: Request) -> Context:  # async: FastAPI would otherwise call it in a thread
