@@ -16,7 +16,7 @@ from schemathesis import GenerationMode
 from benchmarks import servers
 from benchmarks.overload import resident
 from benchmarks.timing import Comparison
-from server.http.lifetime import TIMEOUT_HEADER
+from server.http.work import TIMEOUT_HEADER
 from unprm import mini
 
 MUTATED, GENERATED, SENDERS, PATIENCE = 8_500, 1_500, 8, 30.0

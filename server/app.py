@@ -11,9 +11,8 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server import page, routes
-from server.http.context import context_of
-from server.http.errors import GATEWAY, code_of, problem
+from server import about, page, voting
+from server.http.errors import respond
 from server.http.keys import Keys
 from server.http.middleware import Authorization, Envelope
 from server.http.openapi import ABOUT, DocumentedApp
@@ -63,8 +62,8 @@ def create_app(
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
-    app.include_router(routes.work)
-    app.include_router(routes.about)
+    app.include_router(voting.work)
+    app.include_router(about.about)
     if settings.upstream_url is not None:
         # imported only here: the HTTP client takes long to import
         from server.gateway import routes as gateway
@@ -94,9 +93,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _respond(request: Request, error: Exception) -> Response:
-    context = context_of(request.scope)
-    context.code = code_of(error)
-    return problem(error, context.request_id, request.url.path.startswith(GATEWAY))
+    return respond(error, request.scope)
 
 
 def _version() -> str:

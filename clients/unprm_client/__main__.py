@@ -26,6 +26,7 @@ from unprm.wire import EXTRACTION, NORMALIZATION, SPLIT, CompareResponse, ScoreR
 from unprm_client import _base, terminal
 from unprm_client.client import Client
 from unprm_client.errors import ClientError
+from unprm_client.replay import replay
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -98,6 +99,9 @@ def compare(
     requests = _read(file, alpha=alpha, normalization=normalization, split=split, extraction=extraction)
     with Client(url, api_key=key, timeout=timeout) as client:
         _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
+
+
+app.command()(replay)
 
 
 def _read(file: str, **fields: object) -> list[dict[str, Any]]:

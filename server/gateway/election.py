@@ -159,7 +159,7 @@ async def _by_reward(service: Service, candidates: Candidates, terms: Terms, con
     context.usage = Usage()
     count = len(candidates.sampled.choices)
     try:
-        scored = await voting.score(service, _request(candidates, terms), context)
+        scored = await voting.score_steps(service, _request(candidates, terms), context)
     except Unscorable as error:
         raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
     rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}

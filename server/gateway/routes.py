@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from server.gateway.candidates import Candidates, text_of
@@ -13,10 +13,10 @@ from server.gateway.election import Elected, Progress, Terms, elect
 from server.gateway.schema import ChatRequest, Json
 from server.gateway.stream import Chunks, event
 from server.gateway.upstream import Upstream, read_on
-from server.http.body import WorkRoute
-from server.http.context import Context, context_of
+from server.http.context import Context, TheContext
 from server.http.errors import TABLE, problem
 from server.http.openapi import problems
+from server.http.work import WorkRoute
 from server.service import TheService
 from server.settings import Settings
 from unprm.errors import TooManySolutions
@@ -50,12 +50,11 @@ def router(upstream: Upstream) -> APIRouter:
     routes = APIRouter(prefix="/v1", route_class=GatewayRoute)
     about = APIRouter(route_class=WorkRoute)
 
-    async def chat(request: Request, chat_request: ChatRequest, service: TheService) -> Response:
+    async def chat(service: TheService, chat_request: ChatRequest, context: TheContext) -> Response:
         """Answers as OpenAI's API does, with the completion that a vote elects among candidates of the upstream.
 
         `unprm` in the request sets how; in the answer it reports how the completion was elected.
         """
-        context = context_of(request.scope)
         if chat_request.uses_tools:
             return await _relayed(upstream, chat_request)
         terms = _terms(chat_request, service.settings)

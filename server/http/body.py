@@ -1,83 +1,80 @@
-"""Request bodies: JSON, bounded before validation so that validation stays cheap."""
+"""Request bodies: read within limits of size and time, parsed, and bounded so that validation stays cheap."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic_core import from_json
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
-from server.http.context import context_of
-from server.http.errors import MalformedJson, UnsupportedMediaType
-from server.http.lifetime import Lifetime
-from server.service import Service
+from server.http.errors import BodyTooLarge, BodyTooSlow, MalformedJson, UnsupportedMediaType
 from server.settings import Settings
 from unprm import steps as step_text
 from unprm.errors import InvalidRequest, TooManySolutions
 
+PART_BYTES, PART_SECONDS = 65_536, 5.0
+"""At least this many bytes of a body, or the rest of it, must arrive within each period of this many seconds."""
 _MOST_FIELDS = 64
 """Most fields in an object: far more than any object needs, few enough that reporting unknown ones stays fast."""
 
 
-class WorkRoute(APIRoute):
-    """A route that may take long: limited in body size and time, cancelled when its caller disconnects. A body must be
-    JSON."""
+async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callable[[int], None]) -> bytes:
+    """The body; one declared as too large is refused unread, one that turns out too large as soon as it does. `hold` is
+    called with the number of bytes of every part, and may raise.
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.app = Lifetime(self.app, self.seconds)
-
-    @staticmethod
-    def seconds(settings: Settings) -> float:
-        """Maximum time for a request."""
-        return settings.max_request_seconds
-
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """FastAPI's handler, given JSON that was parsed and bounded here."""
-        handler = super().get_route_handler()
-        field = self.body_field
-        if field is None:
-            return handler
-
-        async def handle(request: Request) -> Response:
-            service: Service = request.app.state.service
-            validated = partial(_validated, field.validate, await _json_body(request), service.settings)
-            value = await service.read(context_of(request.scope), validated)
-            return await handler(_JsonRequest(request.scope, value))
-
-        return handle
+    Raises `BodyTooLarge`, `BodyTooSlow` or `ClientDisconnect`.
+    """
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise BodyTooLarge(limit, int(declared))
+    body = bytearray()
+    try:
+        async with asyncio.timeout(PART_SECONDS) as pace:
+            async for part in _parts(receive, pace):
+                hold(len(part))
+                body += part
+                if len(body) > limit:
+                    raise BodyTooLarge(limit)
+    except TimeoutError:
+        if not pace.expired():  # another timeout's
+            raise
+        raise BodyTooSlow(PART_BYTES, PART_SECONDS) from None
+    return bytes(body)
 
 
-class _JsonRequest(Request):
-    """A request whose `json()` is the body, already validated, which FastAPI accepts unchanged."""
+async def _parts(receive: Receive, pace: asyncio.Timeout) -> AsyncIterator[bytes]:
+    """The parts of a body; extends the timeout whenever enough of it has arrived."""
+    more, due = True, PART_BYTES
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part: bytes = message.get("body", b"")
+        due -= len(part)
+        if due <= 0:
+            due = PART_BYTES
+            pace.reschedule(asyncio.get_running_loop().time() + PART_SECONDS)
+        yield part
+        more = message.get("more_body", False)
 
-    def __init__(self, scope: Any, value: object) -> None:
-        super().__init__(scope)
-        self._value = value
 
-    async def body(self) -> bytes:
-        return b"(parsed)"
-
-    async def json(self) -> object:
-        return self._value
-
-
-async def _json_body(request: Request) -> bytes:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def check_media_type(headers: Headers) -> None:
+    """Raises `UnsupportedMediaType` unless the body is declared as JSON."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     # a page of any site can post text/plain to a server on its reader's machine, but not application/json
     if media_type != "application/json":
         raise UnsupportedMediaType
-    return await request.body()
 
 
-def _validated(validate: Callable[..., tuple[object, Sequence[Any]]], body: bytes, settings: Settings) -> object:
-    """The validated body; None for null, which FastAPI itself reports. Raises as `parse`, and
-    `RequestValidationError`."""
+def validated(validate: Callable[..., tuple[Any, Sequence[Any]]], body: bytes, settings: Settings) -> Any:
+    """The body's value by the `validate` of a route's field. Raises as `parse`, and `RequestValidationError`."""
     sent = parse(body, settings.max_solutions, settings.max_steps)
-    if sent is None:
-        return None
+    if sent is None:  # as FastAPI reports it
+        missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
+        raise RequestValidationError([missing])
     value, errors = validate(sent, loc=("body",))
     if errors:
         raise RequestValidationError(errors)
@@ -95,29 +92,30 @@ def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
         value = from_json(body)
     except ValueError as error:
         raise MalformedJson(f"the body is not JSON in UTF-8: {error}") from None
+    if not isinstance(value, dict):
+        return value
     _check_fields(value, "")
-    if isinstance(value, dict) and isinstance(solutions := value.get("solutions"), list):
+    if isinstance(solutions := value.get("solutions"), list):
         if len(solutions) > max_solutions:
             raise TooManySolutions(len(solutions), max_solutions)
         for index, solution in enumerate(solutions):
-            _check_fields(solution, f"/solutions/{index}")
-            _bound_steps(solution, max_steps)
-    if isinstance(value, dict):
-        _check_fields(value.get("solution"), "/solution")
-        _bound_steps(value.get("solution"), max_steps)
+            _bound(solution, f"/solutions/{index}", max_steps)
+    _bound(value.get("solution"), "/solution", max_steps)
     return value
 
 
-def _check_fields(value: object, pointer: str) -> None:
-    if isinstance(value, dict) and len(value) > _MOST_FIELDS:
-        raise InvalidRequest(f"an object has {len(value)} fields, at most {_MOST_FIELDS} are read", pointer)
-
-
-def _bound_steps(solution: object, most: int) -> None:
+def _bound(solution: object, pointer: str, most: int) -> None:
     """Joins the steps beyond the maximum into one, and drops the step scores. The solution still has too many steps,
     but the answer in its last one is kept; validating a million steps one by one would take long."""
+    if isinstance(solution, dict):
+        _check_fields(solution, pointer)
     steps = solution.get("steps") if isinstance(solution, dict) else solution
     if isinstance(steps, list) and len(steps) > most and all(isinstance(step, str) for step in steps[most:]):
         steps[most:] = [step_text.join(steps[most:])]
         if isinstance(solution, dict):
             solution["step_scores"] = None
+
+
+def _check_fields(value: dict[str, Any], pointer: str) -> None:
+    if len(value) > _MOST_FIELDS:
+        raise InvalidRequest(f"an object has {len(value)} fields, at most {_MOST_FIELDS} are read", pointer)

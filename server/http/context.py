@@ -1,13 +1,15 @@
 """State of a request while it is handled."""
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Annotated, cast
 
+from fastapi import Depends, Request
 from starlette.types import Scope
 
 from unprm.types import Usage
 
-_KEY = "unprm.context"
+CONTEXT = "unprm.context"
+"""Key of the context in a request's scope."""
 
 
 @dataclass(slots=True)
@@ -28,11 +30,14 @@ class Context:
     code: str = ""
 
 
-def attach(scope: Scope, context: Context) -> None:
-    """Stores the context in the request's scope."""
-    scope[_KEY] = context
-
-
 def context_of(scope: Scope) -> Context:
     """The context stored in a request's scope."""
-    return cast(Context, scope[_KEY])
+    return cast(Context, scope[CONTEXT])
+
+
+async def _context(request: Request) -> Context:  # async: FastAPI would otherwise call it in a thread
+    return context_of(request.scope)
+
+
+TheContext = Annotated[Context, Depends(_context)]
+"""The request's context, as a parameter of an endpoint."""

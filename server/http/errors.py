@@ -3,12 +3,15 @@
 import json
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
+from server.http.context import context_of
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
 from unprm.fields import field_errors
 from unprm.wire import FieldError, ProblemDetails
@@ -95,6 +98,13 @@ class UnsupportedMediaType(UnprmError):
         super().__init__("send the body as `Content-Type: application/json`")
 
 
+def respond(error: Exception, scope: Scope) -> Response:
+    """The response to an error of a request; its code is noted in the request's context."""
+    context = context_of(scope)
+    context.code = code_of(error)
+    return problem(error, context.request_id, scope["path"].startswith(GATEWAY))
+
+
 def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:
     """The response to any error. An error that is not in the table is answered as `internal` and logged.
 
@@ -104,21 +114,27 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
     row = TABLE[code]
     if code == "internal":
         logger.error("request %s failed", request_id, exc_info=error)
-    details = ProblemDetails(
-        type=f"urn:unprm:error:{code}",
-        title=row.title,
-        status=row.status,
-        detail=_detail(error, code),
-        code=code,
-        request_id=request_id,
-        errors=_fields(error),
-    )
+    details = details_of(code, _detail(error, code), request_id, _fields(error))
     body = details.model_dump_json()
     if gateway:
         pointer = details.errors[0].pointer if details.errors else None
         openai_error = {"message": details.detail, "type": code, "param": pointer, "code": code}
         body = json.dumps(details.model_dump(mode="json") | {"error": openai_error})
     return Response(body, row.status, _headers(error, row), MEDIA_TYPE)
+
+
+def details_of(code: str, detail: str, request_id: str, errors: Sequence[FieldError] = ()) -> ProblemDetails:
+    """The body of the response to an error code."""
+    row = TABLE[code]
+    return ProblemDetails(
+        type=f"urn:unprm:error:{code}",
+        title=row.title,
+        status=row.status,
+        detail=detail,
+        code=code,
+        request_id=request_id,
+        errors=list(errors),
+    )
 
 
 def code_of(error: Exception) -> str:

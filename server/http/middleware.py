@@ -10,11 +10,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server import page
-from server.http.context import Context, attach, context_of
-from server.http.errors import GATEWAY, Unauthorized, code_of, problem
+from server.http.context import CONTEXT, Context, context_of
+from server.http.errors import Unauthorized, respond
 from server.http.keys import Keys
 from server.observe.journal import Entry, Journal
-from server.observe.logs import fields, log_request
+from server.observe.logs import log_request
 from server.observe.metrics import Metrics
 from server.observe.tracing import span, tell
 from server.sharing import share_of
@@ -42,8 +42,7 @@ class Envelope:
         """Serves one request; errors end here, so that no other layer logs a caller's text."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        context = Context(request_id_of(Headers(scope=scope)), asyncio.get_running_loop().time())
-        attach(scope, context)
+        context = scope[CONTEXT] = Context(request_id_of(Headers(scope=scope)), asyncio.get_running_loop().time())
         status = None
         answer = bytearray()
 
@@ -64,25 +63,29 @@ class Envelope:
             except Exception as error:  # the outermost layer: every caller gets an answer
                 if status is not None:  # part of the response is sent: the connection can only be closed
                     raise
-                context.code = code_of(error)
-                await problem(error, context.request_id, scope["path"].startswith(GATEWAY))(
-                    scope, receive, send_with_id
-                )
+                await respond(error, scope)(scope, receive, send_with_id)
             finally:
                 tell(current, self._record(scope, status or CLIENT_GONE, context, answer))
 
     def _record(self, scope: Scope, status: int, context: Context, answer: bytearray) -> dict[str, str | int | float]:
         """Counts, logs and journals the request; returns the logged fields."""
         seconds = asyncio.get_running_loop().time() - context.arrived
-        self.metrics.answered(_route(scope), status, seconds, context.usage)
-        attributes = fields(scope["method"], _route(scope), status, seconds, context)
-        log_request(attributes)
+        # the route's template; one fixed name for all other paths, which are callers' text
+        route = getattr(scope.get("route"), "path", None) or "unmatched"
+        self.metrics.answered(route, status, seconds, context.usage)
         if self.journal is not None and context.body:
-            time, milliseconds = datetime.now(UTC).isoformat(timespec="milliseconds"), round(1000 * seconds, 1)
-            caller, body = context.caller, context.body
-            entry = Entry(time, context.request_id, caller, _route(scope), status, milliseconds, body, bytes(answer))
+            entry = Entry(
+                time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                request_id=context.request_id,
+                caller=context.caller,
+                path=route,
+                status=status,
+                milliseconds=round(1000 * seconds, 1),
+                request=context.body,
+                response=bytes(answer),
+            )
             self.journal.note(entry)
-        return attributes
+        return log_request(scope["method"], route, status, seconds, context)
 
 
 class Authorization:
@@ -126,8 +129,3 @@ def request_id_of(headers: Headers) -> str:
     """The caller's request id if it is valid, else a new one."""
     sent = headers.get("x-request-id", "")
     return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
-
-
-def _route(scope: Scope) -> str:
-    """The route's template; one fixed name for all other paths, which are callers' text."""
-    return getattr(scope.get("route"), "path", None) or "unmatched"

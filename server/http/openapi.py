@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import FastAPI
 
 from server.http import examples
-from server.http.errors import MEDIA_TYPE, TABLE
-from server.http.lifetime import TIMEOUT_HEADER
+from server.http.errors import MEDIA_TYPE, TABLE, details_of
+from server.http.work import TIMEOUT_HEADER
 from unprm.types import Strategy
 from unprm.wire import ProblemDetails
 
@@ -113,27 +113,11 @@ def problems(codes: Iterable[str]) -> dict[int | str, Json]:
     found: dict[int | str, Json] = {}
     for code in codes:
         row = TABLE[code]
-        content = {MEDIA_TYPE: _problem()}
-        response = found.setdefault(row.status, {"description": row.title, "content": content})
-        response["content"][MEDIA_TYPE]["examples"][code] = {"summary": row.title, "value": _example(code)}
+        content: Json = {"schema": {"$ref": _REFERENCE.format(model="ProblemDetails")}, "examples": {}}
+        response = found.setdefault(row.status, {"description": row.title, "content": {MEDIA_TYPE: content}})
+        example = details_of(code, row.title, "5c2f8a3e9b1d4f60").model_dump(mode="json")
+        response["content"][MEDIA_TYPE]["examples"][code] = {"summary": row.title, "value": example}
     return found
-
-
-def _problem() -> Json:
-    return {"schema": {"$ref": _REFERENCE.format(model="ProblemDetails")}, "examples": {}}
-
-
-def _example(code: str) -> Json:
-    row = TABLE[code]
-    details = ProblemDetails(
-        type=f"urn:unprm:error:{code}",
-        title=row.title,
-        status=row.status,
-        detail=row.title,
-        code=code,
-        request_id="5c2f8a3e9b1d4f60",
-    )
-    return details.model_dump(mode="json")
 
 
 METRICS: Json = describe("metrics") | {

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from server.http.body import WorkRoute
+from server.http.context import TheContext
+from server.http.work import WorkRoute
 from server.service import Service, TheService
 from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
@@ -25,7 +26,7 @@ def router(open_model: Open) -> APIRouter:
         return _states(service)
 
     @admin.post("", status_code=202)
-    async def load_model(request: LoadModelRequest, service: TheService) -> ModelsResponse:
+    async def load_model(service: TheService, request: LoadModelRequest, _: TheContext) -> ModelsResponse:
         """Starts loading a model beside the others. Once ready, it replaces the model of the same name, which is
         unloaded when its last request is answered; if loading fails, that model stays."""
         service.models.load(request.name, lambda: open_model(request))

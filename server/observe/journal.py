@@ -8,8 +8,8 @@ import logging
 import os
 import sqlite3
 import threading
+from collections import deque
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 logger = logging.getLogger(__name__)
@@ -67,9 +67,10 @@ class Journal:
     def __init__(self, file: Path, most_bytes: int) -> None:
         self.dropped = 0
         self._most_bytes = most_bytes
-        self._waiting: SimpleQueue[Entry | None] = SimpleQueue()
+        self._changed = threading.Condition()
+        self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
-        self._lock = threading.Lock()
+        self._closing = False
         self._failing = False
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # readable by its owner only
@@ -83,16 +84,19 @@ class Journal:
     def note(self, entry: Entry) -> None:
         """Queues an entry to be written, or drops it if too much is queued."""
         size = _size(entry)
-        with self._lock:
+        with self._changed:
             if self._waiting_bytes + size > _WAITING_BYTES:
                 self.dropped += 1
                 return
             self._waiting_bytes += size
-        self._waiting.put(entry)
+            self._waiting.append(entry)
+            self._changed.notify()
 
     def close(self) -> None:
         """Writes the queued entries and closes the file."""
-        self._waiting.put(None)
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
         self._writer.join()
         self._database.close()
 
@@ -106,25 +110,14 @@ class Journal:
                 if not self._failing:
                     logger.error("the journal can't be written (%s): entries are left out", type(error).__name__)
                 self._failing = True
-            with self._lock:
+            with self._changed:
                 self._waiting_bytes -= sum(map(_size, entries))
 
     def _next(self) -> list[Entry]:
         """Waits for queued entries and returns them; none at the end."""
-        entries: list[Entry] = []
-        entry = self._waiting.get()
-        while entry is not None:
-            entries.append(entry)
-            if len(entries) == _AT_ONCE:
-                break
-            try:
-                entry = self._waiting.get_nowait()
-            except Empty:
-                break
-        else:
-            if entries:
-                self._waiting.put(None)  # the end, once these are written
-        return entries
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            return [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
 
     def _write(self, entries: list[Entry]) -> None:
         coming = sum(map(_size, entries))

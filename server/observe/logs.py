@@ -34,9 +34,10 @@ def configure(level: str, style: Literal["json", "text"]) -> None:
     logging.captureWarnings(True)
 
 
-def fields(method: str, route: str, status: int, seconds: float, context: Context) -> dict[str, str | int | float]:
-    """The fields logged of a request. `route` is the template, so neither path nor query string is logged."""
-    return {
+def log_request(method: str, route: str, status: int, seconds: float, context: Context) -> dict[str, str | int | float]:
+    """Logs the line of one request; returns its fields. `route` is the template, so neither path nor query string is
+    logged."""
+    fields = {
         "method": method if method in _METHODS else "other",
         "route": route,
         "status": status,
@@ -48,11 +49,8 @@ def fields(method: str, route: str, status: int, seconds: float, context: Contex
         "tokens": context.usage.tokens,
         "computed_tokens": context.usage.computed_tokens,
     }
-
-
-def log_request(attributes: dict[str, str | int | float]) -> None:
-    """Logs the line of one request."""
-    logger.info("request", extra={"fields": attributes})
+    logger.info("request", extra={"fields": fields})
+    return fields
 
 
 class TextFormatter(logging.Formatter):

@@ -21,10 +21,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from server.gateway.stream import event
+from server.http.body import read_body
 from server.http.errors import GATEWAY, problem
 from server.http.keys import Keys
-from server.http.lifetime import TIMEOUT_HEADER, read_body, seconds_of
 from server.http.middleware import caller_of, is_open, request_id_of
+from server.http.work import TIMEOUT_HEADER, seconds_of
 from server.observe.logs import configure
 from server.scale.metrics import joined
 from server.scale.replica import ForwardedRequest

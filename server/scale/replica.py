@@ -11,7 +11,6 @@ from ray import serve
 from starlette.types import ASGIApp, Message
 
 from server.app import create_app
-from server.http.lifetime import replay
 from server.models.load import load
 from server.observe.logs import configure
 from server.scale.settings import ScaleSettings
@@ -80,11 +79,13 @@ class Replica:
 async def _messages(app: ASGIApp, request: ForwardedRequest) -> AsyncGenerator[Message]:
     """The messages of the app's answer; the app is cancelled if they are not read to the end."""
     scope = {"type": "http", "method": request.method, "headers": request.headers, **request.place}
-    queue: asyncio.Queue[Message | None] = asyncio.Queue()
-    running = asyncio.ensure_future(app(scope, replay(request.body), queue.put))
-    running.add_done_callback(lambda _: queue.put_nowait(None))
+    received: asyncio.Queue[Message] = asyncio.Queue()
+    received.put_nowait({"type": "http.request", "body": request.body})
+    sent: asyncio.Queue[Message | None] = asyncio.Queue()
+    running = asyncio.ensure_future(app(scope, received.get, sent.put))
+    running.add_done_callback(lambda _: sent.put_nowait(None))
     try:
-        while (message := await queue.get()) is not None:
+        while (message := await sent.get()) is not None:
             yield message
         await running  # raises the app's error
     finally:

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 import benchmarks.__main__
 import clients.mcp.__main__
-import server.replay
 import training.__main__
 import unprm_client.__main__
 from server.scale.settings import ScaleSettings
@@ -26,7 +25,6 @@ APPS: dict[str, typer.Typer | Callable[..., None]] = {
     "benchmarks": benchmarks.__main__.main,
     "unprm_client": unprm_client.__main__.app,
     "clients.mcp": clients.mcp.__main__.app,
-    "server.replay": server.replay.main,
 }
 SETTINGS = {"server": Settings, "server.scale": ScaleSettings}
 ALONE = (["models"], ["reference"], ["--help"])

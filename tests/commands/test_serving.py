@@ -129,7 +129,7 @@ def test_models_are_changed_while_the_server_serves(world: World, blocks: list[B
         assert rewards(client) != before
 
 
-@runs("docs/operations.md", "server.replay")
+@runs("docs/operations.md", "unprm_client replay")
 def test_the_journal_is_read_and_asked_again(world: World, blocks: list[Block]) -> None:
     with world.serving("python -m server --journal journal.db") as client:
         assert client.post("/vote/prm", json=REQUEST).json()["answer"] == "83"

@@ -17,9 +17,9 @@ import psutil
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from server import encoding, service
+from server import scoring, service
 from server.app import create_app
-from server.http import lifetime, protocol
+from server.http import body, protocol, work
 from server.settings import Settings
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
@@ -178,7 +178,7 @@ def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("before", "more"), [(0, b""), (1000, b" "), (90_000, b"")])
 def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, before: int, more: bytes) -> None:
-    monkeypatch.setattr(lifetime, "PART_SECONDS", 0.3)
+    monkeypatch.setattr(body, "PART_SECONDS", 0.3)
     with serving() as server, server.connect(raw(None, length=100_000) + b" " * before) as connection:
         connection.settimeout(0.02)
         answer = b""
@@ -210,8 +210,7 @@ def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
 
     async def run() -> None:
         async with asyncio.timeout(0.01) as time_left:
-            bounded = lifetime.Lifetime(route, lambda _: PATIENCE)
-            await bounded._run({}, b"", never, send, time_left, asyncio.Event())
+            await work.run(route, {}, never, send, time_left)
 
     asyncio.run(run())
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
@@ -259,7 +258,7 @@ def test_a_problem_that_cannot_fit_is_encoded_once() -> None:
 
 
 def test_who_goes_away_is_not_encoded_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_PIECE", 1)
+    monkeypatch.setattr(scoring, "_PIECE", 1)
     format, engine = recording()
     with serving(engine) as server:
         with server.connect(raw(ask("first", "second", "third"))):
@@ -271,7 +270,7 @@ def test_who_goes_away_is_not_encoded_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_is_encoded_for_a_caller_is_bounded(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
-    monkeypatch.setattr(encoding, "_PIECE", 100)
+    monkeypatch.setattr(scoring, "_PIECE", 100)
     format, engine = recording()
     with serving(engine, max_body_bytes=1000, api_keys_file=callers) as server:
         server.http.headers.update(ONE)

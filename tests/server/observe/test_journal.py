@@ -1,4 +1,4 @@
-"""The journal of requests, and their replay."""
+"""The journal of requests."""
 
 import logging
 import sqlite3
@@ -7,15 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from server.observe import journal as journal_module
 from server.observe.journal import Entry, Journal, JournalUnusable
-from server.replay import main as replay
-from tests.server.harness import Running, ask, boxed, serving
+from tests.server.harness import ask, boxed, serving
 from tests.support import until
-from unprm.engines.fake import FakeEngine
 
 JSON = {"Content-Type": "application/json"}
 VOTE = ask(boxed(1, "ş a"), boxed(2, "b"), boxed(1, "c"))
@@ -120,28 +116,3 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     for file in (tmp_path / "text", tmp_path, tmp_path / "none" / "j"):
         with pytest.raises(JournalUnusable, match=str(file)):
             Journal(file, 2**20)
-
-
-def _replayed(file: Path, server: Running) -> tuple[int, str]:
-    result = CliRunner().invoke(_app(), [str(file), server.url])
-    return result.exit_code, result.stdout
-
-
-def _app() -> typer.Typer:
-    app = typer.Typer()
-    app.command()(replay)
-    return app
-
-
-def test_a_journal_is_replayed(tmp_path: Path) -> None:
-    with serving(journal=tmp_path / "j") as server:
-        for path in ("/score_steps", "/vote/wrf", "/vote/compare"):
-            assert server.post(path, VOTE).status_code == 200
-        server.post("/vote/wrf", {"solutions": []})
-    with serving() as server:
-        assert _replayed(tmp_path / "j", server) == (0, "3 of 3 answers are the same\n")
-    with serving(FakeEngine(scores=lambda item: [0.5] * len(item.positions))) as server:
-        status, output = _replayed(tmp_path / "j", server)
-    assert status == 1
-    assert "0 of 3 answers are the same" in output
-    assert "/vote/compare" in output

@@ -1,6 +1,6 @@
 """Sends the requests of a journal to a server again, and shows where its answers differ.
 
-python -m server.replay journal.db http://127.0.0.1:8000
+python -m unprm_client replay journal.db http://127.0.0.1:8000
 """
 
 import json
@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 _ANSWERED = "SELECT request_id, path, request, response FROM requests WHERE status = 200 ORDER BY id"
 _SECONDS = 300.0
@@ -29,13 +30,15 @@ class Difference(NamedTuple):
     now: object
 
 
-def main(
+def replay(
     journal: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File that `--journal` wrote.")],
     url: Annotated[str, typer.Argument(help="Address of the server to compare.")],
     tolerance: Annotated[float, typer.Option(min=0, help="Numbers that differ by at most this are equal.")] = 1e-3,
-    key: Annotated[str | None, typer.Option(envvar="UNPRM_API_KEY", help="API key of the server.")] = None,
+    key: Annotated[
+        str | None, typer.Option(envvar=["UNPRM_CLIENT_KEY", "UNPRM_API_KEY"], help="API key of the server.")
+    ] = None,
 ) -> None:
-    """Repeats the requests that got a 200. Exit status 1 if an answer differs other than in `usage`."""
+    """Repeats the requests of a journal that got a 200. Exit status 1 if an answer differs other than in `usage`."""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     found = []
     with closing(_opened(journal)) as database, httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as http:
@@ -61,8 +64,9 @@ def _opened(journal: Path) -> sqlite3.Connection:
 
 def _differ(was: Any, now: Any, tolerance: float, pointer: str = "") -> Iterator[Difference]:
     if isinstance(was, dict) and isinstance(now, dict):
-        for name in (was.keys() | now.keys()) - ({"usage"} if not pointer else set()):
-            yield from _differ(was.get(name), now.get(name), tolerance, f"{pointer}/{name}")
+        for name in was | now:
+            if pointer or name != "usage":
+                yield from _differ(was.get(name), now.get(name), tolerance, f"{pointer}/{name}")
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for index, pair in enumerate(zip(was, now, strict=True)):
             yield from _differ(*pair, tolerance, f"{pointer}/{index}")
@@ -81,11 +85,8 @@ def _show(found: list[tuple[bytes, bytes, Difference]], count: int) -> None:
     table = Table("request", "path", "where", "was", "is")
     for request_id, path, difference in found[:_SHOWN]:
         where, was, now = difference.pointer or "status", repr(difference.was), repr(difference.now)
-        table.add_row(request_id.decode(), path.decode(), where, was, now)
+        # as `Text`: a caller's text is no markup
+        table.add_row(*map(Text, (request_id.decode(), path.decode(), where, was, now)))
     console.print(table)
     if len(found) > _SHOWN:
         console.print(f"and {len(found) - _SHOWN} more")
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,0 +1,56 @@
+"""Routes about the server: probes, the model, metrics."""
+
+from dataclasses import asdict
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from server.http.openapi import METRICS, describe
+from server.service import TheService
+from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, StatusResponse
+
+about = APIRouter()
+
+
+@about.get("/healthz", **describe("healthz"))
+async def healthz() -> StatusResponse:
+    """Reports that the process is alive."""
+    return StatusResponse()
+
+
+@about.get("/readyz", **describe("readyz"))
+async def readyz(service: TheService) -> StatusResponse:
+    """Reports whether the model is loaded and the queue accepts requests; if not, why."""
+    service.check_ready()
+    return StatusResponse()
+
+
+@about.get("/model", **describe("model"))
+async def model(service: TheService, name: ModelName | None = None) -> ModelResponse:
+    """Describes a model, by default the first, the input it reads and the server's limits; `models`: all names."""
+    settings = service.settings
+    with service.models.chosen(name) as (chosen,):
+        description, served_name = chosen.engine.description, chosen.name
+    fields = asdict(description)
+    del fields["max_tokens"], fields["calibration"], fields["recorded"]
+    fields |= {
+        "name": served_name,
+        "models": service.models.names,
+        "calibration": None if description.recorded is None else CalibrationOut.of(description.recorded),
+        "limits": LimitsOut(
+            max_solutions=settings.max_solutions,
+            max_steps_per_solution=settings.max_steps,
+            max_tokens_per_solution=description.max_tokens,
+            max_body_bytes=settings.max_body_bytes,
+            max_queued_tokens=settings.max_queued_tokens,
+            max_request_seconds=settings.max_request_seconds,
+        ),
+    }
+    return ModelResponse(**fields)
+
+
+@about.get("/metrics", response_class=PlainTextResponse, **METRICS)
+async def metrics(service: TheService) -> Response:
+    """Metrics for Prometheus."""
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)

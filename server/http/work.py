@@ -1,0 +1,125 @@
+"""Routes for work: limited in time and in body size, and ended when their caller disconnects."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.http.body import check_media_type, read_body, validated
+from server.http.context import context_of
+from server.service import Service
+from server.settings import Settings
+from unprm.errors import DeadlineExceeded, InvalidRequest
+
+TIMEOUT_HEADER = "X-Request-Timeout"
+
+
+class WorkRoute(APIRoute):
+    """A route that may take long. It reads the body, then answers until time is up or the caller disconnects.
+
+    The latter two cancel the endpoint, and with it its work in the model's queue. An endpoint with a body is called
+    with the service, the validated body and the request's context, in this order. It returns a model or a `Response`.
+    FastAPI calls endpoints without a body.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._answering = self.app
+        self.app = self._serve
+
+    @staticmethod
+    def seconds(settings: Settings) -> float:
+        """Maximum time for a request."""
+        return settings.max_request_seconds
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """What makes the response to a request whose body is already read."""
+        return super().get_route_handler() if self.body_field is None else self._handle
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of `read_body`."""
+        service: Service = scope["app"].state.service
+        headers, context = Headers(scope=scope), context_of(scope)
+        context.seconds = seconds_of(headers, self.seconds(service.settings))
+        context.deadline = context.arrived + context.seconds
+        try:
+            with service.admitted():
+                async with asyncio.timeout_at(context.deadline) as lifetime:
+                    with service.holding(context.share) as hold:
+                        context.body = await read_body(headers, receive, service.settings.max_body_bytes, hold)
+                        await run(self._answering, scope, receive, send, lifetime)
+        except TimeoutError:
+            if not lifetime.expired():  # another timeout's
+                raise
+            gone = lifetime.when() != context.deadline  # `run` moved it to the time when the caller disconnected
+            raise ClientDisconnect if gone else DeadlineExceeded(context.seconds) from None
+
+    async def _handle(self, request: Request) -> Response:
+        """The endpoint's response. Raises the errors of `check_media_type` and `validated`, and the endpoint's."""
+        service: Service = request.app.state.service
+        context = context_of(request.scope)
+        check_media_type(request.headers)
+        assert self.body_field is not None, "FastAPI handles the others"
+        body = await service.read(context, partial(validated, self.body_field.validate, context.body, service.settings))
+        answer = await self.endpoint(service, body, context)
+        if isinstance(answer, Response):
+            return answer
+        return Response(answer.model_dump_json(), self.status_code or 200, media_type="application/json")
+
+
+async def run(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lifetime: asyncio.Timeout) -> None:
+    """Runs an app that needs no body, and ends its lifetime when the caller disconnects before the answer is complete.
+
+    Once it is complete, cancelling would save nothing: it is sent however long that takes.
+    """
+    watch = asyncio.create_task(_watch(receive, lifetime))
+
+    async def send_at_leisure(message: Message) -> None:
+        if _whole(message):
+            watch.cancel()
+            if lifetime.expired():  # only just now: a cancellation that is still due takes effect here
+                await asyncio.sleep(0)
+            else:
+                lifetime.reschedule(None)
+        await send(message)
+
+    try:
+        # all that will come is that the caller disconnects, which is watched for here
+        await app(scope, asyncio.Queue[Message]().get, send_at_leisure)
+    finally:
+        watch.cancel()
+
+
+def _whole(message: Message) -> bool:
+    """Whether the answer is complete: at its start if its length is known, else with its last part."""
+    if message["type"] == "http.response.start":
+        return "content-length" in Headers(raw=message["headers"])
+    return not message.get("more_body", False)
+
+
+async def _watch(receive: Receive, lifetime: asyncio.Timeout) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not lifetime.expired():
+        lifetime.reschedule(asyncio.get_running_loop().time())
+
+
+def seconds_of(headers: Headers, cap: float) -> float:
+    """Seconds for the request: what its header asks for, at most the server's `cap`. Raises `InvalidRequest`."""
+    sent = headers.get(TIMEOUT_HEADER)
+    if sent is None:
+        return cap
+    try:
+        seconds = float(sent)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise InvalidRequest(f"{TIMEOUT_HEADER} must be a positive number of seconds")
+    return min(seconds, cap)
