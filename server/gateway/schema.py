@@ -1,9 +1,10 @@
 """The fields that the gateway reads of a chat request, and those it adds to the response."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from unprm.openai_api import Json
 from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, Split, Strategy
 from unprm.wire import (
     EXTRACTION,
@@ -20,7 +21,7 @@ from unprm.wire import (
 MOST = 256
 """Maximum number of candidates for an answer."""
 
-Json = dict[str, Any]
+
 Stopped = Literal["certain", "confident", "budget", "failures"]
 
 

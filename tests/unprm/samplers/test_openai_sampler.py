@@ -11,7 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from unprm.errors import SamplerFailed
-from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, Endpoints, OpenAISampler
+from unprm.openai_api import OpenAIClient
+from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.prompts import INSTRUCTION, messages
 from unprm.types import SamplingSettings
 
@@ -70,8 +71,8 @@ def _server(answer, statuses=(), port=0):
             server.shutdown()
 
 
-def _endpoints(*urls, key=None, pause=0.3):
-    return Endpoints(urls, key, seconds=5, first_wait=0.01, pause=pause)
+def _client(*urls, key=None, pause=0.3):
+    return OpenAIClient(urls, key, timeout=5, attempts=ATTEMPTS, first_wait=0.01, pause=pause)
 
 
 def _ask(sampler, *calls):
@@ -86,7 +87,7 @@ def _ask(sampler, *calls):
 
 def test_token_ids_go_in_and_come_out(base):
     with _server(_completions) as (url, seen):
-        sampler = OpenAISampler(_endpoints(url + "/v1/", key="secret"), "some/model", base, SETTINGS)
+        sampler = OpenAISampler(_client(url + "/v1/", key="secret"), "some/model", base, SETTINGS)
         prompt = sampler.prompt("12 + 34?")
         completions = _ask(sampler, (prompt, 3, 77, "a"))[0]
     path, body, authorization = seen[0]
@@ -102,14 +103,14 @@ def test_token_ids_go_in_and_come_out(base):
 
 def test_passing_errors_are_tried_again(base):
     with _server(_completions, statuses=[503, 429, 500]) as (url, seen):
-        sampler = OpenAISampler(_endpoints(url), "m", base, SETTINGS)
+        sampler = OpenAISampler(_client(url), "m", base, SETTINGS)
         assert len(_ask(sampler, ((1, 2), 2, 0, "a"))[0]) == 2
     assert len(seen) == 4
 
 
 def test_errors_that_stay_are_reported_after_all_attempts(base):
     with _server(_completions, statuses=[503] * 99) as (url, seen):
-        sampler = OpenAISampler(_endpoints(url), "m", base, SETTINGS)
+        sampler = OpenAISampler(_client(url), "m", base, SETTINGS)
         with pytest.raises(SamplerFailed, match=f"answered 503.*{ATTEMPTS} attempts"):
             _ask(sampler, ((1, 2), 2, 0, "a"))
     assert len(seen) == ATTEMPTS
@@ -117,7 +118,7 @@ def test_errors_that_stay_are_reported_after_all_attempts(base):
 
 def test_a_request_that_is_refused_is_not_repeated(base):
     with _server(_completions, statuses=[400, 400]) as (url, seen):
-        sampler = OpenAISampler(_endpoints(url), "m", base, SETTINGS)
+        sampler = OpenAISampler(_client(url), "m", base, SETTINGS)
         with pytest.raises(SamplerFailed, match=r"answered 400 \(1 attempts\)"):
             _ask(sampler, ((1, 2), 2, 0, "a"))
     assert len(seen) == 1
@@ -126,7 +127,7 @@ def test_a_request_that_is_refused_is_not_repeated(base):
 def test_a_question_stays_with_its_server_and_questions_are_spread(base):
     with ExitStack() as stack:
         servers = [stack.enter_context(_server(_completions)) for _ in range(3)]
-        sampler = OpenAISampler(_endpoints(*(url for url, _ in servers)), "m", base, SETTINGS)
+        sampler = OpenAISampler(_client(*(url for url, _ in servers)), "m", base, SETTINGS)
         _ask(sampler, *(((1, number), 1, 0, f"question {number % 30}") for number in range(90)))
         shares = [Counter(body["prompt"][1] % 30 for _, body, _ in seen) for _, seen in servers]
     assert all(shares)
@@ -140,7 +141,7 @@ def test_a_dead_server_is_left_out_and_taken_back_in(base):
     async def story():
         with _server(_completions) as (alive, kept):
             with _server(_completions) as (mortal, lost):
-                sampler = OpenAISampler(_endpoints(alive, mortal), "m", base, SETTINGS)
+                sampler = OpenAISampler(_client(alive, mortal), "m", base, SETTINGS)
                 for call in calls:
                     await sampler.complete(*call)
                 shares = len(kept), len(lost)
@@ -166,7 +167,7 @@ def test_a_dead_server_is_left_out_and_taken_back_in(base):
 def test_servers_that_are_all_dead_are_reported(base):
     with _server(_completions) as (url, _):
         pass
-    sampler = OpenAISampler(_endpoints(url, pause=0.01), "m", base, SETTINGS)
+    sampler = OpenAISampler(_client(url, pause=0.01), "m", base, SETTINGS)
     with pytest.raises(SamplerFailed, match="ConnectError"):
         _ask(sampler, ((1, 2), 1, 0, "a"))
 
@@ -187,17 +188,17 @@ def test_an_answer_without_what_is_needed_is_refused(base, spoil, message):
         return answer
 
     with _server(spoiled) as (url, _), pytest.raises(SamplerFailed, match=message):
-        _ask(OpenAISampler(_endpoints(url), "m", base, SETTINGS), ((1, 2), 1, 0, "a"))
+        _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 1, 0, "a"))
 
 
 def test_too_few_completions_are_refused(base):
     with _server(lambda body: _completions(body | {"n": 1})) as (url, _), pytest.raises(SamplerFailed, match="1 came"):
-        _ask(OpenAISampler(_endpoints(url), "m", base, SETTINGS), ((1, 2), 4, 0, "a"))
+        _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 4, 0, "a"))
 
 
 def test_a_chat_api_is_shown_worked_examples():
     with _server(_chat) as (url, seen):
-        sampler = ChatSampler(_endpoints(url), "gpt", replace(SETTINGS, worked_examples=True))
+        sampler = ChatSampler(_client(url), "gpt", replace(SETTINGS, worked_examples=True))
 
         async def story():
             await sampler.solve("What is 40 + 2?", 2, 5)
@@ -209,7 +210,7 @@ def test_a_chat_api_is_shown_worked_examples():
 
 def test_a_chat_api_gives_candidates_and_refuses_prefixes():
     with _server(_chat) as (url, seen):
-        sampler = ChatSampler(_endpoints(url), "gpt", SETTINGS)
+        sampler = ChatSampler(_client(url), "gpt", SETTINGS)
 
         async def story():
             solutions = await sampler.solve("What is 40 + 2?", 2, 5)
