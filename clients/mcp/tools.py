@@ -15,7 +15,7 @@ from unprm.fields import field_errors
 from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
 from unprm.wire import EXTRACTION, MAX_SOLUTIONS, NORMALIZATION, SPLIT, Probability, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
-from unprm_client._base import ScoreOptions, VoteOptions
+from unprm_client._calls import ScoreOptions, VoteOptions
 from unprm_client.errors import ConnectionFailed
 
 INSTRUCTIONS = """\
