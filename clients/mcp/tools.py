@@ -12,8 +12,8 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from unprm.fields import field_errors
-from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
-from unprm.wire import EXTRACTION, MAX_SOLUTIONS, NORMALIZATION, SPLIT, Probability, Text
+from unprm.types import Aggregate, Normalization, Strategy
+from unprm.wire import MAX_SOLUTIONS, NORMALIZATION, ExtractionField, Probability, SplitField, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
 from unprm_client._calls import ScoreOptions, VoteOptions
 from unprm_client.errors import ConnectionFailed
@@ -49,8 +49,6 @@ Vote = Annotated[
         "the model; prm: the best reward; hmr: majority if it has half, else prm; weighted: sums of rewards."
     ),
 ]
-Steps = Annotated[Split, Field(description=SPLIT)]
-Answers = Annotated[Extraction, Field(description=EXTRACTION)]
 Scale = Annotated[Normalization, Field(description=f"wrf: {NORMALIZATION}")]
 Alpha = Annotated[Probability, Field(description="wrf: weight of the reward; 1 - alpha weighs the frequency.")]
 
@@ -63,8 +61,8 @@ def create(client: AsyncClient) -> MCPServer:
         solutions: Solutions,
         aggregate: Reward = "min",
         threshold: Threshold = None,
-        split: Steps = "auto",
-        extraction: Answers = "auto",
+        split: SplitField = "auto",
+        extraction: ExtractionField = "auto",
     ) -> ScoreResponse:
         """Finds where a solution goes wrong. Use it to check a solution before you rely on it, or to know which step to
         redo. It returns, for each solution: `step_scores`, one probability in [0, 1] for each step that all is right so
@@ -83,8 +81,8 @@ def create(client: AsyncClient) -> MCPServer:
         alpha: Alpha = 0.5,
         aggregate: Reward = "min",
         normalization: Scale = "minmax",
-        split: Steps = "auto",
-        extraction: Answers = "auto",
+        split: SplitField = "auto",
+        extraction: ExtractionField = "auto",
     ) -> VoteResponse:
         """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
@@ -103,8 +101,8 @@ def create(client: AsyncClient) -> MCPServer:
         alpha: Alpha = 0.5,
         aggregate: Reward = "min",
         normalization: Scale = "minmax",
-        split: Steps = "auto",
-        extraction: Answers = "auto",
+        split: SplitField = "auto",
+        extraction: ExtractionField = "auto",
     ) -> CompareResponse:
         """Takes all five votes on several solutions of one problem at once. Use it to see how safe an answer is; for
         the answer alone, `vote` is enough. It returns: `agree`, whether all votes elect the same answer, and
