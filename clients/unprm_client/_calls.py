@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
-from unprm.fields import field_errors
+from unprm.fields import validation_errors
 from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
@@ -46,7 +46,7 @@ class ScoreOptions(TypedDict, total=False):
     extraction: Extraction
     on_invalid: OnInvalid
     aggregate: Aggregate
-    threshold: float
+    threshold: float | None
     log_odds: bool
     model: str | list[str]
     timeout: float
@@ -163,8 +163,7 @@ def _work(
     except InvalidRequest as error:
         raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
     except ValidationError as error:
-        located = [{**details, "loc": ("body", *details["loc"])} for details in error.errors(include_url=False)]
-        found = field_errors(located)
+        found = validation_errors(error)
         raise _invalid(found[0].detail, found) from None
     marks = {"Content-Type": "application/json"}
     if problem is not None:
