@@ -1,6 +1,5 @@
 """An optional progress bar for many calls."""
 
-from types import TracebackType
 from typing import Self
 
 
@@ -35,8 +34,6 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._bar is not None:
             self._bar.stop()

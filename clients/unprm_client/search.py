@@ -6,17 +6,16 @@ go on, and a vote elects among those that ended. In beam search all paths compet
 """
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count as counting
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypedDict, Unpack
 
-import httpx
-
+from unprm.openai_api import APIConnectionError, APIError, APIStatusError, OpenAIClient
 from unprm.types import Strategy
 from unprm.wire import VoteResponse
 from unprm_client.aio import AsyncClient
-from unprm_client.errors import ClientError, ConnectionFailed, UnexpectedResponse
+from unprm_client.errors import ConnectionFailed, UnexpectedResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,15 @@ class Path:
         return min(self.rewards, default=1.0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """The result of a search: the vote, the `paths` it was taken on (those that ended; if none did, the unfinished
     ones), `tokens` that the reasoner wrote, and `computed_tokens` of the PRM."""
 
     vote: VoteResponse
-    paths: list[Path] = field(default_factory=list)
-    tokens: int = 0
-    computed_tokens: int = 0
+    paths: list[Path]
+    tokens: int
+    computed_tokens: int
 
     @property
     def solution(self) -> Path:
@@ -66,91 +65,89 @@ class Found:
         return self.paths[self.vote.solution_index]
 
 
+class SearchOptions(TypedDict, total=False):
+    """Of both searches.
+
+    `expand`: continuations that are proposed for each path. `max_steps`: most steps of a path. `strategy`: the final
+    vote. `seed`: of the reasoner; no two of its calls get the same one.
+    """
+
+    expand: int
+    max_steps: int
+    strategy: Strategy
+    seed: int
+
+
 async def beam_search(
-    client: AsyncClient,
-    reasoner: Reasoner,
-    problem: str,
-    *,
-    width: int = 4,
-    expand: int = 4,
-    max_steps: int = 32,
-    strategy: Strategy = "wrf",
-    seed: int = 0,
+    client: AsyncClient, reasoner: Reasoner, problem: str, *, width: int = 4, **options: Unpack[SearchOptions]
 ) -> Found:
     """Continues the best `width` of `width` × `expand` continuations at each step, until `width` paths have ended.
 
     Raises a `ClientError`; `NoAnswer` if no path has an answer.
     """
-    return await _search(client, reasoner, problem, 1, width, expand, max_steps, strategy, seed)
+    return await _search(client, reasoner, problem, groups=1, width=width, **options)
 
 
 async def dvts(
-    client: AsyncClient,
-    reasoner: Reasoner,
-    problem: str,
-    *,
-    subtrees: int = 4,
-    expand: int = 4,
-    max_steps: int = 32,
-    strategy: Strategy = "wrf",
-    seed: int = 0,
+    client: AsyncClient, reasoner: Reasoner, problem: str, *, subtrees: int = 4, **options: Unpack[SearchOptions]
 ) -> Found:
     """Follows the best of `expand` continuations in each of `subtrees`, until it ends. Raises as `beam_search`."""
-    return await _search(client, reasoner, problem, subtrees, 1, expand, max_steps, strategy, seed)
+    return await _search(client, reasoner, problem, groups=subtrees, width=1, **options)
 
 
 async def _search(
     client: AsyncClient,
     reasoner: Reasoner,
     problem: str,
+    *,
     groups: int,
     width: int,
-    expand: int,
-    max_steps: int,
-    strategy: Strategy,
-    seed: int,
+    expand: int = 4,
+    max_steps: int = 32,
+    strategy: Strategy = "wrf",
+    seed: int = 0,
 ) -> Found:
     """Searches with groups of `width` paths; paths compete only within their group."""
     alive = [[Path()] * width for _ in range(groups)]
     ended: list[list[Path]] = [[] for _ in range(groups)]
     tokens = computed = 0
-    numbers = counting()  # no two calls have the same seeds
+    seeds = itertools.count(seed, 1000)
     for _ in range(max_steps):
         growing = [(group, path) for group, paths in enumerate(alive) for path in paths]
-        if not growing:
-            break
         proposed = await asyncio.gather(
-            *(reasoner.propose(problem, path.steps, expand, seed + 1000 * next(numbers)) for _, path in growing)
+            *(reasoner.propose(problem, path.steps, expand, next(seeds)) for _, path in growing)
         )
         tokens += sum(proposal.tokens for proposals in proposed for proposal in proposals)
         grown = [
-            (group, path, proposal)
+            (group, (*path.steps, proposal.text), proposal.ends)
             for (group, path), proposals in zip(growing, proposed, strict=True)
             for proposal in proposals
             if proposal.text.strip()
         ]
         if not grown:
             break
-        scored = await client.score_steps(problem, [[*path.steps, proposal.text] for _, path, proposal in grown])
+        scored = await client.score_steps(problem, [steps for _, steps, _ in grown])
         computed += scored.usage.computed_tokens
         alive = [[] for _ in range(groups)]
-        for (group, path, proposal), solution in zip(grown, scored.solutions, strict=True):
+        for (group, steps, ends), solution in zip(grown, scored.solutions, strict=True):
             if solution.step_scores is not None:  # a path that is too long for the PRM is dropped
-                steps = (*path.steps, proposal.text)
-                alive[group].append(Path(steps, tuple(solution.step_scores), proposal.ends))
+                alive[group].append(Path(steps, tuple(solution.step_scores), ends))
         for group, paths in enumerate(alive):
-            # equal paths continue once: otherwise they would fill the beam
-            distinct = {path.steps: path for path in paths}.values()
-            best = sorted(distinct, key=lambda path: path.reward, reverse=True)[: width - len(ended[group])]
+            best = _best(paths, width - len(ended[group]))
             ended[group] += [path for path in best if path.ended]
             alive[group] = [path for path in best if not path.ended]
-    paths = [path for group in ended for path in group]
-    paths = paths or [path for group in alive for path in group if path.steps]
+    paths = list(itertools.chain(*ended)) or [path for path in itertools.chain(*alive) if path.steps]
     if not paths:
         raise UnexpectedResponse(200, "the reasoner proposed no step")
     solutions = [{"steps": path.steps, "step_scores": path.rewards} for path in paths]
     vote = await client.vote(strategy, problem, solutions)
     return Found(vote, paths, tokens, computed)
+
+
+def _best(paths: Sequence[Path], count: int) -> list[Path]:
+    """Those with the highest rewards. Equal paths count once: otherwise they would fill the beam."""
+    distinct = {path.steps: path for path in paths}.values()
+    return sorted(distinct, key=lambda path: path.reward, reverse=True)[:count]
 
 
 class ChatReasoner:
@@ -171,9 +168,7 @@ class ChatReasoner:
     ) -> None:
         self._model, self._separator, self._instruction = model, separator, instruction
         self._options = {"temperature": 0.8, "max_tokens": 512, **(options or {})}
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        address = url.rstrip("/").removesuffix("/v1") + "/v1"
-        self._http = httpx.AsyncClient(base_url=address, headers=headers, timeout=timeout)
+        self._client = OpenAIClient([url], api_key, timeout=timeout)
 
     async def propose(self, problem: str, steps: Sequence[str], count: int, seed: int) -> list[Proposal]:
         """Raises `ConnectionFailed` or `UnexpectedResponse`."""
@@ -186,31 +181,25 @@ class ChatReasoner:
             messages.append({"role": "assistant", "content": written})
             body |= {"add_generation_prompt": False, "continue_final_message": True}
         try:
-            response = await self._http.post("/chat/completions", json=body)
-        except httpx.HTTPError as error:
-            raise ConnectionFailed(f"the reasoner: {type(error).__name__}") from error
-        if response.status_code != 200:
-            raise UnexpectedResponse(response.status_code, "the reasoner refused to go on")
-        return _proposals(response)
+            return _proposals(await self._client.post("/chat/completions", body))
+        except APIConnectionError as error:
+            raise ConnectionFailed(f"the reasoner: {error.reason}") from error
+        except APIStatusError as error:
+            raise UnexpectedResponse(error.status, "the reasoner refused to go on") from error
+        except (APIError, ValueError, KeyError, TypeError, ZeroDivisionError):
+            raise UnexpectedResponse(200, "the reasoner's answer is no chat completion with usage") from None
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._http.aclose()
+        await self._client.close()
 
 
-def _proposals(response: httpx.Response) -> list[Proposal]:
-    try:
-        completion = response.json()
-        choices, usage = completion["choices"], completion["usage"]["completion_tokens"]
-        each, more = divmod(usage, len(choices))
-        return [
-            # a completion that stopped for a reason other than the separator ends the solution
-            Proposal(choice["message"]["content"] or "", choice.get("stop_reason") is None, each + (number < more))
-            for number, choice in enumerate(choices)
-        ]
-    except (ValueError, KeyError, TypeError, ZeroDivisionError):
-        raise _unlike() from None
-
-
-def _unlike() -> ClientError:
-    return UnexpectedResponse(200, "the reasoner's answer is no chat completion with usage")
+def _proposals(completion: Any) -> list[Proposal]:
+    """The choices of a chat completion, which share its tokens evenly."""
+    choices, usage = completion["choices"], completion["usage"]["completion_tokens"]
+    each, more = divmod(usage, len(choices))
+    return [
+        # a completion that stopped for a reason other than the separator ends the solution
+        Proposal(choice["message"]["content"] or "", choice.get("stop_reason") is None, each + (number < more))
+        for number, choice in enumerate(choices)
+    ]

@@ -2,9 +2,10 @@
 
 import asyncio
 
-from server.gateway.schema import ChatRequest, Json, UpstreamFailure
+from server.gateway.schema import ChatRequest, UpstreamFailure
 from server.gateway.upstream import Sampled, Upstream
 from unprm.errors import UnprmError
+from unprm.openai_api import Json
 from unprm.wire import AnySolution
 
 WARM = 0.7

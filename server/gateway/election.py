@@ -7,12 +7,13 @@ from typing import Any
 
 from server import voting
 from server.gateway.candidates import Candidates
-from server.gateway.schema import Json, Report, Stopped, UnscoredCandidate
+from server.gateway.schema import Report, Stopped, UnscoredCandidate
 from server.gateway.upstream import Sampled, UpstreamFailed
 from server.http.context import Context
 from server.models.model import Model
 from server.service import Service
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
+from unprm.openai_api import Json
 from unprm.types import Strategy, Usage
 from unprm.votes.adaptive import stability
 from unprm.votes.ballot import Ballot, WrfTerms, usage_out

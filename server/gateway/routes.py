@@ -10,9 +10,9 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from server.gateway.candidates import Candidates, text_of
 from server.gateway.election import Elected, Progress, Terms, elect
-from server.gateway.schema import ChatRequest, Json
+from server.gateway.schema import ChatRequest
 from server.gateway.stream import Chunks, event
-from server.gateway.upstream import Upstream, read_on
+from server.gateway.upstream import Upstream
 from server.http.context import Context, TheContext
 from server.http.errors import TABLE, problem
 from server.http.openapi import problems
@@ -20,6 +20,7 @@ from server.http.work import WorkRoute
 from server.service import TheService
 from server.settings import Settings
 from unprm.errors import TooManySolutions
+from unprm.openai_api import Json, read_on
 from unprm.votes.ballot import WrfTerms
 
 _LISTING = (

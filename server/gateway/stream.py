@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from server.gateway.election import Elected, Progress
-from server.gateway.schema import Json
+from unprm.openai_api import Json
 
 
 def event(data: bytes | memoryview) -> bytes:

@@ -1,7 +1,8 @@
 """The server that candidates are sampled from: OpenAI's chat API over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,12 +10,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from unprm.errors import Overloaded, UnprmError
-
-_CONNECT_SECONDS = 10.0
-_LONGEST_DETAIL = 500
-"""Most characters of an upstream's error message that are passed on."""
-
-Json = dict[str, Any]
+from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, OpenAIClient
 
 
 class UpstreamRefused(UnprmError):
@@ -72,18 +68,10 @@ class Sampled:
 
 
 class Upstream:
-    """One upstream; its address may end in `/v1`. The caller sets the deadline: a cancelled call closes its connection,
-    and the upstream stops."""
+    """One upstream; its address may end in `/v1`. The caller sets the deadline."""
 
     def __init__(self, url: str, key: str | None) -> None:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self._http = httpx.AsyncClient(
-            base_url=url.rstrip("/").removesuffix("/v1") + "/v1",
-            headers=headers,
-            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
-            limits=limits,
-        )
+        self._client = OpenAIClient([url], key, timeout=None)
 
     async def sample(self, body: Json, count: int) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
@@ -103,51 +91,28 @@ class Upstream:
 
     async def models(self) -> Any:
         """The upstream's models. Raises as `sample`."""
-        return _json(await self._request("GET", "/models"))
+        with _upstream_errors():
+            return await self._client.get("/models")
 
     async def relay(self, body: Json) -> httpx.Response:
-        """The upstream's own response, whose body must still be read and closed. Raises as `sample`."""
-        request = self._http.build_request("POST", "/chat/completions", json=body)
-        try:
-            response = await self._http.send(request, stream=True)
-        except httpx.HTTPError as error:
-            raise _unreachable(error) from error
-        if response.status_code != 200:
-            await response.aread()
-            raise _refusal(response)
-        return response
+        """The upstream's own response, as `OpenAIClient.stream` returns it. Raises as `sample`."""
+        with _upstream_errors():
+            return await self._client.stream("/chat/completions", body)
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._http.aclose()
+        await self._client.close()
 
     async def _complete(self, body: Json, count: int) -> Sampled:
-        answer = await self._request("POST", "/chat/completions", body | ({"n": count} if count > 1 else {}))
+        with _upstream_errors():
+            answer = await self._client.post("/chat/completions", body | ({"n": count} if count > 1 else {}))
         try:
-            parsed = _Completion.model_validate(_json(answer))
+            parsed = _Completion.model_validate(answer)
         except ValidationError:
             raise UpstreamFailed("the upstream's answer is no chat completion") from None
         usage = parsed.usage or {}
         prompt, completion = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
         return Sampled(parsed.model, [choice.model_dump() for choice in parsed.choices], prompt, completion)
-
-    async def _request(self, method: str, path: str, body: Json | None = None) -> httpx.Response:
-        try:
-            response = await self._http.request(method, path, json=body)
-        except httpx.HTTPError as error:
-            raise _unreachable(error) from error
-        if response.status_code != 200:
-            raise _refusal(response)
-        return response
-
-
-async def read_on(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The rest of a response as it arrives; closes it at the end."""
-    try:
-        async for part in response.aiter_bytes():
-            yield part
-    finally:
-        await response.aclose()
 
 
 def _reseeded(body: Json, number: int) -> Json:
@@ -158,33 +123,26 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _json(response: httpx.Response) -> Any:
+@contextmanager
+def _upstream_errors() -> Iterator[None]:
+    """Turns the client's errors into those of a gateway, which name no address."""
     try:
-        return response.json()
-    except ValueError:
-        raise UpstreamFailed("the upstream's answer is not JSON") from None
+        yield
+    except APIConnectionError as error:
+        raise UpstreamFailed(f"the upstream can't be reached ({error.reason})") from error
+    except APIStatusError as error:
+        raise _refusal(error) from error
+    except APIError as error:
+        raise UpstreamFailed(f"the upstream's answer is {error}") from error
 
 
-def _unreachable(error: httpx.HTTPError) -> UpstreamFailed:
-    return UpstreamFailed(f"the upstream can't be reached ({type(error).__name__})")
-
-
-def _refusal(response: httpx.Response) -> UnprmError:
-    status = response.status_code
+def _refusal(error: APIStatusError) -> UnprmError:
+    status = error.status
     if status in (429, 503):
-        seconds = response.headers.get("retry-after", "")
-        return Overloaded(f"the upstream asks for patience ({status})", float(seconds) if seconds.isdecimal() else 1.0)
+        seconds = 1.0 if error.retry_after is None else error.retry_after
+        return Overloaded(f"the upstream asks for patience ({status})", seconds)
     if status in (401, 403):
         return UpstreamFailed(f"the upstream refuses the gateway's key ({status}); it is set by --upstream-key")
     if 400 <= status < 500:
-        return UpstreamRefused(f"the upstream answered {status}: {_words(response)}")
+        return UpstreamRefused(f"the upstream answered {status}: {error.message or 'without a reason'}")
     return UpstreamFailed(f"the upstream answered {status}")
-
-
-def _words(response: httpx.Response) -> str:
-    """The message of an error in OpenAI's form."""
-    try:
-        error = response.json()["error"]
-        return str(error["message"])[:_LONGEST_DETAIL]
-    except (ValueError, KeyError, TypeError):
-        return "without a reason"

@@ -1,13 +1,12 @@
 """Solutions that grow step by step: which go on, which are elected, and what is counted."""
 
 import asyncio
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.openai_server import Request, openai_server
 from tests.server.harness import PROBLEM, Running, serving
 from unprm.engines.fake import TAG, FakeEngine
 from unprm.types import Encoded
@@ -131,30 +130,24 @@ def test_a_reasoner_without_proposals_ends_the_search(scoring: Running) -> None:
         search(scoring, beam_search, Script({}), width=1, expand=1)
 
 
-def chat(answer: httpx.Response, **options: Any) -> tuple[list[dict[str, Any]], Any]:
-    requests: list[dict[str, Any]] = []
-
-    def answering(request: httpx.Request) -> httpx.Response:
-        requests.append({"path": request.url.path, **json.loads(request.content)})
-        return answer
-
-    async def run() -> Any:
-        reasoner = ChatReasoner("http://reasoner/v1/", "m", **options)
-        reasoner._http = httpx.AsyncClient(base_url="http://reasoner/v1", transport=httpx.MockTransport(answering))
+def chat(answer: Any, statuses: Sequence[int] = (), **options: Any) -> tuple[list[Request], list[list[Proposal]]]:
+    async def run(url: str) -> list[list[Proposal]]:
+        reasoner = ChatReasoner(f"{url}/v1/", "m", **options)
         try:
             return [await reasoner.propose("P?", steps, 2, 5) for steps in ((), ("one", "two"))]
         finally:
             await reasoner.close()
 
-    return requests, asyncio.run(run())
+    with openai_server(lambda body: answer, statuses) as (url, requests):
+        return requests, asyncio.run(run(url))
 
 
-def completion(*choices: tuple[str, str | None], tokens: int = 7) -> httpx.Response:
+def completion(*choices: tuple[str, str | None], tokens: int = 7) -> dict[str, Any]:
     listed = [
         {"index": k, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", "stop_reason": stop}
         for k, (text, stop) in enumerate(choices)
     ]
-    return httpx.Response(200, json={"choices": listed, "usage": {"completion_tokens": tokens}})
+    return {"choices": listed, "usage": {"completion_tokens": tokens}}
 
 
 def test_a_chat_is_continued() -> None:
@@ -163,26 +156,43 @@ def test_a_chat_is_continued() -> None:
         separator="\n",
         instruction="Think.",
         options={"temperature": 0.5, "top_p": 0.9},
+        api_key="secret",
     )
     assert proposed == [[Proposal("three", False, 4), Proposal("four", True, 3)]] * 2
     user = {"role": "user", "content": "Think.\n\nP?"}
-    common = {"path": "/v1/chat/completions", "model": "m", "n": 2, "seed": 5, "stop": ["\n"], "top_p": 0.9}
-    common |= {"temperature": 0.5, "max_tokens": 512}
-    assert requests[0] == common | {"messages": [user]}
+    common = {"model": "m", "n": 2, "seed": 5, "stop": ["\n"], "top_p": 0.9, "temperature": 0.5, "max_tokens": 512}
     begun = {"role": "assistant", "content": "one\ntwo\n"}
     more = {"add_generation_prompt": False, "continue_final_message": True}
-    assert requests[1] == common | more | {"messages": [user, begun]}
+    assert [request.body for request in requests] == [
+        common | {"messages": [user]},
+        common | more | {"messages": [user, begun]},
+    ]
+    assert {request.path for request in requests} == {"/v1/chat/completions"}
+    assert {request.authorization for request in requests} == {"Bearer secret"}
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("answer", "statuses", "status"),
     [
-        (httpx.Response(400, text="no"), errors.UnexpectedResponse),
-        (httpx.Response(200, text="<html>"), errors.UnexpectedResponse),
-        (httpx.Response(200, json={"choices": []}), errors.UnexpectedResponse),
-        (completion(), errors.UnexpectedResponse),
+        ({}, [400], 400),
+        (b"<html>", [], 200),
+        ({"choices": []}, [], 200),
+        (completion(), [], 200),
     ],
 )
-def test_a_reasoner_that_fails_is_told(answer: httpx.Response, error: type[Exception]) -> None:
-    with pytest.raises(error, match="the reasoner"):
-        chat(answer)
+def test_a_reasoner_that_fails_is_told(answer: Any, statuses: Sequence[int], status: int) -> None:
+    with pytest.raises(errors.UnexpectedResponse, match="the reasoner") as caught:
+        chat(answer, statuses)
+    assert caught.value.status == status
+
+
+def test_a_reasoner_that_can_t_be_reached_is_told() -> None:
+    async def run() -> None:
+        reasoner = ChatReasoner("http://127.0.0.1:9", "m")
+        try:
+            await reasoner.propose("P?", (), 1, 0)
+        finally:
+            await reasoner.close()
+
+    with pytest.raises(errors.ConnectionFailed, match="the reasoner: ConnectError"):
+        asyncio.run(run())

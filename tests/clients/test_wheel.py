@@ -15,7 +15,7 @@ from tests.support import ROOT
 VOTE = """
 import json, sys
 from unprm_client import Client
-import unprm, unprm_client
+import unprm, unprm_client, unprm_client.search
 with Client(sys.argv[1]) as client:
     vote = client.vote("wrf", "How many?", [r"\\boxed{3}", r"\\boxed{3}"])
 heavy = {"torch", "transformers", "fastapi", "typer", "unprm.votes"} & set(sys.modules)

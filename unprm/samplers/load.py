@@ -8,7 +8,8 @@ import torch
 
 from unprm.errors import SamplerFailed
 from unprm.models.checkpoint import fetch, load_base
-from unprm.samplers.openai_sampler import ChatSampler, Endpoints, OpenAISampler
+from unprm.openai_api import OpenAIClient
+from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import Sampler, SamplingSettings
 
@@ -45,7 +46,7 @@ class SamplerSource:
     def _asking(self, settings: SamplingSettings) -> Sampler:
         if not self.urls:
             raise SamplerFailed(f"the sampler {self.kind!r} asks servers: at least one --url is needed")
-        endpoints = Endpoints(self.urls, os.environ.get("OPENAI_API_KEY"), SECONDS)
+        client = OpenAIClient(self.urls, os.environ.get("OPENAI_API_KEY"), timeout=SECONDS, attempts=ATTEMPTS)
         if self.kind == "chat":
-            return ChatSampler(endpoints, self.model, settings)
-        return OpenAISampler(endpoints, self.model, fetch(self.model, None), settings)
+            return ChatSampler(client, self.model, settings)
+        return OpenAISampler(client, self.model, fetch(self.model, None), settings)

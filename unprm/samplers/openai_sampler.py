@@ -5,184 +5,95 @@ similar servers support that. `ChatSampler` sends a problem to `/v1/chat/complet
 log-probabilities: enough for candidate solutions, not for annotating them.
 """
 
-import asyncio
-import random
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from unprm.affinity import ranked
 from unprm.errors import SamplerFailed
+from unprm.openai_api import APIError, OpenAIClient
 from unprm.samplers.base import TokenSampler
 from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
 
 ATTEMPTS = 6
-FIRST_WAIT = 0.5
-"""Seconds before the second attempt; doubled for each further one, with jitter."""
-PAUSE = 5.0
-"""Seconds that an endpoint is avoided after it did not answer; doubled while it stays dead, up to a minute."""
-_WORTH_REPEATING = {408, 409, 425, 429, 500, 502, 503, 504}
+"""Attempts of a call before its question is given up."""
 
 
-@dataclass(slots=True)
-class Endpoint:
-    """One server; it is avoided until `rests_until`, a time of `time.monotonic()`."""
-
-    url: str
-    failures: int = 0
-    rests_until: float = 0.0
-
-
-class Endpoints:
-    """Servers of the same model. A call goes to the server that its affinity points to (rendezvous hashing), so
-    that cached prefixes are reused; while that one rests, to the next.
-
-    `seconds`: timeout of an answer; `first_wait` and `pause` as `FIRST_WAIT` and `PAUSE`.
-    """
-
-    def __init__(
-        self,
-        urls: Sequence[str],
-        api_key: str | None,
-        seconds: float,
-        first_wait: float = FIRST_WAIT,
-        pause: float = PAUSE,
-    ) -> None:
-        self._first_wait, self._pause = first_wait, pause
-        self._endpoints = [Endpoint(url.rstrip("/").removesuffix("/v1")) for url in urls]
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self._http = httpx.AsyncClient(headers=headers, timeout=httpx.Timeout(seconds, connect=10), limits=limits)
-
-    async def post(self, path: str, body: dict[str, Any], affinity: str) -> Any:
-        """The answer's JSON. Raises `SamplerFailed` for an error that a retry would not change, or after `ATTEMPTS`
-        attempts."""
-        reason = "never asked"
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(self._first_wait * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
-            endpoint = self._pick(affinity)
-            try:
-                response = await self._http.post(endpoint.url + path, json=body)
-            except httpx.TransportError as error:
-                self._failed(endpoint)
-                reason = f"{endpoint.url}: {type(error).__name__}"
-                continue
-            endpoint.failures, endpoint.rests_until = 0, 0.0
-            if response.status_code == 200:
-                return response.json()
-            reason = f"{endpoint.url} answered {response.status_code}"
-            if response.status_code not in _WORTH_REPEATING:
-                break
-        raise SamplerFailed(f"POST {path}: {reason} ({attempt + 1} attempts)")
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._http.aclose()
-
-    def _pick(self, affinity: str) -> Endpoint:
-        """The server nearest to the affinity among those not resting; if all rest, the first to be back."""
-        now = time.monotonic()
-        awake = [endpoint for endpoint in self._endpoints if endpoint.rests_until <= now]
-        if not awake:
-            return min(self._endpoints, key=lambda endpoint: endpoint.rests_until)
-        nearest = ranked(affinity, (endpoint.url for endpoint in awake))[0]
-        return next(endpoint for endpoint in awake if endpoint.url == nearest)
-
-    def _failed(self, endpoint: Endpoint) -> None:
-        endpoint.failures += 1
-        endpoint.rests_until = time.monotonic() + min(60.0, self._pause * 2 ** (endpoint.failures - 1))
-
-
-class _Lenient(BaseModel):
+class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
-class _Logprobs(_Lenient):
+class _Choice(_Form):
+    index: int
+    finish_reason: str | None
+
+
+class _Logprobs(_Form):
     token_logprobs: list[float]
 
 
-class _Choice(_Lenient):
-    index: int
-    text: str
-    finish_reason: str | None
+class _TokenChoice(_Choice):
     logprobs: _Logprobs | None = None
     token_ids: list[int] | None = None
 
 
-class _Completions(_Lenient):
-    choices: list[_Choice]
-
-
-class _Token(_Lenient):
+class _ChatToken(_Form):
     logprob: float
 
 
-class _ChatLogprobs(_Lenient):
-    content: list[_Token] | None = None
+class _ChatLogprobs(_Form):
+    content: list[_ChatToken] | None = None
 
 
-class _Message(_Lenient):
+class _Message(_Form):
     content: str | None = None
 
 
-class _ChatChoice(_Lenient):
-    index: int
+class _ChatChoice(_Choice):
     message: _Message
-    finish_reason: str | None
     logprobs: _ChatLogprobs | None = None
 
 
-class _ChatCompletions(_Lenient):
-    choices: list[_ChatChoice]
+_AnyChoice = TypeVar("_AnyChoice", bound=_Choice)
 
 
-_Chosen = TypeVar("_Chosen", _Choice, _ChatChoice)
+class _Answer(_Form, Generic[_AnyChoice]):
+    choices: list[_AnyChoice]
 
 
 class OpenAISampler(TokenSampler):
     """Token ids in, token ids out, through one server or many. `directory` holds the model's tokenizer."""
 
-    def __init__(self, endpoints: Endpoints, model: str, directory: Path, settings: SamplingSettings) -> None:
+    def __init__(self, client: OpenAIClient, model: str, directory: Path, settings: SamplingSettings) -> None:
         super().__init__(directory, model, settings)
-        self._endpoints = endpoints
+        self._client = client
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt. Raises `SamplerFailed` as `Endpoints.post` does, and if the server
-        returns no token ids or log-probabilities."""
-        body = {
-            "model": self._name,
+        """`count` completions of a prompt.
+
+        Raises `SamplerFailed` after an error of the client, and if the server returns no token ids or
+        log-probabilities.
+        """
+        body = _sampling(self._name, self._settings, count, seed) | {
             "prompt": list(prompt),
-            "n": count,
-            "seed": seed,
-            "temperature": self._settings.temperature,
-            "top_p": self._settings.top_p,
             "max_tokens": self._settings.max_tokens,
             "logprobs": 1,
             "return_token_ids": True,
         }
-        answer = await self._endpoints.post("/v1/completions", body, affinity)
-        try:
-            choices = sorted(_Completions.model_validate(answer).choices, key=lambda choice: choice.index)
-        except ValidationError as error:
-            raise SamplerFailed(f"/v1/completions: an answer in another form: {_first_fault(error)}") from error
-        return [self._completion(choice) for choice in _all_of(choices, count)]
+        choices = await _choices(self._client, "/completions", body, _Answer[_TokenChoice], affinity)
+        return [self._completion(choice) for choice in choices]
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._endpoints.close()
+        await self._client.close()
 
-    def _completion(self, choice: _Choice) -> Completion:
+    def _completion(self, choice: _TokenChoice) -> Completion:
         if choice.token_ids is None or choice.logprobs is None:
             raise SamplerFailed(
                 f"the server of {self._name} tells no token ids (return_token_ids) or no log-probabilities; "
-                "it can be used for candidate solutions with --chat, not for annotation"
+                "it can be used for candidate solutions with --sampler chat, not for annotation"
             )
         logprobs = tuple(min(0.0, logprob) for logprob in choice.logprobs.token_logprobs)
         if len(logprobs) != len(choice.token_ids):
@@ -194,8 +105,8 @@ class OpenAISampler(TokenSampler):
 class ChatSampler:
     """Text in, text and log-probabilities out: any chat API, for candidate solutions."""
 
-    def __init__(self, endpoints: Endpoints, model: str, settings: SamplingSettings) -> None:
-        self._endpoints, self._model, self._settings = endpoints, model, settings
+    def __init__(self, client: OpenAIClient, model: str, settings: SamplingSettings) -> None:
+        self._client, self._model, self._settings = client, model, settings
 
     @property
     def model(self) -> str:
@@ -211,23 +122,17 @@ class ChatSampler:
         raise SamplerFailed(f"the chat API of {self._model} has no token ids")
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
-        """`count` solutions of a problem; raises `SamplerFailed` as `Endpoints.post` does."""
-        body = {
-            "model": self._model,
+        """`count` solutions of a problem.
+
+        Raises `SamplerFailed` after an error of the client, and if the server returns no log-probabilities.
+        """
+        body = _sampling(self._model, self._settings, count, seed) | {
             "messages": messages(problem, self._settings.worked_examples),
-            "n": count,
-            "seed": seed,
-            "temperature": self._settings.temperature,
-            "top_p": self._settings.top_p,
             "max_completion_tokens": self._settings.max_tokens,
             "logprobs": True,
         }
-        answer = await self._endpoints.post("/v1/chat/completions", body, affinity=problem)
-        try:
-            choices = sorted(_ChatCompletions.model_validate(answer).choices, key=lambda choice: choice.index)
-        except ValidationError as error:
-            raise SamplerFailed(f"/v1/chat/completions: an answer in another form: {_first_fault(error)}") from error
-        return [self._completion(choice) for choice in _all_of(choices, count)]
+        choices = await _choices(self._client, "/chat/completions", body, _Answer[_ChatChoice], problem)
+        return [self._completion(choice) for choice in choices]
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """Raises `SamplerFailed`: annotation continues the tokens of a prefix, which a chat API can't do."""
@@ -238,7 +143,7 @@ class ChatSampler:
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._endpoints.close()
+        await self._client.close()
 
     def _completion(self, choice: _ChatChoice) -> Completion:
         if choice.logprobs is None or choice.logprobs.content is None:
@@ -247,12 +152,29 @@ class ChatSampler:
         return Completion(choice.message.content or "", (), logprobs, choice.finish_reason == "stop")
 
 
-def _all_of(choices: list[_Chosen], count: int) -> list[_Chosen]:
-    if len(choices) != count:
-        raise SamplerFailed(f"{count} completions were asked for, {len(choices)} came back")
-    return choices
+def _sampling(model: str, settings: SamplingSettings, count: int, seed: int) -> dict[str, Any]:
+    """The fields that both endpoints take."""
+    return {
+        "model": model,
+        "n": count,
+        "seed": seed,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+    }
 
 
-def _first_fault(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+async def _choices(
+    client: OpenAIClient, path: str, body: Mapping[str, Any], form: type[_Answer[_AnyChoice]], affinity: str
+) -> list[_AnyChoice]:
+    """All `n` choices of an answer, by index. Raises `SamplerFailed`."""
+    try:
+        choices = form.model_validate(await client.post(path, body, affinity)).choices
+    except APIError as error:
+        raise SamplerFailed(f"POST /v1{path}: {error} ({error.attempts} attempts)") from error
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise SamplerFailed(f"/v1{path}: an answer in another form: {where}: {fault['msg']}") from None
+    if len(choices) != body["n"]:
+        raise SamplerFailed(f"{body['n']} completions were asked for, {len(choices)} came back")
+    return sorted(choices, key=lambda choice: choice.index)

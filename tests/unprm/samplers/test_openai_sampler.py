@@ -1,17 +1,14 @@
 """The HTTP samplers, against servers that answer as vLLM and chat APIs do, and against failing ones."""
 
 import asyncio
-import json
-import threading
-from collections import Counter
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.openai_server import openai_server
 from unprm.errors import SamplerFailed
-from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, Endpoints, OpenAISampler
+from unprm.openai_api import OpenAIClient
+from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.prompts import INSTRUCTION, messages
 from unprm.types import SamplingSettings
 
@@ -40,38 +37,8 @@ def _chat(body):
     return {"choices": [choice | {"index": index} for index in range(body["n"])]}
 
 
-@contextmanager
-def _server(answer, statuses=(), port=0):
-    """A server that answers the first requests with `statuses`, the others with what `answer(body)` returns.
-
-    Yields its address and the list of requests that it has seen: (path, body, authorization).
-    """
-    seen, pending = [], list(statuses)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            seen.append((self.path, body, self.headers.get("authorization")))
-            status = pending.pop(0) if pending else 200
-            payload = json.dumps(answer(body) if status == 200 else {"error": "no"}).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
-
-        def log_message(self, *arguments):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", seen
-        finally:
-            server.shutdown()
-
-
-def _endpoints(*urls, key=None, pause=0.3):
-    return Endpoints(urls, key, seconds=5, first_wait=0.01, pause=pause)
+def _client(*urls, key=None, pause=0.3):
+    return OpenAIClient(urls, key, timeout=5, attempts=ATTEMPTS, first_wait=0.01, pause=pause)
 
 
 def _ask(sampler, *calls):
@@ -85,8 +52,8 @@ def _ask(sampler, *calls):
 
 
 def test_token_ids_go_in_and_come_out(base):
-    with _server(_completions) as (url, seen):
-        sampler = OpenAISampler(_endpoints(url + "/v1/", key="secret"), "some/model", base, SETTINGS)
+    with openai_server(_completions) as (url, seen):
+        sampler = OpenAISampler(_client(url + "/v1/", key="secret"), "some/model", base, SETTINGS)
         prompt = sampler.prompt("12 + 34?")
         completions = _ask(sampler, (prompt, 3, 77, "a"))[0]
     path, body, authorization = seen[0]
@@ -101,72 +68,41 @@ def test_token_ids_go_in_and_come_out(base):
 
 
 def test_passing_errors_are_tried_again(base):
-    with _server(_completions, statuses=[503, 429, 500]) as (url, seen):
-        sampler = OpenAISampler(_endpoints(url), "m", base, SETTINGS)
+    with openai_server(_completions, statuses=[503, 429, 500]) as (url, seen):
+        sampler = OpenAISampler(_client(url), "m", base, SETTINGS)
         assert len(_ask(sampler, ((1, 2), 2, 0, "a"))[0]) == 2
     assert len(seen) == 4
 
 
 def test_errors_that_stay_are_reported_after_all_attempts(base):
-    with _server(_completions, statuses=[503] * 99) as (url, seen):
-        sampler = OpenAISampler(_endpoints(url), "m", base, SETTINGS)
+    with openai_server(_completions, statuses=[503] * 99) as (url, seen):
+        sampler = OpenAISampler(_client(url), "m", base, SETTINGS)
         with pytest.raises(SamplerFailed, match=f"answered 503.*{ATTEMPTS} attempts"):
             _ask(sampler, ((1, 2), 2, 0, "a"))
     assert len(seen) == ATTEMPTS
 
 
 def test_a_request_that_is_refused_is_not_repeated(base):
-    with _server(_completions, statuses=[400, 400]) as (url, seen):
-        sampler = OpenAISampler(_endpoints(url), "m", base, SETTINGS)
+    with openai_server(_completions, statuses=[400, 400]) as (url, seen):
+        sampler = OpenAISampler(_client(url), "m", base, SETTINGS)
         with pytest.raises(SamplerFailed, match=r"answered 400 \(1 attempts\)"):
             _ask(sampler, ((1, 2), 2, 0, "a"))
     assert len(seen) == 1
 
 
-def test_a_question_stays_with_its_server_and_questions_are_spread(base):
-    with ExitStack() as stack:
-        servers = [stack.enter_context(_server(_completions)) for _ in range(3)]
-        sampler = OpenAISampler(_endpoints(*(url for url, _ in servers)), "m", base, SETTINGS)
-        _ask(sampler, *(((1, number), 1, 0, f"question {number % 30}") for number in range(90)))
-        shares = [Counter(body["prompt"][1] % 30 for _, body, _ in seen) for _, seen in servers]
-    assert all(shares)
-    assert not set(shares[0]) & set(shares[1]) | set(shares[1]) & set(shares[2]) | set(shares[0]) & set(shares[2])
-    assert sum(len(share) for share in shares) == 30
-
-
-def test_a_dead_server_is_left_out_and_taken_back_in(base):
-    calls = [((1, number), 1, 0, f"question {number}") for number in range(20)]
-
-    async def story():
-        with _server(_completions) as (alive, kept):
-            with _server(_completions) as (mortal, lost):
-                sampler = OpenAISampler(_endpoints(alive, mortal), "m", base, SETTINGS)
-                for call in calls:
-                    await sampler.complete(*call)
-                shares = len(kept), len(lost)
-            for call in calls:
-                await sampler.complete(*call)
-            taken_over = len(kept) - shares[0]
-            with _server(_completions, port=int(mortal.rpartition(":")[2])) as (_, back):
-                while not back:  # its pause grows with each attempt that was in vain
-                    await sampler.complete(*calls[len(kept) % len(calls)])
-                    await asyncio.sleep(0.02)
-                back.clear()
-                for call in calls:
-                    await sampler.complete(*call)
-                await sampler.close()
-                return shares, taken_over, len(back)
-
-    shares, taken_over, back = asyncio.run(story())
-    assert min(shares) > 0
-    assert sum(shares) == taken_over == 20
-    assert back == shares[1]
+def test_a_question_stays_with_its_server(base):
+    with openai_server(_completions) as (first, seen), openai_server(_completions) as (second, others):
+        sampler = OpenAISampler(_client(first, second), "m", base, SETTINGS)
+        _ask(sampler, *(((1, number), 1, 0, f"question {number % 12}") for number in range(24)))
+        questions = [{request.body["prompt"][1] % 12 for request in requests} for requests in (seen, others)]
+    assert all(questions)
+    assert not questions[0] & questions[1]
 
 
 def test_servers_that_are_all_dead_are_reported(base):
-    with _server(_completions) as (url, _):
+    with openai_server(_completions) as (url, _):
         pass
-    sampler = OpenAISampler(_endpoints(url, pause=0.01), "m", base, SETTINGS)
+    sampler = OpenAISampler(_client(url, pause=0.01), "m", base, SETTINGS)
     with pytest.raises(SamplerFailed, match="ConnectError"):
         _ask(sampler, ((1, 2), 1, 0, "a"))
 
@@ -177,7 +113,7 @@ def test_servers_that_are_all_dead_are_reported(base):
         (lambda choice: choice.pop("token_ids"), "tells no token ids"),
         (lambda choice: choice.pop("logprobs"), "no log-probabilities"),
         (lambda choice: choice["token_ids"].append(3), "2 log-probabilities were told for 3 token ids"),
-        (lambda choice: choice.pop("index"), "index"),
+        (lambda choice: choice.pop("index"), "another form: choices.0.index: Field required"),
     ],
 )
 def test_an_answer_without_what_is_needed_is_refused(base, spoil, message):
@@ -186,18 +122,21 @@ def test_an_answer_without_what_is_needed_is_refused(base, spoil, message):
         spoil(answer["choices"][0])
         return answer
 
-    with _server(spoiled) as (url, _), pytest.raises(SamplerFailed, match=message):
-        _ask(OpenAISampler(_endpoints(url), "m", base, SETTINGS), ((1, 2), 1, 0, "a"))
+    with openai_server(spoiled) as (url, _), pytest.raises(SamplerFailed, match=message):
+        _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 1, 0, "a"))
 
 
 def test_too_few_completions_are_refused(base):
-    with _server(lambda body: _completions(body | {"n": 1})) as (url, _), pytest.raises(SamplerFailed, match="1 came"):
-        _ask(OpenAISampler(_endpoints(url), "m", base, SETTINGS), ((1, 2), 4, 0, "a"))
+    with (
+        openai_server(lambda body: _completions(body | {"n": 1})) as (url, _),
+        pytest.raises(SamplerFailed, match="1 came"),
+    ):
+        _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 4, 0, "a"))
 
 
 def test_a_chat_api_is_shown_worked_examples():
-    with _server(_chat) as (url, seen):
-        sampler = ChatSampler(_endpoints(url), "gpt", replace(SETTINGS, worked_examples=True))
+    with openai_server(_chat) as (url, seen):
+        sampler = ChatSampler(_client(url), "gpt", replace(SETTINGS, worked_examples=True))
 
         async def story():
             await sampler.solve("What is 40 + 2?", 2, 5)
@@ -208,8 +147,8 @@ def test_a_chat_api_is_shown_worked_examples():
 
 
 def test_a_chat_api_gives_candidates_and_refuses_prefixes():
-    with _server(_chat) as (url, seen):
-        sampler = ChatSampler(_endpoints(url), "gpt", SETTINGS)
+    with openai_server(_chat) as (url, seen):
+        sampler = ChatSampler(_client(url), "gpt", SETTINGS)
 
         async def story():
             solutions = await sampler.solve("What is 40 + 2?", 2, 5)

@@ -1,0 +1,186 @@
+"""The calls of the server: each is a request, and the type of its result."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from unprm.affinity import HEADER, question_hash
+from unprm.errors import InvalidRequest
+from unprm.fields import validation_errors
+from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
+from unprm.wire import (
+    VOTE_REQUESTS,
+    Candidates,
+    CompareResponse,
+    FieldError,
+    ModelResponse,
+    OnInvalid,
+    PreviewRequest,
+    PreviewResponse,
+    ProblemDetails,
+    ScoreRequest,
+    ScoreResponse,
+    SolutionIn,
+    StatusResponse,
+    VoteResponse,
+    WrfRequest,
+)
+from unprm_client import errors
+
+Result = TypeVar("Result", bound=BaseModel)
+_FIELDS = {"strategy", "timeout", *WrfRequest.model_fields}
+_READY_PAUSE = 0.2
+"""Seconds between two checks of whether the server is ready."""
+AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
+"""Free text, steps, or the fields of `SolutionIn`."""
+
+
+class ScoreOptions(TypedDict, total=False):
+    """Fields of a request for scores; `timeout`: seconds for the whole call, all its attempts together."""
+
+    split: Split
+    extraction: Extraction
+    on_invalid: OnInvalid
+    aggregate: Aggregate
+    threshold: float | None
+    log_odds: bool
+    model: str | list[str]
+    timeout: float
+
+
+class VoteOptions(ScoreOptions, total=False):
+    """For `wrf` and `compare`: `alpha` weighs reward against frequency, `normalization` makes them comparable."""
+
+    alpha: float
+    normalization: Normalization
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Result]):
+    """A request, and the type of its result; `seconds` and `every` as in `Attempts`."""
+
+    method: str
+    path: str
+    result: type[Result]
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    seconds: float | None = None
+    every: float | None = None
+
+    def request(
+        self, http: httpx.Client | httpx.AsyncClient, headers: Mapping[str, str], seconds: float
+    ) -> httpx.Request:
+        """The request for one attempt, with additional headers and a timeout."""
+        return http.build_request(
+            self.method, self.path, content=self.body, headers={**self.headers, **headers}, timeout=seconds
+        )
+
+    def read(self, response: httpx.Response) -> Result:
+        """The answer. Raises a `ClientError`."""
+        if response.status_code != 200:
+            raise errors.of_response(response.status_code, response.headers, response.content)
+        try:
+            # a newer server may send fields that this client does not know
+            return self.result.model_validate_json(response.content, extra="ignore")
+        except ValidationError:
+            raise errors.UnexpectedResponse(200, f"the body is no {self.result.__name__}") from None
+
+
+def score_call(
+    problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[ScoreOptions]
+) -> Call[ScoreResponse]:
+    """Asks for step scores."""
+    return _work("/score_steps", ScoreRequest, ScoreResponse, problem, options, solutions=solutions)
+
+
+def vote_call(
+    strategy: Strategy, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
+) -> Call[VoteResponse]:
+    """Asks for a vote."""
+    if strategy not in get_args(Strategy):
+        raise _invalid(f"{strategy!r} is no strategy; there are {', '.join(get_args(Strategy))}")
+    return _work(f"/vote/{strategy}", VOTE_REQUESTS[strategy], VoteResponse, problem, options, solutions=solutions)
+
+
+def compare_call(
+    problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
+) -> Call[CompareResponse]:
+    """Asks for all votes."""
+    return _work("/vote/compare", WrfRequest, CompareResponse, problem, options, solutions=solutions)
+
+
+def preview_call(problem: str, solution: AnySolution, model: str | None) -> Call[PreviewResponse]:
+    """Asks for the exact input of the model."""
+    options = {} if model is None else {"model": model}
+    return _work("/preview", PreviewRequest, PreviewResponse, problem, options, solution=solution)
+
+
+def model_call(name: str | None) -> Call[ModelResponse]:
+    """Asks for a description of a model."""
+    return Call("GET", "/model" if name is None else f"/model?name={name}", ModelResponse)
+
+
+def ready_call(timeout: float | None) -> Call[StatusResponse]:
+    """Asks, until the time is up, whether the server is ready; at least once."""
+    seconds = None if timeout is None else max(0.1, timeout)
+    return Call("GET", "/readyz", StatusResponse, seconds=seconds, every=_READY_PAUSE)
+
+
+def later(
+    call: Callable[..., Call[Result]], requests: Iterable[Mapping[str, Any]], **fields: Any
+) -> Iterator[Callable[[], Call[Result]]]:
+    """For each request, a function that makes the call from its fields, by default `fields`, and checks them only then;
+    it raises `InvalidRequest`."""
+    for request in requests:
+        yield partial(_make, call, {**fields, **request})
+
+
+def _make(call: Callable[..., Call[Result]], request: Mapping[str, Any]) -> Call[Result]:
+    if unknown := set(request) - _FIELDS:
+        raise _invalid(f"{', '.join(sorted(unknown))}: no field of a request; there are {', '.join(sorted(_FIELDS))}")
+    return call(**{"problem": None, "solutions": (), **request})
+
+
+def _work(
+    path: str,
+    form: type[BaseModel],
+    result: type[Result],
+    problem: str | None,
+    options: Mapping[str, Any],
+    **more: Any,
+) -> Call[Result]:
+    """A call whose body is validated here: an invalid one raises at once, the same error as from the server."""
+    fields = {**options, **more} if problem is None else {"problem": problem, **options, **more}
+    seconds = fields.pop("timeout", None)
+    try:
+        request = form.model_validate(fields)
+        if isinstance(request, Candidates):
+            request.candidates()
+    except InvalidRequest as error:
+        raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
+    except ValidationError as error:
+        found = validation_errors(error)
+        raise _invalid(found[0].detail, found) from None
+    marks = {"Content-Type": "application/json"}
+    if problem is not None:
+        marks[HEADER] = question_hash(problem)
+    body = request.model_dump_json(exclude_unset=True).encode()
+    return Call("POST", path, result, body, marks, seconds)
+
+
+def _invalid(detail: str, found: Sequence[Any] = ()) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        ProblemDetails(
+            type="urn:unprm:error:invalid_request",
+            title="The request does not fit the contract",
+            status=0,
+            detail=detail,
+            code="invalid_request",
+            request_id="",
+            errors=list(found),
+        )
+    )

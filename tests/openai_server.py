@@ -1,0 +1,56 @@
+"""A server of OpenAI's HTTP API that answers as a test says."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+
+class Request(NamedTuple):
+    """A request as the server got it."""
+
+    path: str
+    body: Any
+    authorization: str | None
+
+
+@contextmanager
+def openai_server(
+    answer: Callable[[Any], Any],
+    statuses: Sequence[int] = (),
+    headers: Mapping[str, str] | None = None,
+    port: int = 0,
+) -> Iterator[tuple[str, list[Request]]]:
+    """Answers the first requests with `statuses` and `headers`, the others with what `answer(body)` returns: bytes as
+    they are, or a value as JSON. Yields the address and the list of requests so far."""
+    seen: list[Request] = []
+    pending = list(statuses)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "null")
+            seen.append(Request(self.path, body, self.headers.get("authorization")))
+            status = pending.pop(0) if pending else 200
+            content = answer(body) if status == 200 else {"error": {"message": f"no: {json.dumps(body)}"}}
+            payload = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.send_response(status)
+            for name, value in ({} if status == 200 else headers or {}).items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()

@@ -1,0 +1,197 @@
+"""The client of OpenAI's HTTP API, against servers that answer, fail and come back."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.openai_server import openai_server
+from unprm.openai_api import APIConnectionError, APIError, APIResponseError, APIStatusError, OpenAIClient, read_on
+
+Result = TypeVar("Result")
+ATTEMPTS = 4
+
+
+def _echo(body: Any) -> Any:
+    return {"answer": body}
+
+
+def _client(*urls: str, key: str | None = None, attempts: int = ATTEMPTS, **options: Any) -> OpenAIClient:
+    return OpenAIClient(urls, key, timeout=5, attempts=attempts, first_wait=0.01, **{"pause": 0.3, **options})
+
+
+def _run(client: OpenAIClient, story: Callable[[], Awaitable[Result]]) -> Result:
+    async def closing() -> Result:
+        try:
+            return await story()
+        finally:
+            await client.close()
+
+    return asyncio.run(closing())
+
+
+def _post(client: OpenAIClient, body: Any = None) -> Any:
+    return _run(client, lambda: client.post("/chat/completions", body or {"n": 1}))
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+def test_json_goes_in_and_comes_out(end: str) -> None:
+    with openai_server(_echo) as (url, seen):
+        client = _client(url + end, key="secret")
+
+        async def story() -> Any:
+            return [await client.post("/completions", {"top_k": 3}), await client.get("/models")]
+
+        assert _run(client, story) == [{"answer": {"top_k": 3}}, {"answer": None}]
+    assert [request.path for request in seen] == ["/v1/completions", "/v1/models"]
+    assert {request.authorization for request in seen} == {"Bearer secret"}
+
+
+def test_without_a_key_none_is_sent() -> None:
+    with openai_server(_echo) as (url, seen):
+        _post(_client(url))
+    assert seen[0].authorization is None
+
+
+def test_passing_errors_are_tried_again() -> None:
+    with openai_server(_echo, statuses=[503, 429, 500]) as (url, seen):
+        assert _post(_client(url), {"seed": 7}) == {"answer": {"seed": 7}}
+    assert [request.body for request in seen] == [{"seed": 7}] * 4
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(503, ATTEMPTS), (400, 1), (401, 1), (404, 1)])
+def test_errors_are_raised_once_another_attempt_is_in_vain(status: int, attempts: int) -> None:
+    with (
+        openai_server(_echo, statuses=[status] * 9) as (url, seen),
+        pytest.raises(APIStatusError, match=f"answered {status}") as caught,
+    ):
+        _post(_client(url))
+    assert (len(seen), caught.value.attempts, caught.value.status) == (attempts, attempts, status)
+
+
+def test_by_default_there_is_one_attempt() -> None:
+    with openai_server(_echo, statuses=[503] * 9) as (url, seen), pytest.raises(APIStatusError):
+        _post(OpenAIClient([url], None, timeout=5))
+    assert len(seen) == 1
+
+
+def test_a_server_that_asks_for_patience_is_left_alone_as_long() -> None:
+    with openai_server(_echo, statuses=[429], headers={"Retry-After": "1"}) as (url, _):
+        begun = time.monotonic()
+        _post(_client(url))
+        assert time.monotonic() - begun >= 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("17", 17.0), ("0", 0.0), ("-1", None), ("Tue, 24 Nov 2026 05:00:00 GMT", None), ("9" * 400, None)],
+)
+def test_retry_after_is_known_to_the_caller(value: str, seconds: float | None) -> None:
+    with (
+        openai_server(_echo, statuses=[429], headers={"Retry-After": value}) as (url, _),
+        pytest.raises(APIStatusError) as caught,
+    ):
+        _post(_client(url, attempts=1))
+    assert caught.value.retry_after == seconds
+
+
+def test_texts_are_in_no_error() -> None:
+    """The server's own words are kept apart, since they may repeat what was sent."""
+    with openai_server(_echo, statuses=[400]) as (url, _), pytest.raises(APIStatusError) as caught:
+        _post(_client(url), {"prompt": "CANARY" + 600 * "x"})
+    assert "CANARY" not in repr(caught.value)
+    assert caught.value.message is not None
+    assert "CANARY" in caught.value.message
+    assert len(caught.value.message) == 500
+    with openai_server(lambda body: b"CANARY") as (url, _), pytest.raises(APIResponseError) as unreadable:
+        _post(_client(url))
+    assert "CANARY" not in repr(unreadable.value)
+    assert unreadable.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [(b"<html>", "not JSON"), (b"[" * 100_000, "not JSON"), (b"[" + b" " * 5000 + b"]", "longer than 4096 bytes")],
+)
+def test_an_answer_that_can_t_be_read_is_refused(payload: bytes, message: str) -> None:
+    with openai_server(lambda body: payload) as (url, seen), pytest.raises(APIResponseError, match=message):
+        _post(_client(url, max_bytes=4096 if len(payload) < 9000 else 10**6))
+    assert len(seen) == 1
+
+
+def test_a_stream_is_passed_through() -> None:
+    payload = b"data: {}\n\n" * 100
+
+    async def story() -> bytes:
+        response = await client.stream("/chat/completions", {"stream": True})
+        parts = [part async for part in read_on(response)]
+        assert response.is_closed
+        return b"".join(parts)
+
+    with openai_server(lambda body: payload) as (url, seen):
+        client = _client(url)
+        assert _run(client, story) == payload
+    assert seen[0].body == {"stream": True}
+    with openai_server(_echo, statuses=[503, 503]) as (url, seen):
+        client = _client(url)
+        with pytest.raises(APIStatusError):
+            _run(client, story)
+        assert len(seen) == 1
+    client = _client(url)
+    with pytest.raises(APIConnectionError):
+        _run(client, story)
+
+
+def test_a_question_stays_with_its_server_and_questions_are_spread() -> None:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(openai_server(_echo)) for _ in range(3)]
+        client = _client(*(url for url, _ in servers))
+
+        async def story() -> None:
+            for number in range(90):
+                await client.post("/completions", {"question": number % 30}, f"question {number % 30}")
+
+        _run(client, story)
+        shares = [{request.body["question"] for request in seen} for _, seen in servers]
+    assert all(shares)
+    assert sum(map(len, shares)) == len(set().union(*shares)) == 30
+
+
+def test_a_dead_server_is_left_out_and_taken_back_in() -> None:
+    async def ask(client: OpenAIClient) -> None:
+        for number in range(20):
+            await client.post("/completions", {}, f"question {number}")
+
+    async def story() -> tuple[tuple[int, int], int, int]:
+        with openai_server(_echo) as (alive, kept):
+            with openai_server(_echo) as (mortal, lost):
+                client = _client(alive, mortal)
+                await ask(client)
+                shares = len(kept), len(lost)
+            await ask(client)
+            taken_over = len(kept) - shares[0]
+            with openai_server(_echo, port=int(mortal.rpartition(":")[2])) as (_, back):
+                while not back:  # its pause grows with each attempt that was in vain
+                    await client.post("/completions", {}, f"question {len(kept) % 20}")
+                    await asyncio.sleep(0.02)
+                back.clear()
+                await ask(client)
+                await client.close()
+                return shares, taken_over, len(back)
+
+    shares, taken_over, back = asyncio.run(story())
+    assert min(shares) > 0
+    assert sum(shares) == taken_over == 20
+    assert back == shares[1]
+
+
+def test_servers_that_are_all_dead_are_reported() -> None:
+    with openai_server(_echo) as (url, _):
+        pass
+    with pytest.raises(APIError, match="ConnectError") as caught:
+        _post(_client(url, pause=0.01))
+    assert isinstance(caught.value, APIConnectionError)
+    assert (caught.value.reason, caught.value.attempts) == ("ConnectError", ATTEMPTS)

@@ -1,0 +1,229 @@
+"""Client of servers that speak OpenAI's HTTP API: `vllm serve`, or a vendor's.
+
+Bodies are JSON as the API defines it; fields that only some servers know pass in both directions. Errors:
+
+    APIError
+    ├── APIConnectionError   no answer: the server can't be reached, or the connection broke
+    ├── APIStatusError       an answer with a status other than 200
+    └── APIResponseError     an answer that is not JSON, or too large
+
+An error's text never repeats what was sent or answered, so it may be logged.
+"""
+
+import asyncio
+import json
+import math
+import random
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from unprm.affinity import ranked
+
+Json = dict[str, Any]
+
+CONNECT_SECONDS = 10.0
+FIRST_WAIT = 0.5
+"""Seconds before the second attempt; doubled for each further one, with jitter."""
+LONGEST_RETRY_AFTER = 60.0
+"""Most seconds of a server's `Retry-After` that are waited."""
+PAUSE = 5.0
+"""Seconds that a server is avoided after it did not answer; doubled while it stays dead, up to `LONGEST_PAUSE`."""
+LONGEST_PAUSE = 60.0
+MAX_BYTES = 2**28
+"""Most bytes of an answer."""
+_MAX_ERROR_BYTES = 2**16
+_MAX_MESSAGE = 500
+"""Most characters of a server's error message."""
+_RETRYABLE = {408, 409, 425, 429, 500, 502, 503, 504}
+
+
+class APIError(Exception):
+    """Base of the client's errors. `attempts`: how many were made."""
+
+    attempts = 1
+    retryable = False
+    """Whether another attempt may succeed."""
+
+
+class APIConnectionError(APIError):
+    """No answer; `reason` is the kind of failure, the name of one of httpx's errors."""
+
+    retryable = True
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url}: {reason}")
+        self.reason = reason
+
+
+class APIStatusError(APIError):
+    """A status other than 200.
+
+    `retry_after`: seconds, if the server sent them. `message`: the server's own words, if any; they may repeat what was
+    sent and are for the caller alone.
+    """
+
+    def __init__(self, url: str, status: int, retry_after: float | None, message: str | None) -> None:
+        super().__init__(f"{url} answered {status}")
+        self.status, self.retry_after, self.message = status, retry_after, message
+        self.retryable = status in _RETRYABLE
+
+
+class APIResponseError(APIError):
+    """An answer with status 200 that can't be read."""
+
+
+@dataclass(slots=True)
+class _Server:
+    """One server; it is avoided until `rests_until`, a time of `time.monotonic()`."""
+
+    url: str
+    failures: int = 0
+    rests_until: float = 0.0
+
+
+class OpenAIClient:
+    """Client of one server, or of several of the same model, within one event loop.
+
+    `urls`: addresses; a final `/v1` may be left out. `api_key`: sent as a bearer token. `timeout`: seconds without a
+    byte after which a server counts as dead; None: no limit. `attempts`: how often a request is sent at most, if a
+    server does not answer or its status is one that may pass. `first_wait`, `pause` and `max_bytes` as `FIRST_WAIT`,
+    `PAUSE` and `MAX_BYTES`.
+
+    A request goes to the server that its `affinity` points to (rendezvous hashing), so that cached prefixes are reused;
+    while that one rests, to the next. A cancelled call closes its connection, and the server stops its work.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        api_key: str | None,
+        *,
+        timeout: float | None,
+        attempts: int = 1,
+        first_wait: float = FIRST_WAIT,
+        pause: float = PAUSE,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._attempts, self._first_wait, self._pause, self._max_bytes = attempts, first_wait, pause, max_bytes
+        self._servers = [_Server(url.rstrip("/").removesuffix("/v1")) for url in urls]
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+        )
+
+    async def get(self, path: str) -> Any:
+        """The JSON at a path below `/v1`. Raises an `APIError`."""
+        return await self._request("GET", path, None, "")
+
+    async def post(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
+        """The JSON that is answered to a body at a path below `/v1`. Raises an `APIError`."""
+        return await self._request("POST", path, body, affinity)
+
+    async def stream(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
+        """As `post`, in one attempt, but the answer's body is still to come: `read_on` reads and closes it."""
+        server = self._pick("")
+        with self._connection_errors(server):
+            return await self._open(server, "POST", path, body)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None, affinity: str) -> Any:
+        attempt = 1
+        while True:
+            try:
+                return await self._attempt(method, path, body, affinity)
+            except APIError as error:
+                error.attempts = attempt
+                if attempt >= self._attempts or not error.retryable:
+                    raise
+                wait = self._first_wait * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
+                if isinstance(error, APIStatusError) and error.retry_after is not None:
+                    wait += min(LONGEST_RETRY_AFTER, error.retry_after)
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    async def _attempt(self, method: str, path: str, body: Mapping[str, Any] | None, affinity: str) -> Any:
+        server = self._pick(affinity)
+        with self._connection_errors(server):
+            content = await _read(await self._open(server, method, path, body), self._max_bytes)
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError):
+            raise APIResponseError("not JSON") from None
+
+    async def _open(self, server: _Server, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+        """The response, its body unread. Raises `APIStatusError`, or an error of httpx."""
+        request = self._http.build_request(method, f"{server.url}/v1{path}", json=body)
+        response = await self._http.send(request, stream=True)
+        server.failures, server.rests_until = 0, 0.0
+        if response.status_code == 200:
+            return response
+        try:
+            message = _message(await _read(response, _MAX_ERROR_BYTES))
+        except APIResponseError:
+            message = None
+        raise APIStatusError(server.url, response.status_code, _retry_after(response), message)
+
+    @contextmanager
+    def _connection_errors(self, server: _Server) -> Iterator[None]:
+        """Lets the server rest after an error of httpx, which becomes `APIConnectionError`."""
+        try:
+            yield
+        except httpx.HTTPError as error:
+            server.failures += 1
+            pause = min(LONGEST_PAUSE, self._pause * 2 ** (server.failures - 1))
+            server.rests_until = time.monotonic() + pause
+            raise APIConnectionError(server.url, type(error).__name__) from error
+
+    def _pick(self, affinity: str) -> _Server:
+        """The server nearest to the affinity among those not resting; if all rest, the first to be back."""
+        now = time.monotonic()
+        awake = {server.url: server for server in self._servers if server.rests_until <= now}
+        if not awake:
+            return min(self._servers, key=lambda server: server.rests_until)
+        return awake[ranked(affinity, awake)[0]]
+
+
+async def read_on(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The rest of a response as it arrives; closes it at the end."""
+    try:
+        async for part in response.aiter_bytes():
+            yield part
+    finally:
+        await response.aclose()
+
+
+async def _read(response: httpx.Response, limit: int) -> bytes:
+    """A response's body; closes it. Raises `APIResponseError` for one of more than `limit` bytes."""
+    content = bytearray()
+    try:
+        async for part in response.aiter_bytes():
+            content += part
+            if len(content) > limit:
+                raise APIResponseError(f"longer than {limit} bytes")
+    finally:
+        await response.aclose()
+    return bytes(content)
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Seconds of the header; its other form, a date, is ignored."""
+    value = response.headers.get("retry-after", "")
+    seconds = float(value) if value.isdecimal() else math.inf
+    return seconds if math.isfinite(seconds) else None
+
+
+def _message(content: bytes) -> str | None:
+    """The message of an error in OpenAI's form."""
+    try:
+        return str(json.loads(content)["error"]["message"])[:_MAX_MESSAGE]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
