@@ -1,7 +1,7 @@
 """The OpenAPI document: the purpose, an example and all response statuses of each operation."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 
@@ -28,26 +28,46 @@ _ELSEWHERE = ("not_found", "method_not_allowed", "upstream_refused", "upstream_f
 _WORK = tuple(code for code in TABLE if code not in _ELSEWHERE)
 _NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",)}
 
-_STRATEGIES: dict[Strategy, tuple[str, str]] = {
-    "majority": (
+
+class StrategyText(NamedTuple):
+    """A strategy in words: its short name, what its `score` is, and what the OpenAPI document says of it."""
+
+    title: str
+    score: str
+    summary: str
+    description: str
+
+
+STRATEGY_TEXTS: dict[Strategy, StrategyText] = {
+    "majority": StrategyText(
+        "Majority",
+        "number of candidates",
         "The answer with the most solutions",
         "Needs no rewards and no problem: the model is not run.",
     ),
-    "prm": (
+    "prm": StrategyText(
+        "PRM best-of-N",
+        "highest reward",
         "The answer of the solution with the highest reward",
         "Best-of-N by the process reward model.",
     ),
-    "hmr": (
+    "hmr": StrategyText(
+        "Hybrid (HMR)",
+        "highest reward",
         "Hybrid majority reward: the majority if there is one, else the highest reward",
         "The one answer that at least half of all solutions state wins without scoring; if there is none, or there are "
         "two, the model is run.",
     ),
-    "wrf": (
+    "wrf": StrategyText(
+        "Weighted (WRF)",
+        "combined",
         "Weighted reward-frequency",
         "Per answer, mean reward and frequency are made comparable as `normalization` says; the highest "
         "`alpha * reward + (1 - alpha) * frequency` wins.",
     ),
-    "weighted": (
+    "weighted": StrategyText(
+        "Reward sum",
+        "sum of rewards",
         "The answer with the highest sum of rewards",
         "Weighted majority voting.",
     ),
@@ -104,8 +124,8 @@ def describe(name: str) -> Json:
 
 def describe_vote(strategy: Strategy) -> Json:
     """Options of the route of a vote."""
-    summary, description = _STRATEGIES[strategy]
-    return describe(f"vote_{strategy}") | {"summary": summary, "description": description}
+    text = STRATEGY_TEXTS[strategy]
+    return describe(f"vote_{strategy}") | {"summary": text.summary, "description": text.description}
 
 
 def problems(codes: Iterable[str]) -> dict[int | str, Json]:

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Final
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
+
+from server.http.openapi import STRATEGY_TEXTS
 
 BELOW: Final = "/page/"
 """Prefix of the paths of the page's files; like the page itself, they are the same for everybody and need no key."""
@@ -47,6 +49,13 @@ async def index(request: Request) -> Response:
 async def docs(request: Request) -> Response:
     """The API documentation, with forms to try it."""
     return await _file("docs.html", request)
+
+
+@router.api_route(BELOW + "strategies.json", methods=["GET", "HEAD"])
+async def strategies() -> Response:
+    """All strategies in their order: title, and what the score is."""
+    texts = {name: {"title": text.title, "score": text.score} for name, text in STRATEGY_TEXTS.items()}
+    return JSONResponse(texts, headers=HEADERS)
 
 
 @router.api_route(BELOW + "{path:path}", methods=["GET", "HEAD"])

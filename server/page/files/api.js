@@ -1,4 +1,4 @@
-// The server, asked for JSON. Addresses are relative, so that the page works below a path of a proxy as well.
+// Requests to the server. Addresses are relative, so that the page works below a path of a proxy as well.
 import { Problem } from "./errors.js";
 
 const KEY = "unprm-key";
@@ -9,40 +9,39 @@ export const key = {
   set: (value) => (value ? sessionStorage.setItem(KEY, value) : sessionStorage.removeItem(KEY)),
 };
 
-/** What the server answers to a GET, or to a POST of `body`. Raises `Problem`. */
-export async function ask(address, body = undefined, signal = undefined) {
-  const response = await reached(address, { ...request(body), signal });
-  const told = await parsed(response);
-  if (response.ok && told !== null) return told;
-  if (typeof told?.code !== "string") throw new Problem("unexpected", { detail: `HTTP status ${response.status}` });
-  throw new Problem(told.code, {
-    detail: told.detail,
-    errors: told.errors ?? [],
-    requestId: told.request_id,
-    retryAfter: response.headers.get("Retry-After"),
+/** The response to a GET, or to a POST of `body` as JSON. Raises `Problem` for an error, and an aborted request's. */
+export async function fetchResponse(address, body, signal) {
+  const response = await fetch(address, { ...options(body), signal }).catch((error) => {
+    throw error.name === "AbortError" ? error : new Problem("unreachable");
   });
+  if (response.ok) return response;
+  const details = await jsonOf(response);
+  if (typeof details?.code !== "string") throw unexpected(response);
+  const { code, detail, errors, request_id: requestId } = details;
+  throw new Problem(code, { detail, errors, requestId, retryAfter: response.headers.get("Retry-After") });
 }
 
-function request(body) {
+/** The same, read as JSON. */
+export async function fetchJson(address, body, signal) {
+  const response = await fetchResponse(address, body, signal);
+  const value = await jsonOf(response);
+  if (value === null) throw unexpected(response);
+  return value;
+}
+
+function options(body) {
   const headers = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
   if (body === undefined) return { headers };
   return { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
 }
 
-async function reached(address, options) {
-  try {
-    return await fetch(address, options);
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Problem("unreachable");
-  }
-}
-
-async function parsed(response) {
-  try {
-    return await response.json();
-  } catch (error) {
+async function jsonOf(response) {
+  return response.json().catch((error) => {
     if (error.name === "AbortError") throw error;
     return null;
-  }
+  });
+}
+
+function unexpected(response) {
+  return new Problem("unexpected", { detail: `HTTP status ${response.status}` });
 }

@@ -1,5 +1,6 @@
-// The page: what is asked on the left, scores and votes on the right.
-import { ask, key } from "./api.js";
+// The page: the input on the left, scores and votes on the right.
+import { fetchJson, key } from "./api.js";
+import { clearComplaint, complain, guarded } from "./complaints.js";
 import { asCurl } from "./curl.js";
 import { byId, counted, el } from "./dom.js";
 import { Problem } from "./errors.js";
@@ -7,104 +8,99 @@ import { EXAMPLES } from "./examples.js";
 import * as input from "./input.js";
 import { fromFragment, toFragment } from "./permalink.js";
 import { Results } from "./results.js";
-import { NORMALIZATIONS, STRATEGIES } from "./votes.js";
 
 /** Milliseconds after which a page without a model asks for it again. */
 const LOOK_AGAIN = 1000;
 
-const results = new Results();
+const results = new Results((body, signal) => post("vote/compare", body, signal));
+/** Of the request for scores that is under way, if there is one. */
 let running = null;
 let limits = null;
+/** The request that was scored last, with the scores that came back. */
+let scoredRequest = null;
 /** The code of what keeps the page from knowing the model. */
 let trouble = null;
 /** Whether candidates are to be scored once the model is ready. */
 let waiting = false;
 
-// ---- telling
-
 function say(text) {
   byId("status").textContent = text;
-}
-
-function complain(error) {
-  const problem = error instanceof Problem ? error : new Problem("unexpected", { detail: String(error) });
-  const told = problem.particulars.map((text) => el("li", {}, text));
-  byId("problem-details").replaceChildren(
-    el("div", { class: "complaint", "data-code": problem.code }, el("p", {}, problem.sentence), el("ul", {}, ...told)),
-  );
-  if (problem.code === "unauthorized") {
-    byId("options").open = true;
-    byId("key").focus();
-  } else if (byId("results").getBoundingClientRect().top > window.innerHeight) {
-    byId("results").scrollIntoView({ block: "start" }); // one column: the complaint would be out of sight
-  }
-}
-
-function content() {
-  byId("problem-details").replaceChildren();
-}
-
-/** An action whose errors are told. */
-function guarded(action) {
-  return async (...given) => {
-    try {
-      content();
-      await action(...given);
-    } catch (error) {
-      if (error.name !== "AbortError") complain(error);
-    }
-  };
 }
 
 // ---- scoring
 
 async function score() {
   const request = input.request();
-  running?.abort();
-  const own = (running = new AbortController());
   waiting = false;
-  busy(true);
   try {
-    await scoreAndVote(request, own.signal);
+    await alone((signal) => scoreAndVote(request, signal));
   } catch (error) {
     if (error.code !== "model_unavailable" || trouble !== "model_unavailable") throw error;
     waiting = true;
     say("The model is not ready yet. These candidates are scored as soon as it is.");
+  }
+}
+
+/** Runs an action in place of the one that is under way. */
+async function alone(action) {
+  running?.abort();
+  const controller = new AbortController();
+  running = controller;
+  busy(true);
+  try {
+    await action(controller.signal);
   } finally {
-    if (running === own) busy(false);
+    if (running === controller) {
+      running = null;
+      busy(false);
+    }
   }
 }
 
 async function scoreAndVote(request, signal) {
   say(`Scoring ${counted(request.solutions.length, "candidate")} …`);
-  const scored = await send("score_steps", request, signal).catch((error) => {
-    say(results.there ? "The results below are those of before." : "");
+  const { solutions, usage, model } = await post("score_steps", request, signal).catch((error) => {
+    if (!signal.aborted) say(results.there ? "The results below are those of before." : "");
     throw error;
   });
   byId("empty").hidden = true;
-  results.showScores(request.problem ?? "", scored.solutions, input.weights());
-  const { computed_tokens: computed, cached_tokens: cached } = scored.usage;
-  const number = scored.solutions.filter((own) => own.step_scores !== null).length;
-  say(`${counted(number, "solution")} scored by ${scored.model}: ${computed} tokens run, ${cached} known from before.`);
+  scoredRequest = withScores(request, solutions);
+  results.showScores(request.problem ?? "", solutions, request.threshold, scoredRequest);
+  const { computed_tokens: computed, cached_tokens: cached } = usage;
+  const number = solutions.filter((solution) => solution.step_scores !== null).length;
+  say(`${counted(number, "solution")} scored by ${model}: ${computed} tokens run, ${cached} known from before.`);
   reveal();
-  // it needs no scores, and names the classes of equal answers, from which all votes follow
-  const { candidates, compared_as_text: asText } = await send("vote/majority", request, signal);
-  results.showVotes(classesOf(candidates, request.solutions.length), asText);
+  await results.vote();
 }
 
-function send(address, request, signal) {
+/** The request with the scores that came back, so that no model runs for it. What can't be scored stays as it was. */
+function withScores(request, scored) {
+  const solutions = scored.map(({ id, steps, answer, step_scores }, index) => {
+    return step_scores === null ? request.solutions[index] : { id, steps, answer: answer ?? "", step_scores };
+  });
+  return { ...request, solutions };
+}
+
+/** Takes rewards and votes from the same scores in another way. */
+async function reward() {
+  if (running !== null) return score(); // what is under way was requested with the reward of before
+  const weights = input.weights();
+  if (!results.there) return;
+  scoredRequest = { ...scoredRequest, ...weights };
+  await alone(async (signal) => {
+    const { solutions } = await post("score_steps", scoredRequest, signal);
+    results.showRewards(solutions, weights.threshold, scoredRequest);
+    await results.vote();
+  });
+}
+
+function post(address, request, signal) {
   const size = new Blob([JSON.stringify(request)]).size;
   if (limits !== null && size > limits.max_body_bytes) {
     // a server that refuses a body while it is sent closes the connection, and its answer is lost
     throw new Problem("body_too_large", { detail: `${size} bytes would be sent, the limit is ${limits.max_body_bytes}.` });
   }
-  return ask(address, request, signal);
-}
-
-function classesOf(candidates, total) {
-  const classes = new Array(total).fill(null);
-  for (const { members } of candidates) for (const index of members) classes[index] = members[0];
-  return classes;
+  return fetchJson(address, request, signal);
 }
 
 function busy(is) {
@@ -124,13 +120,13 @@ function reveal() {
 async function showModel() {
   try {
     const name = input.modelName();
-    const model = await ask(name === null ? "model" : `model?name=${encodeURIComponent(name)}`);
+    const model = await fetchJson(name === null ? "model" : `model?name=${encodeURIComponent(name)}`);
     limits = model.limits;
     input.offerModels(model.models);
     input.offerThreshold(model.calibration);
     byId("model-line").textContent = `${model.name} on ${model.device}`;
     byId("demo").hidden = !model.demo;
-    if (trouble !== null) content();
+    if (trouble !== null) clearComplaint();
     trouble = null;
     if (waiting) guarded(score)();
   } catch (error) {
@@ -145,9 +141,9 @@ async function showModel() {
   }
 }
 
-/** Leads to the report, if the server has one; where it asks for a key, nothing is said of it here. */
+/** Leads to the report, if the server has one; where it asks for a key, nothing is said here. */
 async function showReport() {
-  const { name } = await ask("report").catch(() => ({ name: null }));
+  const { name } = await fetchJson("report").catch(() => ({ name: null }));
   byId("report-link").hidden = name === null;
 }
 
@@ -164,16 +160,16 @@ async function link() {
 
 async function curl() {
   const { strategy, alpha, normalization } = results.ballot;
-  const weighed = { alpha, ...(normalization === "minmax" ? {} : { normalization }) };
-  const request = { ...input.request(), ...(strategy === "wrf" ? weighed : {}) };
+  const weights = { alpha, ...(normalization === "minmax" ? {} : { normalization }) };
+  const request = { ...input.request(), ...(strategy === "wrf" ? weights : {}) };
   const address = new URL(`vote/${strategy}`, document.baseURI).href;
   await copy(asCurl(address, request, key.get() !== ""), "The command is copied.");
 }
 
-async function copy(text, told) {
+async function copy(text, done) {
   try {
     await navigator.clipboard.writeText(text);
-    say(told);
+    say(done);
   } catch {
     byId("copy-text").value = text; // no clipboard without HTTPS, or without the user's leave
     byId("copy").showModal();
@@ -184,12 +180,10 @@ async function copy(text, told) {
 async function openLink() {
   const fragment = location.hash.slice(1);
   if (!fragment.startsWith("v")) return;
-  const told = await fromFragment(fragment);
-  if (told === null) throw new Problem("bad_link");
-  input.fillFields(told);
-  if (STRATEGIES.includes(told.strategy)) results.ballot.strategy = told.strategy;
-  if (told.alpha >= 0 && told.alpha <= 1) results.ballot.alpha = told.alpha;
-  if (NORMALIZATIONS.includes(told.normalization)) results.ballot.normalization = told.normalization;
+  const values = await fromFragment(fragment);
+  if (values === null) throw new Problem("bad_link");
+  input.fillFields(values);
+  results.ballot.choose(values);
   // a link of somebody else must not set the model to work by itself
   say("The input of the link is filled in. Score it when you are ready.");
 }
@@ -197,11 +191,11 @@ async function openLink() {
 // ---- wiring
 
 function listen() {
-  byId("ask").addEventListener("submit", (event) => {
+  byId("input").addEventListener("submit", (event) => {
     event.preventDefault();
     guarded(score)();
   });
-  byId("ask").addEventListener("keydown", (event) => {
+  byId("input").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) guarded(score)();
   });
   byId("candidates").addEventListener("input", input.showCount);
@@ -210,8 +204,8 @@ function listen() {
       if (results.there) say("The input has changed since it was scored.");
     });
   }
-  byId("aggregate").addEventListener("change", guarded(async () => results.weigh(input.weights())));
-  byId("threshold").addEventListener("change", guarded(async () => results.weigh(input.weights())));
+  byId("aggregate").addEventListener("change", guarded(reward));
+  byId("threshold").addEventListener("change", guarded(async () => results.showThreshold(input.weights().threshold)));
   byId("model").addEventListener("change", guarded(switchModel));
   for (const id of ["split", "extraction"]) byId(id).addEventListener("change", guarded(scoreAgain));
   byId("key").addEventListener("change", guarded(setKey));

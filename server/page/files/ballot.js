@@ -1,107 +1,94 @@
-// The votes: five side by side, the chosen one explained by its classes of equal answers.
+// The votes: side by side, the chosen one explained by its classes of equal answers.
 import { bar, el } from "./dom.js";
+import { explanation, figure, short } from "./explanation.js";
 import { answer } from "./mathtext.js";
 import { truth } from "./solutions.js";
-import { NORMALIZATIONS, STRATEGIES } from "./votes.js";
+import STRATEGIES from "./strategies.json" with { type: "json" };
 
-const TITLES = {
-  majority: "Majority",
-  prm: "PRM best-of-N",
-  hmr: "Hybrid (HMR)",
-  wrf: "Weighted (WRF)",
-  weighted: "Reward sum",
-};
-const NORMALIZATION_TITLES = {
+const NORMALIZATIONS = {
   minmax: "min–max over the answers, as in the paper",
   share: "none: mean reward, share of candidates",
 };
 /** Classes that are shown at once; the others on demand. */
 const SHOWN = 8;
+/** Lengths of α up to this are rounding. */
+const NOTHING = 1e-9;
 
 /**
- * The panel; `onChange` is called when another strategy or weight is chosen, `onNormalization` when WRF is to compare
- * rewards and frequencies in another way, `onShow` with the class of answers whose solutions are asked for.
+ * The panel. `onStrategy` is called when another strategy is chosen, `onWeights` when WRF is to weigh in another way,
+ * `onShow` with the first member of the class whose solutions are to be shown.
  */
 export class Ballot {
-  constructor(place, { onChange, onNormalization, onShow }) {
+  constructor(place, { onStrategy, onWeights, onShow }) {
     this.onShow = onShow;
     this.all = false;
-    this.set = new Map();
-    this.tiles = Object.fromEntries(STRATEGIES.map((strategy) => [strategy, tile(strategy, onChange)]));
+    this.typeset = new Map();
+    const choose = () => {
+      this._showStrategy();
+      onStrategy();
+    };
+    this.tiles = Object.fromEntries(Object.keys(STRATEGIES).map((strategy) => [strategy, tile(strategy, choose)]));
     this.agreement = el("p", { class: "agreement" });
     this.explanation = el("p", { class: "explanation", "aria-live": "polite", id: "explanation" });
     this.slider = el("input", { type: "range", id: "alpha", min: "0", max: "1", step: "0.01", value: "0.5" });
-    // the slider tells its value by itself
+    // a slider says its value by itself
     this.output = el("output", { for: "alpha", "aria-live": "off" });
     this.strip = el("div", { class: "strip", id: "alpha-strip" });
-    const offered = NORMALIZATIONS.map((value) => el("option", { value }, NORMALIZATION_TITLES[value]));
-    this.normalizations = el("select", { id: "normalization" }, ...offered);
+    const options = Object.entries(NORMALIZATIONS).map(([value, text]) => el("option", { value }, text));
+    this.normalizations = el("select", { id: "normalization" }, ...options);
     this.classes = el("ol", { class: "classes" });
     this.more = el("button", { type: "button", class: "quiet" });
-    this.slider.addEventListener("input", onChange);
-    this.normalizations.addEventListener("change", onNormalization);
+    this.slider.addEventListener("input", () => {
+      this._showAlpha();
+      onWeights();
+    });
+    this.normalizations.addEventListener("change", onWeights);
     this.more.addEventListener("click", () => {
       this.all = !this.all;
-      onChange();
+      this._showStrategy();
     });
+    const tiles = Object.values(this.tiles).map(({ node }) => node);
     place.replaceChildren(
-      el("fieldset", { class: "tiles" }, el("legend", {}, "Five votes"), ...STRATEGIES.map((own) => this.tiles[own].node)),
+      el("fieldset", { class: "tiles" }, el("legend", {}, "Votes"), ...tiles),
       this.agreement,
-      this._alpha(),
+      this._weights(),
       this.explanation,
       this.classes,
       this.more,
     );
+    this._showAlpha();
   }
 
   get alpha() {
     return Number(this.slider.value);
   }
 
-  set alpha(value) {
-    this.slider.value = String(value);
-  }
-
   get normalization() {
     return this.normalizations.value;
   }
 
-  set normalization(value) {
-    this.normalizations.value = value;
-  }
-
   get strategy() {
-    return STRATEGIES.find((own) => this.tiles[own].radio.checked);
+    return Object.keys(this.tiles).find((strategy) => this.tiles[strategy].radio.checked);
   }
 
-  set strategy(value) {
-    this.tiles[value].radio.checked = true;
+  /** Chooses what is given and possible; the rest stays. */
+  choose({ strategy, alpha, normalization }) {
+    if (Object.hasOwn(STRATEGIES, strategy ?? "")) this.tiles[strategy].radio.checked = true;
+    if (alpha >= 0 && alpha <= 1) this.slider.value = String(alpha);
+    if (Object.hasOwn(NORMALIZATIONS, normalization ?? "")) this.normalizations.value = normalization;
+    this._showAlpha();
   }
 
-  /** Shows which answer wins at which weight: stretches `{from, to, class}` of [0, 1]. */
-  showSweep(stretches, names) {
-    this.strip.replaceChildren(
-      ...stretches.map(({ from, to, members }) => {
-        const range = `α ${from.toFixed(2)}–${to.toFixed(2)}: `;
-        const piece = el("span", {}, el("span", { class: "unseen" }, range), this._answer(names[members[0]]));
-        piece.style.flexGrow = String(Math.max(to - from, 0.01));
-        return piece;
-      }),
-    );
+  /** Shows a response of `/vote/compare`; `weights`: what it was requested with; `correct[i]` of solution i, if known. */
+  show(votes, weights, correct) {
+    Object.assign(this, { votes, weights, correct });
+    for (const strategy of Object.keys(this.tiles)) this._showTile(strategy);
+    this._showAgreement();
+    this._showStrip();
+    this._showStrategy();
   }
 
-  /** Shows outcomes by strategy; `names[i]` is the answer of candidate i, `correct[i]` whether it is right, if known. */
-  show(outcomes, names, correct) {
-    this.correct = correct;
-    for (const own of STRATEGIES) this._tile(own, outcomes[own], names);
-    this._agreement(outcomes);
-    this.output.textContent = this.alpha.toFixed(2);
-    const outcome = outcomes[this.strategy];
-    this.explanation.replaceChildren(...this._explained(outcome, names));
-    this._classes(outcome, names);
-  }
-
-  _alpha() {
+  _weights() {
     return el(
       "div",
       { class: "alpha" },
@@ -113,146 +100,133 @@ export class Ballot {
     );
   }
 
-  _tile(strategy, outcome, names) {
-    const { answer: place, known, how } = this.tiles[strategy];
-    const [elected] = outcome.candidates[0].members;
-    place.replaceChildren(this._answer(names[elected]));
-    known.replaceChildren(truth(this.correct[elected]));
-    const margin = outcome.margin === null ? "no other answer" : `margin ${short(outcome.margin)}`;
-    how.textContent = outcome.tied ? `tie of ${outcome.tied}` : margin;
-    how.classList.toggle("tie", outcome.tied > 0);
+  _showAlpha() {
+    this.output.textContent = this.alpha.toFixed(2);
   }
 
-  _agreement(outcomes) {
-    const groups = new Map();
-    for (const own of STRATEGIES) {
-      const first = outcomes[own].candidates[0].members[0];
-      groups.set(first, [...(groups.get(first) ?? []), TITLES[own]]);
+  _showTile(strategy) {
+    const { elected, known, how } = this.tiles[strategy];
+    const { candidates, margin, tied_answers: tied } = this.votes.strategies[strategy];
+    elected.replaceChildren(this._answer(candidates[0].answer));
+    known.replaceChildren(truth(this.correct[candidates[0].members[0]]));
+    const lead = margin === null ? "no other answer" : `margin ${short(margin)}`;
+    how.textContent = tied.length > 0 ? `tie of ${tied.length}` : lead;
+    how.classList.toggle("tie", tied.length > 0);
+  }
+
+  _showAgreement() {
+    const titles = new Map();
+    for (const [strategy, { candidates }] of Object.entries(this.votes.strategies)) {
+      const [first] = candidates[0].members;
+      titles.set(first, [...(titles.get(first) ?? []), STRATEGIES[strategy].title]);
     }
+    const sides = [...titles.values()].map((side) => side.join(", "));
     this.agreement.textContent =
-      groups.size === 1
-        ? "All five elect the same answer."
-        : `They elect ${groups.size} different answers: ${[...groups.values()].map((own) => own.join(", ")).join(" against ")}.`;
+      sides.length === 1 ? "All elect the same answer." : `They elect ${sides.length} different answers: ${sides.join(" against ")}.`;
   }
 
-  _explained(outcome, names) {
-    const [winner] = outcome.candidates;
-    const total = names.length;
-    const told = this._reason(outcome, winner, total, names);
-    if (outcome.tied) {
-      const order = outcome.decidedBy === "majority" ? "" : "more candidates win, then the higher mean reward, then ";
-      told.push(` It is a tie of ${outcome.tied} answers: ${order}who comes first.`);
-    } else if (outcome.margin !== null) {
-      told.push(` The margin over the next answer is ${short(outcome.margin)}.`);
-    }
-    const silent = names.filter((name) => name === null).length;
-    if (silent > 0) told.push(` ${silent} of the ${total} candidates ${silent === 1 ? "has" : "have"} no answer; they can’t win, but count.`);
-    return told;
+  _showStrip() {
+    this.strip.replaceChildren(
+      ...stretches(this.votes.strategies.wrf.candidates).map(({ from, to, candidate }) => {
+        const range = `α ${from.toFixed(2)}–${to.toFixed(2)}: `;
+        const piece = el("span", {}, el("span", { class: "unseen" }, range), this._answer(candidate.answer));
+        piece.style.flexGrow = String(Math.max(to - from, 0.01));
+        return piece;
+      }),
+    );
   }
 
-  _reason(outcome, winner, total, names) {
-    const name = el("strong", {}, this._answer(names[winner.members[0]]));
-    const share = `${winner.count} of ${total} candidates`;
-    if (outcome.decidedBy === "unanimous") return [name, " wins without a vote: no candidate has another answer."];
-    if (outcome.strategy === "majority") return [name, ` has ${share}; no answer has more.`];
-    if (outcome.strategy === "hmr" && outcome.decidedBy === "majority") {
-      return [name, ` has ${share}, at least half: the majority decides, whatever the rewards.`];
-    }
-    const highest = `solution ${outcome.solutionIndex + 1} with ${figure(winner.best)}`;
-    if (outcome.strategy === "hmr") {
-      const halves = outcome.candidates.filter(({ count }) => 2 * count === total).length === 2;
-      const why = halves ? `Two answers have half of the ${total} candidates each` : `No answer has half of the ${total} candidates`;
-      return [`${why}, so the highest reward decides: `, name, `, ${highest}.`];
-    }
-    if (outcome.strategy === "prm") return ["The highest reward decides: ", name, `, ${highest}.`];
-    if (outcome.strategy === "weighted") {
-      return [name, ` has the highest sum of rewards, ${winner.total.toFixed(3)} from ${share}.`];
-    }
-    const [a, m, f] = [this.alpha, winner.normalizedReward, winner.normalizedFrequency];
-    const sum = `${a.toFixed(2)} × ${m.toFixed(3)} + ${(1 - a).toFixed(2)} × ${f.toFixed(3)} = ${winner.score.toFixed(3)}`;
-    if (this.normalization === "share") return [name, ` has the highest α × mean reward + (1 − α) × share of candidates: ${sum}.`];
-    return [name, ` has the highest α × reward + (1 − α) × frequency, both normalised: ${sum}.`];
-  }
-
-  _classes(outcome, names) {
-    const { candidates } = outcome;
+  _showStrategy() {
+    const { candidates, tied_answers: tied } = this.votes.strategies[this.strategy];
+    const name = el("strong", {}, this._answer(candidates[0].answer));
+    this.explanation.replaceChildren(...explanation(this.votes, this.strategy, name, this.weights));
     const shown = this.all ? candidates : candidates.slice(0, SHOWN);
-    const scale = { total: names.length, sum: Math.max(...candidates.map((own) => own.total)) };
-    this.classes.replaceChildren(...shown.map((own, rank) => this._class(outcome, own, rank, names, scale)));
+    const marks = shown.map((_, rank) => (rank === 0 ? "★ elected" : rank < tied.length ? "tied" : ""));
+    this.classes.replaceChildren(...shown.map((candidate, rank) => this._class(candidate, marks[rank], rank === 0)));
     this.more.hidden = candidates.length <= SHOWN;
     this.more.textContent = this.all ? "Show fewer answers" : `Show all ${candidates.length} answers`;
   }
 
-  _class(outcome, own, rank, names, scale) {
-    const mark = rank === 0 ? "★ elected" : rank < outcome.tied ? "tied" : "";
-    const show = el("button", { type: "button", class: "quiet" }, own.count === 1 ? "Show it" : `Show all ${own.count}`);
-    const name = this._answer(names[own.members[0]]);
-    show.append(el("span", { class: "unseen" }, ` with the answer ${names[own.members[0]]}`));
-    show.addEventListener("click", () => this.onShow(own.members[0]));
+  _class(candidate, mark, wins) {
+    const { answer: text, count, members } = candidate;
+    const show = el("button", { type: "button", class: "quiet" }, count === 1 ? "Show it" : `Show all ${count}`);
+    show.append(el("span", { class: "unseen" }, ` with the answer ${text}`));
+    show.addEventListener("click", () => this.onShow(members[0]));
+    const name = el("strong", {}, this._answer(text));
+    const head = [name, truth(this.correct[members[0]]), el("span", { class: "vote" }, mark), show];
     return el(
       "li",
-      { class: rank === 0 ? "class winner" : "class" },
-      el(
-        "div",
-        { class: "class-head" },
-        el("strong", {}, name),
-        truth(this.correct[own.members[0]]),
-        el("span", { class: "vote" }, mark),
-        show,
-      ),
-      el("dl", {}, ...this._measures(outcome, own, scale)),
+      { class: wins ? "class winner" : "class" },
+      el("div", { class: "class-head" }, ...head),
+      el("dl", {}, ...this._measures(candidate)),
     );
   }
 
-  _measures(outcome, own, { total, sum }) {
+  // what the strategy compares: of WRF its two parts, of the votes by the highest reward that, of others the score
+  _measures({ count, mean_reward: mean, max_reward: best, normalized_reward: reward, normalized_frequency: frequency, score }) {
+    const total = this.votes.solutions.length;
     const measures = [
-      measure("candidates", `${own.count} of ${total}`, [own.count / total], "frequency"),
-      measure("mean reward", figure(own.mean), [own.mean ?? 0]),
+      measure("candidates", `${count} of ${total}`, [count / total], "frequency"),
+      measure("mean reward", figure(mean), [mean ?? 0]),
     ];
-    if (outcome.strategy === "prm" || outcome.strategy === "hmr") {
-      measures.push(measure("highest reward", figure(own.best), [own.best ?? 0]));
-    }
-    if (outcome.strategy === "weighted") {
-      measures.push(measure("sum of rewards", own.total.toFixed(3), [sum > 0 ? own.total / sum : 0]));
-    }
-    if (outcome.strategy === "wrf") {
-      const [m, f] = [own.normalizedReward, own.normalizedFrequency];
-      if (this.normalization === "minmax") {
+    const { alpha, normalization } = this.weights;
+    const { score: title } = STRATEGIES[this.strategy];
+    if (this.strategy === "prm" || this.strategy === "hmr") measures.push(measure(title, figure(best), [best ?? 0]));
+    else if (this.strategy === "wrf") {
+      if (normalization === "minmax") {
         measures.push(
-          measure("normalised reward", m.toFixed(3), [m]),
-          measure("normalised frequency", f.toFixed(3), [f], "frequency"),
+          measure("normalised reward", figure(reward), [reward]),
+          measure("normalised frequency", figure(frequency), [frequency], "frequency"),
         );
       }
-      measures.push(measure("combined", own.score.toFixed(3), [this.alpha * m, (1 - this.alpha) * f]));
+      measures.push(measure(title, figure(score), [alpha * reward, (1 - alpha) * frequency]));
+    } else if (this.strategy !== "majority") {
+      const highest = Math.max(...this.votes.strategies[this.strategy].candidates.map((candidate) => candidate.score));
+      measures.push(measure(title, figure(score), [highest > 0 ? score / highest : 0]));
     }
     return measures;
   }
 
   // a slide of α shows the same answers again and again
-  _answer(name) {
-    if (!this.set.has(name)) this.set.set(name, answer(name));
-    return this.set.get(name).cloneNode(true);
+  _answer(text) {
+    if (!this.typeset.has(text)) this.typeset.set(text, answer(text));
+    return this.typeset.get(text).cloneNode(true);
   }
+}
+
+/**
+ * Which answer WRF elects at which α: stretches `{from, to, candidate}` of [0, 1]. The score of an answer is
+ * α × reward + (1 − α) × frequency, a line in α, so the highest one stays it until a steeper one crosses it.
+ */
+export function stretches(candidates) {
+  const slope = (candidate) => candidate.normalized_reward - candidate.normalized_frequency;
+  const falls = (one, other) => other.normalized_frequency - one.normalized_frequency || slope(other) - slope(one);
+  const found = [];
+  let [current] = [...candidates].sort(falls);
+  let from = 0;
+  while (from < 1) {
+    const steeper = candidates.filter((candidate) => slope(candidate) > slope(current));
+    const behind = (candidate) => current.normalized_frequency - candidate.normalized_frequency;
+    const crossings = steeper.map((candidate) => [behind(candidate) / (slope(candidate) - slope(current)), candidate]);
+    crossings.sort(([one, a], [other, b]) => one - other || slope(b) - slope(a));
+    const [to, next] = crossings[0] ?? [1, null];
+    // where three lines meet, the middle one is the highest nowhere
+    if (to - from > NOTHING) found.push({ from, to: Math.min(to, 1), candidate: current });
+    [from, current] = [to, next];
+  }
+  return found;
 }
 
 function tile(strategy, onChange) {
   const radio = el("input", { type: "radio", name: "strategy", value: strategy, checked: strategy === "wrf" });
   radio.addEventListener("change", onChange);
-  const place = el("span", { class: "tile-answer" });
+  const elected = el("span", { class: "tile-answer" });
   const known = el("span", { class: "known" });
   const how = el("span", { class: "how" });
-  const node = el("label", { class: "tile" }, radio, el("span", { class: "name" }, TITLES[strategy]), place, known, how);
-  return { node, radio, answer: place, known, how };
+  const name = el("span", { class: "name" }, STRATEGIES[strategy].title);
+  return { node: el("label", { class: "tile" }, radio, name, elected, known, how), radio, elected, known, how };
 }
 
 function measure(name, value, parts, kind = "reward") {
   return el("div", {}, el("dt", {}, name), el("dd", {}, bar(parts, kind), el("span", { class: "number" }, value)));
-}
-
-function figure(value) {
-  return value === null ? "none" : value.toFixed(3);
-}
-
-function short(value) {
-  return Number.isInteger(value) ? String(value) : value.toFixed(3);
 }

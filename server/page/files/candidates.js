@@ -1,7 +1,7 @@
 // From what was pasted or uploaded to candidate solutions as the API takes them, and back.
 
 const SEPARATOR = /^[^\S\n]*={3,}[^\S\n]*$/m;
-/** What a record of samples may tell of a candidate; a server refuses the rest of such a record. */
+/** What the server takes of a candidate in a record of samples; it refuses the rest. */
 const KNOWN = ["id", "text", "steps", "answer", "step_scores"];
 
 /** Candidates of a text: JSON lines, or texts between lines of `===`. */

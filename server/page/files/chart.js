@@ -1,5 +1,5 @@
 // Curves of accuracy against N, each told apart by its dashes and its name as well as its colour.
-import { svg } from "./svg.js";
+import { svg } from "./dom.js";
 
 const [WIDTH, HEIGHT] = [760, 380];
 const FRAME = { left: 52, right: 130, top: 16, bottom: 44 };
@@ -47,8 +47,8 @@ function curve(points, k, x, y) {
 function names(curves, y) {
   const ends = curves.map(({ name, points }, k) => ({ name, k, at: y(points[points.length - 1][1]) }));
   ends.sort((one, other) => one.at - other.at);
-  ends.forEach((own, place) => {
-    if (place > 0) own.at = Math.max(own.at, ends[place - 1].at + APART);
+  ends.forEach((end, place) => {
+    if (place > 0) end.at = Math.max(end.at, ends[place - 1].at + APART);
   });
   const over = Math.max(0, ends[ends.length - 1].at - (HEIGHT - FRAME.bottom));
   return ends.flatMap(({ name, k, at }) => {

@@ -1,4 +1,4 @@
-// Elements, built without markup: whatever text is given stays text.
+// Elements, built without markup: whatever text they are given stays text.
 
 /** An element with properties (`class`, `data-…` and `aria-…` as attributes), around elements and texts. */
 export function el(tag, properties = {}, ...children) {
@@ -13,31 +13,45 @@ export function el(tag, properties = {}, ...children) {
   return node;
 }
 
-/** The element of this id, which is there. */
+/** An SVG element with attributes, around others. */
+export function svg(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
+  node.append(...children);
+  return node;
+}
+
+/** The element of this id. */
 export function byId(id) {
   return document.getElementById(id);
 }
 
 /** `1 step`, `2 steps`. */
-export function counted(number, noun, plural = `${noun}s`) {
-  return `${number} ${number === 1 ? noun : plural}`;
+export function counted(number, noun) {
+  return `${number} ${number === 1 ? noun : `${noun}s`}`;
 }
 
-/** Fills a select with options `[value, text]`; `onChange` gets the value that is chosen. */
-export function offer(select, options, onChange) {
+/**
+ * Fills a select with options `[value, text]`; the chosen value stays chosen if it is still offered. `onChange` gets
+ * the value that is chosen.
+ */
+export function offer(select, options, onChange = null) {
+  const before = select.value;
   select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
-  select.onchange = () => onChange(select.value);
+  if (options.some(([value]) => value === before)) select.value = before;
+  if (onChange !== null) select.onchange = () => onChange(select.value);
 }
 
 /** A table that scrolls where it is too wide; cells are texts, numbers or elements. */
 export function table(title, columns, rows) {
   const head = el("tr", {}, ...columns.map((column) => el("th", { scope: "col" }, column)));
-  const body = rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", {}, cell instanceof Node ? cell : String(cell)))));
-  const own = el("table", {}, el("caption", {}, title), el("thead", {}, head), el("tbody", {}, ...body));
-  return el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": title }, own);
+  const cell = (content) => el("td", {}, content instanceof Node ? content : String(content));
+  const body = rows.map((row) => el("tr", {}, ...row.map(cell)));
+  const grid = el("table", {}, el("caption", {}, title), el("thead", {}, head), el("tbody", {}, ...body));
+  return el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": title }, grid);
 }
 
-/** A bar that parts in [0, 1] fill one after the other; what it shows has to be told in words beside it. */
+/** A bar that parts in [0, 1] fill one after the other; what it shows has to be said in words beside it. */
 export function bar(parts, kind) {
   const node = el("span", { class: `bar ${kind}`, "aria-hidden": "true" });
   for (const part of parts) {

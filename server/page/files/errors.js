@@ -46,11 +46,11 @@ export class Problem extends Error {
 
   /** What the server says beyond the sentence, with the place of the input that it is about. */
   get particulars() {
-    const told = this.errors.map(({ pointer, detail }) => `${place(pointer)}${detail}`);
-    if (told.length === 0 && this.detail && this.detail !== this.sentence) told.push(this.detail);
-    if (this.requestId !== null && this.code === "internal") told.push(`Request ${this.requestId}`);
-    if (this.retryAfter !== null) told.push(`The server says: try again in ${this.retryAfter} s.`);
-    return told;
+    const texts = this.errors.map(({ pointer, detail }) => `${place(pointer)}${detail}`);
+    if (texts.length === 0 && this.detail && this.detail !== this.sentence) texts.push(this.detail);
+    if (this.requestId !== null && this.code === "internal") texts.push(`Request ${this.requestId}`);
+    if (this.retryAfter !== null) texts.push(`The server says: try again in ${this.retryAfter} s.`);
+    return texts;
   }
 }
 
@@ -58,13 +58,13 @@ export class Problem extends Error {
 function place(pointer) {
   const parts = pointer.split("/").slice(1);
   const numbered = { solutions: "candidate", steps: "step", step_scores: "score" };
-  const told = [];
+  const names = [];
   for (let k = 0; k < parts.length; k += 1) {
     const noun = numbered[parts[k]];
-    if (noun && /^\d+$/.test(parts[k + 1] ?? "")) told.push(`${noun} ${Number(parts[++k]) + 1}`);
-    else if (/^\d+$/.test(parts[k]) && told.length > 0) told.push(`step ${Number(parts[k]) + 1}`);
-    else if (parts[k]) told.push(parts[k]);
+    if (noun && /^\d+$/.test(parts[k + 1] ?? "")) names.push(`${noun} ${Number(parts[++k]) + 1}`);
+    else if (/^\d+$/.test(parts[k]) && names.length > 0) names.push(`step ${Number(parts[k]) + 1}`);
+    else if (parts[k]) names.push(parts[k]);
   }
-  const text = told.join(", ");
+  const text = names.join(", ");
   return text && `${text[0].toUpperCase()}${text.slice(1)}: `;
 }

@@ -1,8 +1,9 @@
-// The left side of the page: what is asked.
+// The left side of the page: the problem, its candidates, and the options.
 import { readCandidates, readQuestions, writeCandidates } from "./candidates.js";
-import { byId, counted, el } from "./dom.js";
+import { byId, counted, offer } from "./dom.js";
 import { Problem } from "./errors.js";
 
+const FIELDS = ["problem", "candidates", "aggregate", "threshold", "split", "extraction", "model"];
 /** In place of a model's name: the mean of all that are served. */
 const ALL = "*";
 /** Where no other threshold is recorded of a model. */
@@ -12,15 +13,7 @@ let offered = String(THRESHOLD);
 
 /** What stands in the form, as texts. */
 export function fields() {
-  return {
-    problem: byId("problem").value,
-    candidates: byId("candidates").value,
-    aggregate: byId("aggregate").value,
-    threshold: byId("threshold").value,
-    split: byId("split").value,
-    extraction: byId("extraction").value,
-    model: byId("model").value,
-  };
+  return Object.fromEntries(FIELDS.map((name) => [name, byId(name).value]));
 }
 
 /** How rewards and errors follow from scores. Raises `Problem`. */
@@ -35,7 +28,7 @@ export function request() {
   const { problem, candidates } = fields();
   const solutions = readCandidates(candidates);
   if (solutions.length === 0) throw new Problem("no_candidates");
-  const scored = solutions.every((own) => Array.isArray(own.step_scores));
+  const scored = solutions.every((solution) => Array.isArray(solution.step_scores));
   if (!problem.trim() && !scored) throw new Problem("no_problem");
   return { ...(problem.trim() ? { problem } : {}), solutions, ...weights(), ...readings(), ...chosenModel() };
 }
@@ -55,12 +48,9 @@ function chosenModel() {
 
 /** Offers the served models, if there are several. */
 export function offerModels(names) {
-  const select = byId("model");
-  const before = select.value;
-  const options = names.map((name) => el("option", { value: name }, name));
-  if (names.length > 1) options.push(el("option", { value: ALL }, `mean of all ${names.length}`));
-  select.replaceChildren(...options);
-  if ([...names, ALL].includes(before)) select.value = before;
+  const options = names.map((name) => [name, name]);
+  if (names.length > 1) options.push([ALL, `mean of all ${names.length}`]);
+  offer(byId("model"), options);
   byId("model-field").hidden = names.length < 2;
   if (names.length > 1) byId("options").open = true;
 }
@@ -68,9 +58,10 @@ export function offerModels(names) {
 /** Offers the threshold that goes with a model's scores, unless another one was written. */
 export function offerThreshold(calibration) {
   const input = byId("threshold");
-  const own = String(byId("model").value === ALL ? THRESHOLD : (calibration?.threshold ?? THRESHOLD));
-  if (input.value === offered) input.value = own;
-  offered = own;
+  const recorded = byId("model").value === ALL ? undefined : calibration?.threshold;
+  const threshold = String(recorded ?? THRESHOLD);
+  if (input.value === offered) input.value = threshold;
+  offered = threshold;
 }
 
 /** The name of the chosen model, if it is one; else the default's. */
@@ -87,12 +78,12 @@ export function fill({ problem, solutions }) {
 }
 
 /** Writes fields of a link into the form; what it lacks, or can't be, stays. */
-export function fillFields(told) {
-  for (const name of ["problem", "candidates", "aggregate", "threshold", "split", "extraction", "model"]) {
+export function fillFields(values) {
+  for (const name of FIELDS) {
     const node = byId(name);
-    if (typeof told[name] !== "string") continue;
-    if (node.tagName === "SELECT" && ![...node.options].some((option) => option.value === told[name])) continue;
-    node.value = told[name];
+    if (typeof values[name] !== "string") continue;
+    if (node.tagName === "SELECT" && ![...node.options].some((option) => option.value === values[name])) continue;
+    node.value = values[name];
   }
   changed();
 }
@@ -101,7 +92,7 @@ function changed() {
   byId("candidates").dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-/** Tells how many candidates there are. */
+/** Shows how many candidates there are. */
 export function showCount() {
   const number = readCandidates(byId("candidates").value).length;
   byId("count").textContent = number === 0 ? "none yet" : counted(number, "candidate");
@@ -109,13 +100,14 @@ export function showCount() {
 
 /** Reads an uploaded file; of several questions one can be chosen. Raises `Problem`. */
 export async function upload(file) {
-  const questions = readQuestions(await file.text()).filter((own) => own.solutions.length > 0);
+  const questions = readQuestions(await file.text()).filter(({ solutions }) => solutions.length > 0);
   byId("question-field").hidden = questions.length < 2;
   if (questions.length === 0) throw new Problem("bad_file");
   const select = byId("question");
-  const title = (own, k) => `${k + 1}. ${(own.problem ?? "").replace(/\s+/g, " ").slice(0, 60)}`;
-  select.replaceChildren(...questions.map((own, k) => el("option", { value: String(k) }, title(own, k))));
-  select.onchange = () => fill(questions[Number(select.value)]);
+  const title = ({ problem }, k) => `${k + 1}. ${(problem ?? "").replace(/\s+/g, " ").slice(0, 60)}`;
+  const options = questions.map((question, k) => [String(k), title(question, k)]);
+  offer(select, options, (index) => fill(questions[Number(index)]));
+  select.selectedIndex = 0;
   fill(questions[0]);
   return questions.length;
 }

@@ -1,17 +1,18 @@
 // A lane for each question of best-of-N: which votes elect a right answer among all its candidates.
-import { bar, byId, el, offer } from "./dom.js";
-import { svg } from "./svg.js";
-import { STRATEGIES } from "./votes.js";
+import { bar, byId, el, offer, svg } from "./dom.js";
 
-const agrees = ({ elected }) => new Set(STRATEGIES.map((own) => elected[own])).size === 1;
+const agrees = ({ elected }) => new Set(Object.values(elected)).size === 1;
 
 /** What the lanes may be narrowed to; but for the first, every question is in one of them. */
 const FILTERS = {
   all: ["all questions", () => true],
-  differ: ["where the votes differ", (own) => !agrees(own)],
-  right: ["where every vote is right", (own) => agrees(own) && own.elected.majority],
-  wrong: ["where none is, though a candidate is", (own) => agrees(own) && !own.elected.majority && own.right > 0],
-  nothing: ["where no candidate is right", (own) => own.right === 0],
+  differ: ["where the votes differ", (question) => !agrees(question)],
+  right: ["where every vote is right", (question) => agrees(question) && question.elected.majority],
+  wrong: [
+    "where none is, though a candidate is",
+    (question) => agrees(question) && !question.elected.majority && question.right > 0,
+  ],
+  nothing: ["where no candidate is right", (question) => question.right === 0],
 };
 const MOVES = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
 
@@ -20,7 +21,6 @@ export class Lanes {
   constructor(onOpen) {
     this.onOpen = onOpen;
     this.chosen = null;
-    this.filter = "all";
     this.rows = [];
     byId("lanes").addEventListener("click", (event) => this._clicked(event));
     byId("lanes").addEventListener("keydown", (event) => this._move(event));
@@ -32,7 +32,8 @@ export class Lanes {
     const share = ({ right, candidates }) => right / candidates;
     this.questions = [...questions].sort((one, other) => share(other) - share(one));
     this.rows = this.questions.map(lane);
-    const columns = ["question", "right", ...STRATEGIES];
+    this.votes = Object.keys(questions[0]?.elected ?? {});
+    const columns = ["question", "right", ...this.votes];
     const head = el("tr", {}, ...columns.map((column) => el("th", { scope: "col" }, el("span", {}, column))));
     const caption = el("caption", { class: "unseen" }, title);
     byId("lanes").replaceChildren(
@@ -41,36 +42,35 @@ export class Lanes {
     const options = Object.entries(FILTERS).map(([name, [text, holds]]) => {
       return [name, `${text} (${questions.filter(holds).length})`];
     });
-    offer(byId("lanes-filter"), options, (name) => this._narrow(name));
-    byId("lanes-filter").value = this.filter;
+    offer(byId("lanes-filter"), options, () => this._narrow());
+    this._narrow();
     this.mark(this.chosen);
-    this._narrow(this.filter);
   }
 
   /** Whether a question of this id is among them. */
   has(id) {
-    return this.questions.some((own) => own.id === id);
+    return this.questions.some((question) => question.id === id);
   }
 
   /** Marks the question that is open. */
   mark(id) {
     this.chosen = id;
-    byId("overview").replaceChildren(...STRATEGIES.map((own) => glance(own, this.questions, id)));
+    byId("overview").replaceChildren(...this.votes.map((vote) => glance(vote, this.questions, id)));
     this.rows.forEach((row, index) => {
-      const is = this.questions[index].id === id;
-      row.classList.toggle("chosen", is);
-      if (is) buttonOf(row).setAttribute("aria-current", "true");
+      const isChosen = this.questions[index].id === id;
+      row.classList.toggle("chosen", isChosen);
+      if (isChosen) buttonOf(row).setAttribute("aria-current", "true");
       else buttonOf(row).removeAttribute("aria-current");
     });
-    this._reach(this._shown().find((row) => row.classList.contains("chosen")));
+    this._makeReachable();
   }
 
-  _narrow(name) {
-    this.filter = name;
+  _narrow() {
+    const [, holds] = FILTERS[byId("lanes-filter").value];
     this.rows.forEach((row, index) => {
-      row.hidden = !FILTERS[name][1](this.questions[index]);
+      row.hidden = !holds(this.questions[index]);
     });
-    this._reach(this._shown().find((row) => row.classList.contains("chosen")));
+    this._makeReachable();
   }
 
   _shown() {
@@ -78,8 +78,8 @@ export class Lanes {
   }
 
   // the tabulator key reaches one lane, the arrows the others
-  _reach(row = this._shown()[0]) {
-    for (const own of this.rows) buttonOf(own).tabIndex = own === row ? 0 : -1;
+  _makeReachable(lane = this._shown().find((row) => row.classList.contains("chosen")) ?? this._shown()[0]) {
+    for (const row of this.rows) buttonOf(row).tabIndex = row === lane ? 0 : -1;
   }
 
   _clicked(event) {
@@ -102,7 +102,7 @@ export class Lanes {
     if (from < 0 || !(event.key in MOVES)) return;
     event.preventDefault();
     const to = shown[Math.min(shown.length - 1, Math.max(0, from + MOVES[event.key]))];
-    this._reach(to);
+    this._makeReachable(to);
     buttonOf(to).focus();
   }
 }
@@ -116,27 +116,29 @@ function lane({ problem, candidates, right, elected }) {
     {},
     el("th", { scope: "row" }, el("button", { type: "button", class: "lane" }, problem)),
     el("td", {}, el("span", { class: "share" }, count, bar([right / candidates], "frequency"))),
-    ...STRATEGIES.map((own) => mark(elected[own])),
+    ...Object.values(elected).map(mark),
   );
 }
 
 function mark(right) {
-  const told = el("span", { class: "unseen" }, right ? "right" : "wrong");
-  return el("td", { class: right ? "mark fine" : "mark wrong" }, el("span", { "aria-hidden": "true" }, right ? "✓" : "✗"), told);
+  const words = el("span", { class: "unseen" }, right ? "right" : "wrong");
+  return el("td", { class: right ? "mark fine" : "mark wrong" }, el("span", { "aria-hidden": "true" }, right ? "✓" : "✗"), words);
 }
 
 /** All questions by one vote, side by side: right ones up, wrong ones down, as in the report's figure. */
 function glance(vote, questions, chosen) {
   const column = (k, top, height) => `M${k} ${top}h1v${height}h-1z`;
-  const drawn = (holds, top, height = 1) => questions.map((own, k) => (holds(own) ? column(k, top, height) : "")).join("");
+  const columns = (holds, top, height = 1) => {
+    return questions.map((question, k) => (holds(question) ? column(k, top, height) : "")).join("");
+  };
   const right = questions.filter(({ elected }) => elected[vote]).length;
-  const told = `${right} of ${questions.length} right`;
+  const words = `${right} of ${questions.length} right`;
   const picture = svg(
     "svg",
-    { viewBox: `0 0 ${questions.length} 2`, preserveAspectRatio: "none", role: "img", "aria-label": `${vote}: ${told}` },
-    svg("path", { class: "open", d: drawn(({ id }) => id === chosen, 0, 2) }),
-    svg("path", { class: "up", d: drawn(({ elected }) => elected[vote], 0) }),
-    svg("path", { class: "down", d: drawn(({ elected }) => !elected[vote], 1) }),
+    { viewBox: `0 0 ${questions.length} 2`, preserveAspectRatio: "none", role: "img", "aria-label": `${vote}: ${words}` },
+    svg("path", { class: "open", d: columns(({ id }) => id === chosen, 0, 2) }),
+    svg("path", { class: "up", d: columns(({ elected }) => elected[vote], 0) }),
+    svg("path", { class: "down", d: columns(({ elected }) => !elected[vote], 1) }),
   );
-  return el("li", {}, el("strong", {}, vote), picture, el("span", { class: "number" }, told));
+  return el("li", {}, el("strong", {}, vote), picture, el("span", { class: "number" }, words));
 }

@@ -1,5 +1,6 @@
 // LaTeX between its delimiters becomes formulas; what is hostile, too long or not understood stays text.
 import { el } from "./dom.js";
+import "./vendor/katex-0.19.1/katex.min.js"; // an old-style script: defines `katex` for all
 
 /** Characters of a formula, of a text, and formulas of a text, beyond which text stays text. */
 const MOST = { formula: 1000, text: 50_000, formulas: 100 };
@@ -79,15 +80,15 @@ function formula(text, around, display) {
   return source.trim() && source.length <= MOST.formula ? { text, source, display } : null;
 }
 
-/** Replaces the texts of elements by themselves with their formulas set. */
+/** Replaces the texts of elements by the same with their formulas typeset. */
 export function typeset(nodes) {
   const changed = nodes.filter((node) => /[\\$]/.test(node.textContent));
   for (const node of changed) {
     const pieces = segments(node.textContent);
-    node.replaceChildren(...pieces.map(({ text, source, display }) => set(text, source, display)));
+    node.replaceChildren(...pieces.map(({ text, source, display }) => typesetPiece(text, source, display)));
   }
   // all are measured after all have changed: each measurement after a change lays out the page
-  for (const node of changed.filter((own) => own.scrollWidth > own.clientWidth + 1)) {
+  for (const node of changed.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth + 1)) {
     // what scrolls has to be reached by keys
     node.tabIndex = 0;
     node.setAttribute("role", "group");
@@ -98,12 +99,12 @@ export function typeset(nodes) {
 /** An answer, set as a formula if it looks like one. */
 export function answer(text) {
   const node = el("span", { class: "answer" });
-  node.append(/[\\^_]/.test(text) ? set(text, text, false) : text);
+  node.append(/[\\^_]/.test(text) ? typesetPiece(text, text, false) : text);
   return node;
 }
 
-function set(text, source, display) {
-  if (source === undefined || source.length > MOST.formula || globalThis.katex === undefined) return text;
+function typesetPiece(text, source, display) {
+  if (source === undefined || source.length > MOST.formula) return text;
   const node = el("span", { class: display ? "formula display" : "formula" });
   try {
     globalThis.katex.render(source, node, { ...OPTIONS, displayMode: display });

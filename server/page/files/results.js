@@ -1,21 +1,28 @@
-// What follows from the scores that are there: rewards, first errors, votes. Nothing here asks the server.
+// Scores and votes of candidate solutions: the solutions step by step, and the votes that the server takes on them.
 import { Ballot } from "./ballot.js";
-import { byId, counted, el } from "./dom.js";
+import { guarded } from "./complaints.js";
+import { byId, counted, el, offer } from "./dom.js";
 import { typeset } from "./mathtext.js";
-import { firstError, reward } from "./scores.js";
 import { legend, markElected, showSolutions } from "./solutions.js";
-import { decide, STRATEGIES, sweep } from "./votes.js";
+
+/** Milliseconds without a change of α after which the votes are taken again. */
+const PAUSE = 100;
 
 /** Votes and solutions, shown in the page's element `outcome`. */
 export class Results {
-  constructor() {
-    this.scored = null;
+  /** `compare` gets the body of a request to `/vote/compare` and an `AbortSignal`, and returns the response. */
+  constructor(compare) {
+    this.compare = compare;
+    this.solutions = null;
+    this.votes = null;
+    this.voting = new AbortController();
     byId("outcome").replaceChildren(...frame());
+    const vote = guarded(() => this.vote());
     this.ballot = new Ballot(byId("ballot"), {
-      onChange: () => this.vote(),
-      onNormalization: () => {
-        this._sweep();
-        this.vote();
+      onStrategy: () => this._mark(),
+      onWeights: () => {
+        clearTimeout(this.timer);
+        this.timer = setTimeout(vote, PAUSE);
       },
       onShow: (first) => this._showClass(first),
     });
@@ -25,99 +32,91 @@ export class Results {
 
   /** Whether scores are shown. */
   get there() {
-    return this.scored !== null;
+    return this.solutions !== null;
   }
 
   /**
-   * Shows solutions of a problem as `/score_steps` answers them; no vote yet. One whose `step_scores` are null has a
-   * given `reward`, or none, which is null. `correct`, where it is there, tells whether a solution's answer is right.
+   * Shows solutions of a problem as `/score_steps` returns them; no vote yet. `correct`, if defined, says whether a
+   * solution's answer is right. `request`: body of the request by which `vote` is to take the votes, but for α and the
+   * normalisation.
    */
-  showScores(problem, solutions, { aggregate, threshold }) {
-    this.scored = solutions;
-    this.classes = null;
-    this.comparedAsText = [];
-    byId("asked").textContent = problem;
-    typeset([byId("asked")]);
+  showScores(problem, solutions, threshold, request) {
+    this.votes = null;
+    this.classes = [];
+    byId("problem-text").textContent = problem;
+    typeset([byId("problem-text")]);
     byId("ballot").hidden = true;
     byId("scored").hidden = false;
     this._offerClasses();
-    this.weigh({ aggregate, threshold });
+    this.showRewards(solutions, threshold, request);
   }
 
-  /**
-   * Takes the votes: `classes[i]` names the class of equal answers of solution i, null without one; `comparedAsText`
-   * are the indices of those whose answers could not be compared as mathematics.
-   */
-  showVotes(classes, comparedAsText = []) {
-    this.classes = classes;
-    this.comparedAsText = comparedAsText;
+  /** Shows the same solutions with other rewards; the votes stay until `vote` has taken them again. */
+  showRewards(solutions, threshold, request) {
+    this._stopVoting();
+    this.solutions = solutions;
+    this.request = request;
+    this.showThreshold(threshold);
+  }
+
+  /** Marks errors by another threshold. */
+  showThreshold(threshold) {
+    if (!this.there) return;
+    byId("legend").replaceChildren(...legend(threshold, this.solutions));
+    this._notice();
+    this.cards = showSolutions(byId("solutions"), this.solutions, threshold);
+    this._arrange();
+    this._mark();
+  }
+
+  /** Takes the votes; those that are shown stay until the new ones are there. Raises `Problem`. */
+  async vote() {
+    this._stopVoting();
+    const weights = { alpha: this.ballot.alpha, normalization: this.ballot.normalization };
+    this.votes = await this.compare({ ...this.request, ...weights }, this.voting.signal);
     byId("ballot").hidden = false;
+    this.classes = classesOf(this.votes);
     this._notice();
     this._offerClasses();
-    this._sweep();
-    this.vote();
+    this.ballot.show(this.votes, weights, this.solutions.map((solution) => solution.correct));
+    this._mark();
   }
 
-  /** Draws rewards and first errors, and with them the votes, anew. */
-  weigh({ aggregate, threshold }) {
-    if (!this.there) return;
-    this.rewards = this.scored.map((own) => (own.step_scores === null ? own.reward : reward(own.step_scores, aggregate)));
-    const derived = this.scored.map((own, index) => ({
-      reward: this.rewards[index],
-      firstError: own.step_scores === null ? null : firstError(own.step_scores, threshold),
-    }));
-    byId("legend").replaceChildren(...legend(threshold, this.scored));
-    this._notice();
-    this.cards = showSolutions(byId("solutions"), this.scored, derived, threshold);
-    this._arrange();
-    if (this.classes !== null) {
-      this._sweep();
-      this.vote();
-    }
+  // whatever is under way is of earlier weights or solutions
+  _stopVoting() {
+    clearTimeout(this.timer);
+    this.voting.abort();
+    this.voting = new AbortController();
   }
 
-  /** Takes all votes again from the scores that are there. */
-  vote() {
-    if (!this.there || this.classes === null) return;
-    const { alpha, normalization } = this.ballot;
-    const outcomes = Object.fromEntries(
-      STRATEGIES.map((own) => [own, decide(own, this.classes, this.rewards, alpha, normalization)]),
-    );
-    this.ballot.show(outcomes, this._names(), this.scored.map((own) => own.correct));
-    const chosen = outcomes[this.ballot.strategy];
-    markElected(this.cards, chosen.solutionIndex, chosen.candidates[0].members);
-  }
-
-  _names() {
-    return this.scored.map((own) => own.answer);
-  }
-
-  _sweep() {
-    this.ballot.showSweep(sweep(this.classes, this.rewards, this.ballot.normalization), this._names());
+  _mark() {
+    if (this.votes === null) return;
+    const { solution_index: elected, candidates } = this.votes.strategies[this.ballot.strategy];
+    markElected(this.cards, elected, candidates[0].members);
   }
 
   // what the numbers do not show
   _notice() {
-    const told = [];
-    const missing = this.rewards.filter((own) => own === null).length;
+    const notices = [];
+    const missing = this.solutions.filter((solution) => solution.reward === null).length;
     if (missing > 0) {
-      const number = `${missing} of ${counted(this.scored.length, "solution")}`;
-      told.push(`${number} could not be scored. Their answers count, but bring no reward.`);
+      const number = `${missing} of ${counted(this.solutions.length, "solution")}`;
+      notices.push(`${number} could not be scored. Their answers count, but bring no reward.`);
     }
-    if (this.comparedAsText.length > 0) {
-      const which = new Intl.ListFormat("en").format(this.comparedAsText.map((index) => String(index + 1)));
-      const noun = this.comparedAsText.length === 1 ? "The answer of solution" : "The answers of solutions";
-      told.push(`${noun} ${which} could not be compared as mathematics in time, only as written.`);
+    const asText = this.votes?.compared_as_text ?? [];
+    if (asText.length > 0) {
+      const which = new Intl.ListFormat("en").format(asText.map((index) => String(index + 1)));
+      const noun = asText.length === 1 ? "The answer of solution" : "The answers of solutions";
+      notices.push(`${noun} ${which} could not be compared as mathematics in time, only as written.`);
     }
-    byId("notices").replaceChildren(...told.map((text) => el("p", {}, text)));
+    byId("notices").replaceChildren(...notices.map((text) => el("p", {}, text)));
   }
 
   _offerClasses() {
-    const classes = this.classes ?? [];
-    const firsts = [...new Set(classes)].filter((name) => name !== null).map((name) => classes.indexOf(name));
-    const options = firsts.map((first) => el("option", { value: String(first) }, `answer ${this.scored[first].answer}`));
-    if (classes.includes(null)) options.push(el("option", { value: "none" }, "without an answer"));
-    byId("show").replaceChildren(el("option", { value: "" }, "all solutions"), ...options);
+    const firsts = this.classes.filter((first, index) => first === index);
+    const options = firsts.map((first) => [String(first), `answer ${this.solutions[first].answer}`]);
+    if (this.classes.includes(null)) options.push(["none", "without an answer"]);
+    offer(byId("show"), [["", "all solutions"], ...options]);
   }
 
   _showClass(first) {
@@ -131,15 +130,23 @@ export class Results {
   _arrange() {
     if (!this.there) return;
     const indices = this.cards.map((_, index) => index);
-    if (byId("order").value === "reward") indices.sort((one, other) => (this.rewards[other] ?? -1) - (this.rewards[one] ?? -1) || one - other);
-    const shown = this.classes === null ? "" : byId("show").value;
-    const wanted = shown === "none" ? null : this.classes?.[Number(shown)];
+    const rewardOf = (index) => this.solutions[index].reward ?? -1;
+    if (byId("order").value === "reward") indices.sort((one, other) => rewardOf(other) - rewardOf(one) || one - other);
+    const shown = byId("show").value;
     this.cards.forEach((card, index) => {
-      card.hidden = shown !== "" && this.classes[index] !== wanted;
+      card.hidden = shown !== "" && String(this.classes[index] ?? "none") !== shown;
     });
     const ordered = indices.map((index) => this.cards[index]);
     if (ordered.some((card, place) => byId("solutions").children[place] !== card)) byId("solutions").append(...ordered);
   }
+}
+
+/** For each solution the first one with an equal answer, null without an answer. All strategies have the same classes. */
+function classesOf({ solutions, strategies }) {
+  const classes = new Array(solutions.length).fill(null);
+  const [{ candidates }] = Object.values(strategies);
+  for (const { members } of candidates) for (const index of members) classes[index] = members[0];
+  return classes;
 }
 
 function frame() {
@@ -147,14 +154,14 @@ function frame() {
   const order = [el("option", { value: "given" }, "as given"), el("option", { value: "reward" }, "highest reward first")];
   const choices = el("div", { class: "choices" }, choice("show", "Show"), choice("order", "Order", ...order));
   return [
-    el("div", { id: "notices" }),
-    el("div", { id: "ballot", hidden: true }),
+    el("div", { id: "notices", class: "stack" }),
+    el("div", { id: "ballot", class: "stack", hidden: true }),
     el(
       "div",
-      { id: "scored", hidden: true },
+      { id: "scored", class: "stack", hidden: true },
       el("div", { class: "solutions-head" }, el("h2", { id: "solutions-title" }, "Solutions"), choices),
       el("p", { class: "legend", id: "legend" }),
-      el("p", { class: "asked", id: "asked" }),
+      el("p", { class: "problem-text", id: "problem-text" }),
       el("div", { id: "solutions" }),
     ),
   ];

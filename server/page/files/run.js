@@ -1,34 +1,29 @@
-// The files of a run: what `training lab` or `training evaluate` left in a directory, asked of the server.
-import { key } from "./api.js";
-import { Problem } from "./errors.js";
+// The files of a run: what `training lab` or `training evaluate` left in a directory, served below /report.
+import { fetchJson, fetchResponse } from "./api.js";
 
-async function fetched(path, query = "") {
-  const headers = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
-  const response = await fetch(`../report/${path.split("/").map(encodeURIComponent).join("/")}${query}`, { headers });
-  if (!response.ok) throw new Problem("not_found", { detail: path });
-  return response;
-}
+const addressOf = (path) => `../report/${path.split("/").map(encodeURIComponent).join("/")}`;
 
 /** The value of a JSON file. */
-export async function json(path) {
-  return (await fetched(path)).json();
+export function json(path) {
+  return fetchJson(addressOf(path));
 }
 
 /** All records of a file of JSON lines. */
 export async function records(path) {
+  const response = await fetchResponse(addressOf(path));
   // a record that is being written has no end of line yet
-  const lines = (await (await fetched(path)).text()).split("\n").slice(0, -1);
+  const lines = (await response.text()).split("\n").slice(0, -1);
   return lines.filter(Boolean).map((line) => JSON.parse(line));
 }
 
 /** The record of this id alone, however long the file is. */
-export async function record(path, id) {
-  return (await fetched(path, `?id=${encodeURIComponent(id)}`)).json();
+export function record(path, id) {
+  return fetchJson(`${addressOf(path)}?id=${encodeURIComponent(id)}`);
 }
 
 /** A picture as a data URI: a page can't send the key with an address. */
 export async function picture(path) {
-  const blob = await (await fetched(path)).blob();
+  const blob = await (await fetchResponse(addressOf(path))).blob();
   return new Promise((resolve) => {
     const reader = new FileReader();
     reader.addEventListener("load", () => resolve(reader.result));
@@ -41,7 +36,7 @@ export function nameOf(path) {
   return path.split("/").pop();
 }
 
-/** The PRM that results are of; empty if they lie in the run's own directory. */
+/** The PRM that results are of; empty if they lie in the run's directory itself. */
 export function prmOf(path) {
   return path.split("/").slice(0, -1).join("/").replace(/^(best-of-n|processbench)\//, "");
 }
@@ -55,5 +50,5 @@ export function beside(path, name) {
 export function nearest(path, name, files) {
   const folders = path.split("/").slice(0, -1);
   const places = [...folders.keys(), folders.length].map((depth) => [...folders.slice(0, depth), name].join("/"));
-  return places.findLast((own) => files.includes(own));
+  return places.findLast((place) => files.includes(place));
 }

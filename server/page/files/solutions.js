@@ -21,15 +21,20 @@ const REASONS = {
   too_many_steps: "it has too many steps",
 };
 
+/** The index of the first score below the threshold; null if there is none, or no scores. */
+export function firstError(scores, threshold) {
+  const index = scores?.findIndex((score) => score < threshold) ?? -1;
+  return index < 0 ? null : index;
+}
+
 /**
- * Shows solutions `{id, steps, step_scores, answer, correct, unscored}` with what follows from their scores,
- * `{reward, firstError}`. `step_scores` are null where there are none, and so may rewards be; `answer` and `correct`
- * (whether it is right) may be undefined; `unscored` is `{code, detail}` where the solution could not be scored.
- * Returns the cards, in the same order.
+ * Shows solutions `{id, steps, step_scores, reward, answer, correct, unscored}`. `step_scores` are null where there are
+ * none, and so may rewards be; `answer` and `correct` (whether it is right) may be undefined; `unscored` is
+ * `{code, detail}` where the solution could not be scored. Returns the cards, in the same order.
  */
-export function showSolutions(place, solutions, derived, threshold) {
+export function showSolutions(place, solutions, threshold) {
   for (const before of place.children) onView.unobserve(before);
-  const cards = solutions.map((solution, index) => card(solution, index, derived[index], threshold));
+  const cards = solutions.map((solution, index) => card(solution, index, threshold));
   place.replaceChildren(...cards);
   cards.forEach((node) => onView.observe(node));
   return cards;
@@ -46,17 +51,18 @@ export function markElected(cards, elected, members) {
   });
 }
 
-function card(solution, index, { reward, firstError }, threshold) {
+function card(solution, index, threshold) {
   const title = el("h3", {}, `Solution ${index + 1}`);
   if (solution.id !== null) title.append(" ", el("span", { class: "id" }, solution.id));
   const steps = el("ol", { class: "steps" });
   const scores = solution.step_scores;
-  const shown = scores === null ? unscoredStep : (text, k) => step(text, scores[k], threshold, k === firstError);
+  const wrong = firstError(scores, threshold);
+  const shown = scores === null ? unscoredStep : (text, k) => step(text, scores[k], threshold, k === wrong);
   steps.append(...solution.steps.map(shown));
   return el(
     "article",
     { class: "solution", "aria-label": title.textContent },
-    el("header", {}, title, el("span", { class: "vote" }), facts(solution, reward, firstError)),
+    el("header", {}, title, el("span", { class: "vote" }), facts(solution, wrong)),
     solution.unscored?.detail ? el("p", { class: "hint" }, numbered(solution.unscored.detail, index)) : null,
     steps,
   );
@@ -67,14 +73,15 @@ function numbered(detail, index) {
   return detail.replace(/^solution \d+/, `Solution ${index + 1}`);
 }
 
-function facts(solution, reward, firstError) {
-  const told = () => (solution.answer === null ? el("em", {}, "none") : answer(solution.answer));
+function facts(solution, wrong) {
+  const { reward } = solution;
+  const stated = () => (solution.answer === null ? el("em", {}, "none") : answer(solution.answer));
   return el(
     "p",
     { class: "facts" },
-    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, told()), " ", truth(solution.correct)),
+    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, stated()), " ", truth(solution.correct)),
     el("span", {}, "reward ", el("strong", {}, reward === null ? el("em", {}, "none") : reward.toFixed(3))),
-    verdict(solution, firstError),
+    verdict(solution, wrong),
   );
 }
 
@@ -84,14 +91,14 @@ export function truth(correct) {
   return el("span", { class: correct ? "truth fine" : "truth wrong" }, correct ? "✓ right" : "✗ wrong");
 }
 
-function verdict({ steps, step_scores: scores, unscored }, firstError) {
+function verdict({ steps, step_scores: scores, unscored }, wrong) {
   if (unscored) {
     const reason = REASONS[unscored.code] ?? "the server gives no reason that this page knows";
     return el("span", { class: "verdict wrong" }, `✗ not scored: ${reason}`);
   }
   if (scores === null) return null;
-  if (firstError === null) return el("span", { class: "verdict fine" }, "✓ no error found");
-  return el("span", { class: "verdict wrong" }, `✗ first error: step ${firstError + 1} of ${steps.length}`);
+  if (wrong === null) return el("span", { class: "verdict fine" }, "✓ no error found");
+  return el("span", { class: "verdict wrong" }, `✗ first error: step ${wrong + 1} of ${steps.length}`);
 }
 
 function step(text, score, threshold, isFirst) {
@@ -112,7 +119,7 @@ function unscoredStep(text) {
 export function legend(threshold, solutions) {
   const steps = solutions.reduce((sum, solution) => sum + solution.steps.length, 0);
   const count = el("span", {}, `${counted(solutions.length, "solution")}, ${counted(steps, "step")}. `);
-  if (solutions.every((own) => own.step_scores === null)) return [count, el("span", {}, "Their steps have no scores.")];
+  if (solutions.every((solution) => solution.step_scores === null)) return [count, el("span", {}, "Their steps have no scores.")];
   return [
     count,
     el("span", { class: "scale", "aria-hidden": "true" }),

@@ -1,19 +1,17 @@
 // Light, dark, or as the system has it. A classic script in the head, so that no page flashes in the wrong colours.
 (() => {
   const CHOICES = ["system", "light", "dark"];
-  const root = document.documentElement;
 
   const stored = () => {
     const theme = localStorage.getItem("unprm-theme");
     return CHOICES.includes(theme) ? theme : "system";
   };
 
-  const apply = (theme) => {
-    if (theme === "system") delete root.dataset.theme;
-    else root.dataset.theme = theme;
+  const apply = () => {
+    document.documentElement.style.colorScheme = stored() === "system" ? "" : stored();
   };
 
-  apply(stored());
+  apply();
   document.addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
     const name = () => {
@@ -22,7 +20,7 @@
     name();
     button.addEventListener("click", () => {
       localStorage.setItem("unprm-theme", CHOICES[(CHOICES.indexOf(stored()) + 1) % CHOICES.length]);
-      apply(stored());
+      apply();
       name();
     });
   });

@@ -1,0 +1,54 @@
+// Why a vote elects its answer, in words; what is not special to a strategy follows from `decided_by` and the score.
+import STRATEGIES from "./strategies.json" with { type: "json" };
+
+/**
+ * Sentences, as texts and elements, about one strategy's result in a response `votes` of `/vote/compare`; `name` is the
+ * elected answer as an element, `weights` what WRF was taken with.
+ */
+export function explanation(votes, strategy, name, weights) {
+  const { decided_by: decidedBy, margin, tied_answers: tied } = votes.strategies[strategy];
+  const total = votes.solutions.length;
+  const sentences = reason(votes.strategies[strategy], total, name, weights);
+  if (tied.length > 0) {
+    const order = decidedBy === "majority" ? "" : "more candidates win, then the higher mean reward, then ";
+    sentences.push(` It is a tie of ${tied.length} answers: ${order}who comes first.`);
+  } else if (margin !== null) {
+    sentences.push(` The margin over the next answer is ${short(margin)}.`);
+  }
+  const silent = votes.without_answer_count;
+  if (silent > 0) sentences.push(` ${silent} of the ${total} candidates ${silent === 1 ? "has" : "have"} no answer; they can’t win, but count.`);
+  return sentences;
+}
+
+function reason({ strategy, decided_by: decidedBy, candidates, solution_index: elected }, total, name, weights) {
+  const [winner] = candidates;
+  const share = `${winner.count} of ${total} candidates`;
+  if (decidedBy === "unanimous") return [name, " wins without a vote: no candidate has another answer."];
+  if (decidedBy === "majority") {
+    const why = strategy === "hmr" ? "at least half: the majority decides, whatever the rewards." : "no answer has more.";
+    return [name, ` has ${share}${strategy === "hmr" ? ", " : "; "}${why}`];
+  }
+  if (decidedBy === "reward") {
+    const highest = `, solution ${elected + 1} with ${figure(winner.max_reward)}.`;
+    if (strategy !== "hmr") return ["The highest reward decides: ", name, highest];
+    const halves = candidates.filter(({ count }) => 2 * count === total).length === 2;
+    const why = halves ? `Two answers have half of the ${total} candidates each` : `No answer has half of the ${total} candidates`;
+    return [`${why}, so the highest reward decides: `, name, highest];
+  }
+  if (strategy !== "wrf") return [name, ` has the highest ${STRATEGIES[strategy].score}, ${figure(winner.score)} from ${share}.`];
+  const { normalized_reward: reward, normalized_frequency: frequency } = winner;
+  const { alpha, normalization } = weights;
+  const sum = `${alpha.toFixed(2)} × ${figure(reward)} + ${(1 - alpha).toFixed(2)} × ${figure(frequency)} = ${figure(winner.score)}`;
+  if (normalization === "share") return [name, ` has the highest α × mean reward + (1 − α) × share of candidates: ${sum}.`];
+  return [name, ` has the highest α × reward + (1 − α) × frequency, both normalised: ${sum}.`];
+}
+
+/** A number to three places; null where there is none. */
+export function figure(value) {
+  return value === null ? "none" : value.toFixed(3);
+}
+
+/** A number to three places, a whole one without them. */
+export function short(value) {
+  return Number.isInteger(value) ? String(value) : value.toFixed(3);
+}
