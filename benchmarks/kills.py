@@ -158,4 +158,4 @@ def _request(answers: list[str]) -> clients.Request:
 
 
 def _elected(equivalence: Equivalence, answers: list[str]) -> str:
-    return answers[votes.decide("majority", equivalence.classes(answers), None, 0.0).solution_index]
+    return answers[votes.decide("majority", equivalence.classes(answers)).solution_index]

@@ -19,23 +19,30 @@ from unprm.answers.extraction import extract
 from unprm.errors import BlankSolution, InvalidRequest, NoAnswer, TooManySteps, Unscorable
 from unprm.types import Encoded, Solution, Strategy
 from unprm.votes import decide as votes
-from unprm.votes.ballot import Ballot, Scores, WrfTerms, score_response
+from unprm.votes.ballot import Ballot, Scores, score_response
+from unprm.votes.confidence import confidence_of
+from unprm.votes.rules import RULES, Values
 from unprm.wire import (
     VOTE_REQUESTS,
     Candidates,
+    CompareRequest,
     CompareResponse,
     PreviewRequest,
     PreviewResponse,
     ScoreRequest,
     ScoreResponse,
     VoteResponse,
-    WrfRequest,
+    VoteTerms,
 )
 
 work = APIRouter(route_class=WorkRoute)
 _NO_PROBLEM = (
     "no answer has half of all candidates for itself, so rewards decide: send the problem, or step_scores with "
     "every solution"
+)
+_NO_CONFIDENCE = (
+    "confidences decide this vote, and no solution brings one: send `confidence`, or `token_logprobs` (cisc) or "
+    "`top_logprobs` (deepconf, self_certainty)"
 )
 
 
@@ -55,7 +62,7 @@ async def vote(service: Service, request: Candidates, strategy: Strategy, contex
     """The outcome of one strategy; scores are computed only if it needs them."""
     with service.models.chosen(request.model) as models:
         taken = await ballot(service, models, request, [strategy], context)
-        response = taken.vote(strategy, _terms(request), name(models), context.usage)
+        response = taken.vote(strategy, request.terms, name(models), context.usage)
     service.metrics.voted(response)
     return response
 
@@ -74,11 +81,12 @@ for each in votes.STRATEGIES:
 
 
 @work.post("/vote/compare", **describe("vote_compare"))
-async def compare(service: TheService, request: WrfRequest, context: TheContext) -> CompareResponse:
-    """Takes every vote over one scoring pass; each has the same result as at its own address."""
+async def compare(service: TheService, request: CompareRequest, context: TheContext) -> CompareResponse:
+    """Takes every vote over one scoring pass; each has the same result as at its own address. Votes by confidence are
+    left out unless a solution brings what they need."""
     with service.models.chosen(request.model) as models:
         taken = await ballot(service, models, request, votes.STRATEGIES, context)
-        response = taken.compare(_terms(request), name(models), context.usage)
+        response = taken.compare(request.terms, name(models), context.usage)
     for outcome in response.strategies.values():
         service.metrics.voted(outcome)
     return response
@@ -115,10 +123,6 @@ def name(models: Sequence[Model]) -> str:
     return "+".join(model.name for model in models)
 
 
-def _terms(request: Candidates) -> WrfTerms:
-    return WrfTerms(request.alpha, request.normalization) if isinstance(request, WrfRequest) else WrfTerms()
-
-
 async def ballot(
     service: Service,
     models: Sequence[Model],
@@ -126,19 +130,38 @@ async def ballot(
     strategies: Sequence[Strategy],
     context: Context,
 ) -> Ballot:
-    """The ballot for these votes, scored if one of them needs it. Raises `NoAnswer` and the errors of scoring."""
+    """The ballot for these votes, scored if one of them needs it.
+
+    Raises `NoAnswer`, the errors of scoring, and `InvalidRequest` if a single vote lacks the confidences it needs.
+    """
     parsed = await _parse(service, request, context)
     with span("answers"):
         classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context.share)
     if all(number is None for number in classes):
         raise NoAnswer(len(classes))
-    needed = any(votes.needs_rewards(strategy, classes) for strategy in strategies)
-    if needed and parsed.missing and request.problem is None:
+    needed = {votes.needed_signal(strategy, classes, request.terms) for strategy in strategies}
+    confidences = await service.read(context, partial(_confidences, parsed.solutions, strategies, request.terms))
+    if needed == {"confidence"} and not confidences:
+        raise InvalidRequest(_NO_CONFIDENCE, "/solutions")
+    scored = "reward" in needed
+    if scored and parsed.missing and request.problem is None:
         raise InvalidRequest(_NO_PROBLEM, "/problem")
     scores = Scores(None, parsed.unscorable)
-    if needed or parsed.given:
+    if scored or parsed.given:
         scores = await _scores(models, request, parsed, context)
-    return Ballot(request, parsed.solutions, classes, scores, compared_as_text)
+    return Ballot(request, parsed.solutions, classes, scores, compared_as_text, confidences)
+
+
+def _confidences(
+    solutions: Sequence[Solution], strategies: Sequence[Strategy], terms: VoteTerms
+) -> dict[Strategy, Values]:
+    """The confidences of the solutions for each vote that takes them and finds any."""
+    found = {
+        strategy: [confidence_of(solution, strategy, terms) for solution in solutions]
+        for strategy in strategies
+        if RULES[strategy].signal == "confidence"
+    }
+    return {strategy: values for strategy, values in found.items() if any(value is not None for value in values)}
 
 
 class _Parsed(NamedTuple):

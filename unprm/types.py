@@ -42,12 +42,19 @@ DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step."""
+    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step.
+
+    `confidence`, ≥ 0, is that of the model that wrote it; or it can be computed from natural-log probabilities (≤ 0) of
+    its tokens: `token_logprobs` of those sampled, `top_logprobs` of the k ≥ 2 likeliest at each place.
+    """
 
     steps: tuple[str, ...]
     answer: str | None = None
     id: str | None = None
     step_scores: tuple[float, ...] | None = None
+    confidence: float | None = None
+    token_logprobs: Sequence[float] | None = None
+    top_logprobs: Sequence[Sequence[float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

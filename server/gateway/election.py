@@ -14,10 +14,12 @@ from server.models.model import Model
 from server.service import Service
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai_api import Json
-from unprm.types import Strategy, Usage
+from unprm.types import DecidedBy, Strategy, Usage
 from unprm.votes.adaptive import stability
-from unprm.votes.ballot import Ballot, WrfTerms, usage_out
-from unprm.wire import RewardVoteRequest, Unscored
+from unprm.votes.ballot import Ballot, usage_out
+from unprm.votes.confidence import confidence_of
+from unprm.votes.rules import RULES
+from unprm.wire import CompareRequest, Unscored, VoteTerms
 
 _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
@@ -32,7 +34,7 @@ class Terms:
     budget: int
     confidence: float
     round: int
-    wrf: WrfTerms
+    vote: VoteTerms
     model: str | None
     scoring: Mapping[str, Any]
 
@@ -71,10 +73,10 @@ async def elect(
             stopped, confidence = await _stopped(ballot, candidates, terms)
             if stopped is not None:
                 break
-            leader = None if ballot is None else ballot.outcome(terms.strategy, terms.wrf).answer
+            leader = None if ballot is None else ballot.outcome(terms.strategy, terms.vote).answer
             yield Progress(len(candidates.sampled.choices), terms.budget, leader)
         if ballot is None:
-            won = await _by_reward(service, candidates, terms, context)
+            won = await _without_answers(service, candidates, terms, context)
             usage += context.usage
         else:
             won = _by_vote(service, ballot, terms)
@@ -92,7 +94,7 @@ async def elect(
         usage=usage_out(usage),
         **won,
     )
-    yield Elected(candidates.sampled.choices[report.solution_index], candidates.sampled, report)
+    yield Elected(candidates.choice(report.solution_index), candidates.sampled, report)
 
 
 async def _ballot(
@@ -115,8 +117,11 @@ async def _sample(candidates: Candidates, terms: Terms, context: Context) -> Non
         raise DeadlineExceeded(context.seconds) from None
 
 
-def _request(candidates: Candidates, terms: Terms) -> RewardVoteRequest:
-    return RewardVoteRequest(problem=terms.problem, solutions=candidates.texts(), model=terms.model, **terms.scoring)
+def _request(candidates: Candidates, terms: Terms) -> CompareRequest:
+    settings = {name: getattr(terms.vote, name) for name in VoteTerms.model_fields}
+    return CompareRequest(
+        problem=terms.problem, solutions=candidates.solutions(), model=terms.model, **settings, **terms.scoring
+    )
 
 
 async def _stopped(ballot: Ballot | None, candidates: Candidates, terms: Terms) -> tuple[Stopped | None, float]:
@@ -127,7 +132,7 @@ async def _stopped(ballot: Ballot | None, candidates: Candidates, terms: Terms) 
         # the final number of candidates: these and those still to come; failed ones are not replaced
         whole = len(ballot.classes) + left
         confidence = await asyncio.to_thread(
-            stability, terms.strategy, ballot.classes, ballot.rewards, whole, *terms.wrf
+            stability, terms.strategy, ballot.classes, ballot.values(terms.strategy), whole, terms.vote
         )
     if candidates.failing:
         return "failures", confidence
@@ -139,7 +144,7 @@ async def _stopped(ballot: Ballot | None, candidates: Candidates, terms: Terms) 
 
 
 def _by_vote(service: Service, ballot: Ballot, terms: Terms) -> dict[str, Any]:
-    vote = ballot.outcome(terms.strategy, terms.wrf)
+    vote = ballot.outcome(terms.strategy, terms.vote)
     service.metrics.voted(vote)
     return {
         "answer": vote.answer,
@@ -155,25 +160,35 @@ def _by_vote(service: Service, ballot: Ballot, terms: Terms) -> dict[str, Any]:
     }
 
 
-async def _by_reward(service: Service, candidates: Candidates, terms: Terms, context: Context) -> dict[str, Any]:
-    """No candidate has an answer to vote for: the one with the highest reward is elected."""
+async def _without_answers(service: Service, candidates: Candidates, terms: Terms, context: Context) -> dict[str, Any]:
+    """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected."""
     context.usage = Usage()
     count = len(candidates.sampled.choices)
-    try:
-        scored = await voting.score_steps(service, _request(candidates, terms), context)
-    except Unscorable as error:
-        raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
-    rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
-    best = max(rewards, key=lambda index: (rewards[index], -index))
+    request = _request(candidates, terms)
+    rewards: dict[int, float] = {}
+    unscored: dict[int, Unscored] = {}
+    if RULES[terms.strategy].signal == "confidence":
+        values = [confidence_of(solution, terms.strategy, terms.vote) for solution in request.candidates()]
+        best = max(range(count), key=lambda index: (values[index] or 0.0, -index))
+        decided_by: DecidedBy = "confidence"
+    else:
+        try:
+            scored = await voting.score_steps(service, request, context)
+        except Unscorable as error:
+            raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
+        rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
+        unscored = {index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}
+        best = max(rewards, key=lambda index: (rewards[index], -index))
+        decided_by = "reward"
     return {
         "answer": None,
-        "decided_by": "reward",
+        "decided_by": decided_by,
         "tie": False,
         "margin": None,
         "solution_index": best,
-        "reward": rewards[best],
+        "reward": rewards.get(best),
         "candidates": [],
-        "unscored": _unscored({index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}),
+        "unscored": _unscored(unscored),
         "without_answer_count": count,
         "compared_as_text": [],
     }

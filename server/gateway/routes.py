@@ -21,7 +21,7 @@ from server.service import TheService
 from server.settings import Settings
 from unprm.errors import TooManySolutions
 from unprm.openai_api import Json, read_on
-from unprm.votes.ballot import WrfTerms
+from unprm.votes.rules import RULES
 
 _LISTING = (
     "invalid_request",
@@ -59,7 +59,8 @@ def router(upstream: Upstream) -> APIRouter:
         if chat_request.uses_tools:
             return await _relayed(upstream, chat_request)
         terms = _terms(chat_request, service.settings)
-        steps = elect(service, Candidates(upstream, chat_request, terms.budget), terms, context)
+        candidates = Candidates(upstream, chat_request, terms.budget, RULES[terms.strategy].signal == "confidence")
+        steps = elect(service, candidates, terms, context)
         if chat_request.stream:
             return await _streamed(chat_request, steps, context)
         async for step in steps:
@@ -98,7 +99,7 @@ def _terms(request: ChatRequest, settings: Settings) -> Terms:
         budget=budget,
         confidence=settings.gateway_confidence if election.confidence is None else election.confidence,
         round=election.round,
-        wrf=WrfTerms(election.alpha, election.normalization),
+        vote=election,
         model=election.model,
         scoring={"aggregate": election.aggregate, "split": election.split, "extraction": election.extraction},
     )

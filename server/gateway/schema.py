@@ -10,12 +10,12 @@ from unprm.wire import (
     CandidateOut,
     ExtractionField,
     ModelName,
-    NormalizationField,
     Probability,
     SplitField,
     Text,
     Unscored,
     UsageOut,
+    VoteTerms,
 )
 
 MOST = 256
@@ -24,10 +24,8 @@ MOST = 256
 Stopped = Literal["certain", "confident", "budget", "failures"]
 
 
-class Election(BaseModel):
+class Election(VoteTerms):
     """How the answer is elected: `unprm` of a chat request. Fields left out follow the server's settings."""
-
-    model_config = ConfigDict(extra="forbid")
 
     strategy: Strategy | None = None
     budget: int | None = Field(default=None, ge=1, le=MOST, description="Most candidates to sample.")
@@ -36,8 +34,6 @@ class Election(BaseModel):
         description="Probability of an unchanged vote at which sampling stops; 1: only when it is certain.",
     )
     round: int = Field(default=4, ge=1, le=MOST, description="Candidates sampled between two checks of the vote.")
-    alpha: Probability = 0.5
-    normalization: NormalizationField = "minmax"
     split: SplitField = "auto"
     extraction: ExtractionField = "auto"
     aggregate: Aggregate = "min"

@@ -1,13 +1,26 @@
 """The worked examples of the documentation, with the server's responses from the embedded model."""
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
 
 from unprm.types import Solution, Strategy, Usage
-from unprm.votes.ballot import Ballot, Scores, WrfTerms, score_response
+from unprm.votes.ballot import Ballot, Scores, score_response
+from unprm.votes.confidence import confidence_of
 from unprm.votes.decide import STRATEGIES
-from unprm.wire import LimitsOut, MemoryOut, ModelResponse, PreviewResponse, ScoreRequest, SelfTestOut, StatusResponse
+from unprm.votes.rules import RULES
+from unprm.wire import (
+    LimitsOut,
+    MemoryOut,
+    ModelResponse,
+    PreviewResponse,
+    ScoreRequest,
+    SelfTestOut,
+    StatusResponse,
+    VoteRequest,
+    VoteTerms,
+)
 
 Json = dict[str, Any]
 
@@ -30,11 +43,24 @@ _VOTE: Json = {
         {"id": "d", "steps": ["I can't tell."], "step_scores": [0.2]},
     ],
 }
+_CONFIDENT: Json = {
+    "solutions": [
+        {"text": "4 * 15 = 60.\nThe answer is \\boxed{83}.", "confidence": 0.81},
+        {"text": "4 * 15 = 50.\nThe answer is \\boxed{73}.", "confidence": 0.35},
+        {"text": "The answer is \\boxed{83.0}.", "token_logprobs": [-0.01, -0.2, -0.05]},
+        {"text": "I can't tell.", "top_logprobs": [[-0.9, -1.1], [-0.1, -3.0]]},
+    ]
+}
 _PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
+
+
+def _request(strategy: Strategy) -> Json:
+    return _CONFIDENT if RULES[strategy].signal == "confidence" else _VOTE
+
 
 REQUESTS: dict[str, Json] = {
     "score_steps": _SCORE,
-    **{f"vote_{strategy}": _VOTE for strategy in STRATEGIES},
+    **{f"vote_{strategy}": _request(strategy) for strategy in STRATEGIES},
     "vote_wrf": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
     "vote_compare": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
     "preview": _PREVIEW,
@@ -47,7 +73,7 @@ def responses() -> dict[str, Json]:
     models: dict[str, BaseModel] = {
         "score_steps": _scores(),
         **{f"vote_{strategy}": _vote(strategy) for strategy in STRATEGIES},
-        "vote_compare": _ballot().compare(WrfTerms(), _MODEL, Usage()),
+        "vote_compare": _ballot(_VOTE).compare(VoteTerms(), _MODEL, Usage()),
         "preview": _preview(),
         "healthz": StatusResponse(),
         "readyz": StatusResponse(),
@@ -64,19 +90,24 @@ def _scores() -> BaseModel:
     return score_response(request, solutions, Scores(measured, {}), _MODEL, Usage(142, 101, 41))
 
 
-def _ballot() -> Ballot:
-    request = ScoreRequest.model_validate(_VOTE)
+def _ballot(example: Json) -> Ballot:
+    request = VoteRequest.model_validate(example)
     answers = ("83", "73", "83.0", None)
     solutions = [
-        Solution(solution.steps, answer, solution.id, solution.step_scores)
-        for solution, answer in zip(request.candidates(), answers, strict=True)
+        replace(solution, answer=answer) for solution, answer in zip(request.candidates(), answers, strict=True)
     ]
-    scores = Scores([solution.step_scores for solution in solutions], {})
-    return Ballot(request, solutions, (0, 1, 0, None), scores)
+    steps = [solution.step_scores for solution in solutions]
+    scores = Scores(steps if any(steps) else None, {})
+    confidences = {
+        name: [confidence_of(each, name, VoteTerms()) for each in solutions]
+        for name in STRATEGIES
+        if example is _CONFIDENT
+    }
+    return Ballot(request, solutions, (0, 1, 0, None), scores, (), confidences)
 
 
 def _vote(strategy: Strategy) -> BaseModel:
-    return _ballot().vote(strategy, WrfTerms(), _MODEL, Usage())
+    return _ballot(_request(strategy)).vote(strategy, VoteTerms(), _MODEL, Usage())
 
 
 def _preview() -> BaseModel:

@@ -71,6 +71,49 @@ STRATEGY_TEXTS: dict[Strategy, StrategyText] = {
         "The answer with the highest sum of rewards",
         "Weighted majority voting.",
     ),
+    "logodds": StrategyText(
+        "Log-odds",
+        "log-likelihood",
+        "The answer with the highest sum of log-odds",
+        "Weighted majority (Kuang et al., 2025): a candidate weighs `scale` times the log-odds of its reward, plus the "
+        "log-odds that the model that wrote it, right with probability `accuracy`, means this answer and not one of "
+        "the others. Rewards should be probabilities: calibrated.",
+    ),
+    "best_of_majority": StrategyText(
+        "Best of majority",
+        "highest reward",
+        "The highest reward among the frequent answers",
+        "Answers of less than `min_share` of all candidates are dropped (Di et al., 2025). If a single one is left, it "
+        "wins without scoring; if none is, the most frequent stay.",
+    ),
+    "soft": StrategyText(
+        "Soft best-of-N",
+        "probability",
+        "The answer that soft best-of-N most probably takes",
+        "A softmax over the candidates' rewards (Verdun et al., 2025): near `temperature` 0 it is `prm`, far above 1 "
+        "it is `majority`.",
+    ),
+    "cisc": StrategyText(
+        "Confidence (CISC)",
+        "sum of weights",
+        "The answer with the highest sum of softmax weights of confidences",
+        "Confidence-informed self-consistency (Taubenfeld et al., 2025), without a PRM: the confidence is the one "
+        "sent, or the probability per token by `token_logprobs`.",
+    ),
+    "deepconf": StrategyText(
+        "DeepConf",
+        "sum of confidences",
+        "The answer with the highest sum of confidences among the most confident candidates",
+        "Deep think with confidence (Fu et al., 2025), without a PRM: the confidence is the one sent, or taken from "
+        "`top_logprobs` as `measure` and `window` say; the `top_share` most confident vote.",
+    ),
+    "self_certainty": StrategyText(
+        "Self-certainty",
+        "Borda votes",
+        "The answer with the most Borda votes by self-certainty",
+        "Without a PRM (Kang et al., 2025): candidates are ranked by the confidence sent, or by how far `top_logprobs` "
+        "are from uniform; the k-th of n has (n - k + 1) ** `power` votes.",
+    ),
 }
 
 _TIMEOUT: Json = {

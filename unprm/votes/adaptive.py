@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from unprm.types import Strategy
-from unprm.vote_terms import VoteTerms
 from unprm.votes.decide import DEFAULTS, TIE, decide, needed_signal
 from unprm.votes.rules import RULES, Values
+from unprm.wire import VoteTerms
 
 DRAWS = 200
 """Simulated futures; the share of those with the same winner is accurate to within 3.5 percentage points."""

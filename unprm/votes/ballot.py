@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from unprm import steps as step_text
 from unprm.calibration import log_odds
 from unprm.errors import Unscorable
-from unprm.types import ModelDescription, Normalization, Solution, Strategy, Usage, VoteResult
+from unprm.types import ModelDescription, Solution, Strategy, Usage, VoteResult
 from unprm.votes import decide as votes
+from unprm.votes.rules import RULES, Values
 from unprm.wire import (
     CandidateOut,
     Candidates,
@@ -20,14 +21,8 @@ from unprm.wire import (
     VotedSolution,
     VoteOut,
     VoteResponse,
+    VoteTerms,
 )
-
-
-class WrfTerms(NamedTuple):
-    """A request's settings of a weighted reward-frequency vote."""
-
-    alpha: float = 0.5
-    normalization: Normalization = "minmax"
 
 
 class Scores(NamedTuple):
@@ -65,18 +60,26 @@ class Ballot:
     """Solutions, their classes of equal answers, and their scores.
 
     `request`: the request they came in; its `aggregate` and `threshold` apply. `compared_as_text`: indices of the
-    solutions whose answers could not be compared as mathematics in time.
+    solutions whose answers could not be compared as mathematics in time. `confidences`: by vote, one value per
+    solution, for the votes that take confidences.
     """
 
     request: Candidates
     solutions: Sequence[Solution]
     classes: Sequence[int | None]
     scores: Scores
-    compared_as_text: Sequence[int] = field(default=())
+    compared_as_text: Sequence[int] = ()
+    confidences: Mapping[Strategy, Values] = field(default_factory=dict)
 
-    def outcome(self, strategy: Strategy, terms: WrfTerms) -> VoteOut:
+    def values(self, strategy: Strategy) -> Values | None:
+        """The rewards or confidences that the vote takes; None if it takes none or there are none."""
+        if RULES[strategy].signal == "confidence":
+            return self.confidences.get(strategy)
+        return self.rewards
+
+    def outcome(self, strategy: Strategy, terms: VoteTerms) -> VoteOut:
         """Takes a vote; raises `NoAnswer` if no solution has an answer."""
-        result = votes.decide(strategy, self.classes, self.rewards, *terms)
+        result = votes.decide(strategy, self.classes, self.rewards, terms, self.confidences.get(strategy))
         candidates = _candidates(result, self.solutions)
         return VoteOut(
             strategy=strategy,
@@ -89,18 +92,22 @@ class Ballot:
             candidates=candidates,
         )
 
-    def vote(self, strategy: Strategy, terms: WrfTerms, model: str, usage: Usage) -> VoteResponse:
+    def vote(self, strategy: Strategy, terms: VoteTerms, model: str, usage: Usage) -> VoteResponse:
         """The response to one vote."""
-        return VoteResponse(**dict(self.outcome(strategy, terms)), **self._voted(model, usage))
+        response = VoteResponse(**dict(self.outcome(strategy, terms)), **self._voted(model, usage))
+        for solution, value in zip(response.solutions, self.confidences.get(strategy, ()), strict=False):
+            solution.confidence = value
+        return response
 
-    def compare(self, terms: WrfTerms, model: str, usage: Usage) -> CompareResponse:
-        """The response to all votes."""
-        outcomes = {strategy: self.outcome(strategy, terms) for strategy in votes.STRATEGIES}
+    def compare(self, terms: VoteTerms, model: str, usage: Usage) -> CompareResponse:
+        """The response to all votes that can be taken: by answers and rewards, and by the confidences there are."""
+        taken = [name for name in votes.STRATEGIES if name in votes.REWARD_STRATEGIES or name in self.confidences]
+        outcomes = {strategy: self.outcome(strategy, terms) for strategy in taken}
         agree = len({outcome.answer for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._voted(model, usage))
 
     @property
-    def rewards(self) -> votes.Rewards | None:
+    def rewards(self) -> Values | None:
         """One per solution, in [0, 1], None if it can't be scored; None as a whole if no vote needed rewards."""
         if self.scores.steps is None:
             return None

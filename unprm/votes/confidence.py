@@ -8,10 +8,25 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-from unprm.types import ConfidenceMeasure
+from unprm.types import ConfidenceMeasure, Solution, Strategy
+from unprm.wire import VoteTerms
 
 BOTTOM = 0.1
 """Share of the windows that `bottom` averages."""
+
+
+def confidence_of(solution: Solution, strategy: Strategy, terms: VoteTerms) -> float | None:
+    """The confidence that a vote takes for a candidate: the one it brings, or one from its log-probabilities; None if
+    it brings neither."""
+    if solution.confidence is not None:
+        return solution.confidence
+    if strategy == "cisc":
+        return None if solution.token_logprobs is None else likelihood(solution.token_logprobs)
+    if solution.top_logprobs is None:
+        return None
+    if strategy == "deepconf":
+        return confidence(solution.top_logprobs, terms.measure, terms.window)
+    return self_certainty(solution.top_logprobs)
 
 
 def likelihood(logprobs: Sequence[float]) -> float:

@@ -5,8 +5,8 @@ from typing import get_args
 
 from unprm.errors import NoAnswer
 from unprm.types import AnswerClass, DecidedBy, Strategy, VoteResult
-from unprm.vote_terms import VoteTerms
 from unprm.votes.rules import RULES, Ballot, Group, Rule, Scored, Signal, Values, by_frequency, mean
+from unprm.wire import VoteTerms
 
 TIE = 1e-9
 """Scores that differ by at most this are tied."""

@@ -1,7 +1,7 @@
 """The votes: how each one scores the classes of equal answers. Pure.
 
 The paper's (section 5, Algorithms 2 and 3), those it is compared with, and those of later papers. To add a vote: its
-name in `unprm.types.Strategy`, its rule in `RULES`, its settings in `unprm.vote_terms`.
+name in `unprm.types.Strategy`, its rule in `RULES`, its settings in `unprm.wire.terms`.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from unprm.calibration import log_odds
 from unprm.types import DecidedBy, Strategy
-from unprm.vote_terms import VoteTerms
+from unprm.wire import VoteTerms
 
 Signal = Literal["none", "reward", "confidence"]
 """What a vote needs of the candidates beside their answers: rewards of a PRM, or confidences of their own model."""

@@ -7,12 +7,20 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 from unprm import steps as step_text
 from unprm.errors import InvalidRequest
 from unprm.types import Aggregate, Solution, Split, Strategy
+from unprm.wire.terms import (
+    BestOfMajorityTerms,
+    DeepConfTerms,
+    LogOddsTerms,
+    SelfCertaintyTerms,
+    SoftTerms,
+    VoteTerms,
+    WrfTerms,
+)
 from unprm.wire.types import (
     MAX_SOLUTIONS,
     ExtractionField,
     FreeText,
     ModelName,
-    NormalizationField,
     OnInvalid,
     Probability,
     SplitField,
@@ -23,6 +31,13 @@ from unprm.wire.types import (
 # stop at a list's first error: one per element of a hostile list would take a minute and gigabytes
 _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
 _StepScores = Annotated[list[Probability], Field(min_length=1, fail_fast=True)]
+_Confidence = Annotated[float, Field(ge=0.0, allow_inf_nan=False, strict=True)]
+_LogProb = Annotated[float, Field(le=0.0, ge=-1e5, allow_inf_nan=False)]
+_LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
+_TopLogProbs = Annotated[
+    list[Annotated[list[_LogProb], Field(min_length=2, max_length=64, fail_fast=True)]],
+    Field(min_length=1, fail_fast=True),
+]
 
 _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 _RIGHT = "Step 1: 23 + 45 = 68. The answer is \\boxed{68}."
@@ -37,6 +52,15 @@ class SolutionIn(WireModel):
     steps: _Steps | None = None
     answer: str | None = Field(None, description="Overrides the answer found in the text.")
     step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
+    confidence: _Confidence | None = Field(
+        None, description="How sure the model that wrote it was; for the votes by confidence."
+    )
+    token_logprobs: _LogProbs | None = Field(None, description="Log-probabilities of its tokens, for `cisc`.")
+    top_logprobs: _TopLogProbs | None = Field(
+        None,
+        description="For each of its tokens, the log-probabilities of the likeliest ones at that place, two or more; "
+        "for `deepconf` and `self_certainty`.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -58,11 +82,10 @@ class SolutionIn(WireModel):
     def candidate(self, split: Split, index: int) -> Solution:
         """The solution, split into steps. Raises `InvalidRequest` if they are not as many as its step scores."""
         steps = tuple(self.steps or step_text.split(self.text or "", split))
-        if self.step_scores is None:
-            return Solution(steps, self.answer, self.id)
-        if len(steps) != len(self.step_scores):
-            raise InvalidRequest(_mismatch(len(self.step_scores), len(steps)), f"/solutions/{index}")
-        return Solution(steps, self.answer, self.id, tuple(self.step_scores))
+        scores = None if self.step_scores is None else tuple(self.step_scores)
+        if scores is not None and len(steps) != len(scores):
+            raise InvalidRequest(_mismatch(len(scores), len(steps)), f"/solutions/{index}")
+        return Solution(steps, self.answer, self.id, scores, self.confidence, self.token_logprobs, self.top_logprobs)
 
 
 def _mismatch(scores: int, steps: int) -> str:
@@ -135,6 +158,13 @@ class Candidates(WireModel):
         return [solution.whole() for solution in self._objects]
 
     @property
+    def terms(self) -> VoteTerms:
+        """The settings of the vote, those of other votes as they are by default."""
+        return VoteTerms.model_construct(
+            **{name: getattr(self, name) for name in VoteTerms.model_fields if name in type(self).model_fields}
+        )
+
+    @property
     def _objects(self) -> list[SolutionIn]:
         return [_as_object(solution) for solution in self.solutions]
 
@@ -157,11 +187,38 @@ class RewardVoteRequest(ScoreRequest):
     """Candidates for a vote by rewards."""
 
 
-class WrfRequest(ScoreRequest):
+class WrfRequest(ScoreRequest, WrfTerms):
     """Candidates for a weighted reward-frequency vote."""
 
-    alpha: Probability = Field(0.5, description="Weight of the reward; 1 - alpha weighs the frequency.")
-    normalization: NormalizationField = "minmax"
+
+class LogOddsRequest(ScoreRequest, LogOddsTerms):
+    """Candidates for a vote by the log-odds of rewards."""
+
+
+class BestOfMajorityRequest(VoteRequest, BestOfMajorityTerms):
+    """Candidates for a vote by rewards among the frequent answers."""
+
+
+class SoftRequest(ScoreRequest, SoftTerms):
+    """Candidates for a vote by the softmax of rewards."""
+
+
+class CiscRequest(VoteRequest, SoftTerms):
+    """Candidates for a vote by the softmax of confidences."""
+
+
+class DeepConfRequest(VoteRequest, DeepConfTerms):
+    """Candidates for a vote of the most confident."""
+
+
+class SelfCertaintyRequest(VoteRequest, SelfCertaintyTerms):
+    """Candidates for a Borda vote by confidence."""
+
+
+class CompareRequest(ScoreRequest, VoteTerms):
+    """Candidates for all votes."""
+
+    model_config = ConfigDict(frozen=False)
 
 
 class PreviewRequest(WireModel):
@@ -185,5 +242,11 @@ VOTE_REQUESTS: dict[Strategy, type[Candidates]] = {
     "prm": RewardVoteRequest,
     "weighted": RewardVoteRequest,
     "wrf": WrfRequest,
+    "logodds": LogOddsRequest,
+    "best_of_majority": BestOfMajorityRequest,
+    "soft": SoftRequest,
+    "cisc": CiscRequest,
+    "deepconf": DeepConfRequest,
+    "self_certainty": SelfCertaintyRequest,
 }
 """The request model of each strategy."""

@@ -92,6 +92,11 @@ class VotedSolution(WireModel):
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
     threshold: _UsedThreshold = None
+    confidence: float | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="What a vote by confidence took for it; missing in other votes.",
+    )
 
 
 class VoteOut(WireModel):

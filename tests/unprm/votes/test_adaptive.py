@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unprm.types import Strategy
-from unprm.vote_terms import VoteTerms
 from unprm.votes.adaptive import stability
 from unprm.votes.decide import DEFAULTS, STRATEGIES, decide
+from unprm.wire import VoteTerms
 
 Classes = list[int | None]
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unprm.errors import NoAnswer
-from unprm.vote_terms import VoteTerms
 from unprm.votes import decide as votes
 from unprm.votes.rules import RULES
+from unprm.wire import VoteTerms
 
 ballots = st.lists(
     st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.floats(0, 1, allow_nan=False)),

@@ -2,33 +2,23 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from unprm.types import ConfidenceMeasure, Normalization
+from unprm.types import ConfidenceMeasure
+from unprm.wire.types import NormalizationField, Probability, WireModel
 
-Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
 Inside = Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False, strict=True)]
 Positive = Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False, strict=True)]
 
 
-class Terms(BaseModel):
-    """Settings of a vote. Frozen; unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class WrfTerms(Terms):
+class WrfTerms(WireModel):
     """Settings of `wrf`."""
 
-    alpha: Share = Field(default=0.5, description="Weight of the reward; 1 - alpha weighs the frequency.")
-    normalization: Normalization = Field(
-        default="minmax",
-        description="How reward and frequency are made comparable: each min-max over the answers (the paper), or "
-        "`share`: mean reward and share of all candidates as they are.",
-    )
+    alpha: Probability = Field(default=0.5, description="Weight of the reward; 1 - alpha weighs the frequency.")
+    normalization: NormalizationField = "minmax"
 
 
-class LogOddsTerms(Terms):
+class LogOddsTerms(WireModel):
     """Settings of `logodds`."""
 
     accuracy: Inside = Field(default=0.5, description="How often the model that wrote the candidates is right.")
@@ -37,13 +27,13 @@ class LogOddsTerms(Terms):
     )
 
 
-class BestOfMajorityTerms(Terms):
+class BestOfMajorityTerms(WireModel):
     """Settings of `best_of_majority`."""
 
-    min_share: Share = Field(default=0.2, description="Answers of a smaller share of all candidates are dropped.")
+    min_share: Probability = Field(default=0.2, description="Answers of a smaller share of all candidates are dropped.")
 
 
-class SoftTerms(Terms):
+class SoftTerms(WireModel):
     """Settings of `soft` and `cisc`."""
 
     temperature: Positive = Field(
@@ -52,7 +42,7 @@ class SoftTerms(Terms):
     )
 
 
-class DeepConfTerms(Terms):
+class DeepConfTerms(WireModel):
     """Settings of `deepconf`."""
 
     top_share: Inside | Annotated[float, Field(ge=1.0, le=1.0, strict=True)] = Field(
@@ -68,7 +58,7 @@ class DeepConfTerms(Terms):
     )
 
 
-class SelfCertaintyTerms(Terms):
+class SelfCertaintyTerms(WireModel):
     """Settings of `self_certainty`."""
 
     power: Positive = Field(
@@ -78,3 +68,5 @@ class SelfCertaintyTerms(Terms):
 
 class VoteTerms(WrfTerms, LogOddsTerms, BestOfMajorityTerms, SoftTerms, DeepConfTerms, SelfCertaintyTerms):
     """Settings of all votes; each vote reads its own."""
+
+    model_config = ConfigDict(frozen=True)
