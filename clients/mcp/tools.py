@@ -44,7 +44,9 @@ Vote = Annotated[
     Strategy,
     Field(
         description="wrf: reward and frequency together, a good choice if in doubt; majority: frequency alone, without "
-        "the model; prm: the best reward; hmr: majority if it has half, else prm; weighted: sums of rewards."
+        "the model; prm: the best reward; hmr: majority if it has half, else prm; weighted: sums of rewards; "
+        "best_of_majority: the best reward among the frequent answers; logodds, soft: weighted by rewards in other "
+        "ways; cisc, deepconf, self_certainty: by the `confidence` that each solution brings."
     ),
 ]
 Scale = Annotated[Normalization, Field(description=f"wrf: {NORMALIZATION}")]
@@ -99,7 +101,7 @@ def create(client: AsyncClient) -> MCPServer:
         split: SplitField = "auto",
         extraction: ExtractionField = "auto",
     ) -> CompareResponse:
-        """Takes all five votes on several solutions of one problem at once. Use it to see how safe an answer is; for
+        """Takes all votes on several solutions of one problem at once. Use it to see how safe an answer is; for
         the answer alone, `vote` is enough. It returns: `agree`, whether all votes elect the same answer, and
         `strategies`, the outcome of each."""
         options: ScoreOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ValidationError
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
 from unprm.fields import validation_errors
-from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
+from unprm.types import Aggregate, ConfidenceMeasure, Extraction, Normalization, Split, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
     Candidates,
+    CompareRequest,
     CompareResponse,
     FieldError,
     ModelResponse,
@@ -27,12 +28,11 @@ from unprm.wire import (
     SolutionIn,
     StatusResponse,
     VoteResponse,
-    WrfRequest,
 )
 from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
-_FIELDS = {"strategy", "timeout", *WrfRequest.model_fields}
+_FIELDS = {"strategy", "timeout", *CompareRequest.model_fields}
 _READY_PAUSE = 0.2
 """Seconds between two checks of whether the server is ready."""
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
@@ -53,10 +53,18 @@ class ScoreOptions(TypedDict, total=False):
 
 
 class VoteOptions(ScoreOptions, total=False):
-    """For `wrf` and `compare`: `alpha` weighs reward against frequency, `normalization` makes them comparable."""
+    """The settings of the votes, each for the vote that has it and for `compare`; see `unprm.wire.terms`."""
 
     alpha: float
     normalization: Normalization
+    accuracy: float
+    scale: float
+    min_share: float
+    temperature: float
+    top_share: float
+    measure: ConfidenceMeasure
+    window: int
+    power: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ def compare_call(
     problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
 ) -> Call[CompareResponse]:
     """Asks for all votes."""
-    return _work("/vote/compare", WrfRequest, CompareResponse, problem, options, solutions=solutions)
+    return _work("/vote/compare", CompareRequest, CompareResponse, problem, options, solutions=solutions)
 
 
 def preview_call(problem: str, solution: AnySolution, model: str | None) -> Call[PreviewResponse]:

@@ -11,7 +11,7 @@ import pytest
 from server.http.errors import TABLE
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.engines.fake import FakeEngine
-from unprm.votes.decide import STRATEGIES
+from unprm.votes.decide import REWARD_STRATEGIES
 from unprm_client import AsyncClient, Client, SolutionIn, errors
 
 SOLUTIONS: list[Any] = [
@@ -71,7 +71,7 @@ def test_scores_are_the_server_s(server: Running, call: Calls, options: dict[str
     assert dumped(call("score_steps", PROBLEM, SOLUTIONS, **options)) == expected
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", REWARD_STRATEGIES)
 @pytest.mark.parametrize("options", [{}, {"aggregate": "last", "threshold": 0.9, "log_odds": True}])
 def test_votes_are_the_server_s(server: Running, call: Calls, strategy: str, options: dict[str, Any]) -> None:
     server.post("/score_steps", ask(*JSON))

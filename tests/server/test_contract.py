@@ -1,5 +1,6 @@
 """What the server answers when all is well."""
 
+import math
 import random
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 from tests.server.harness import PROBLEM, Running, ask, boxed, read
 from unprm import wire
 from unprm.engines.fake import FakeEngine, hashed
-from unprm.votes.decide import STRATEGIES
+from unprm.votes.confidence import self_certainty
+from unprm.votes.decide import REWARD_STRATEGIES, STRATEGIES
 
 SCORED = {"unscored": None}
 NO_USAGE = {"tokens": 0, "computed_tokens": 0, "cached_tokens": 0}
@@ -172,7 +174,8 @@ def test_wrf_by_share(server: Running) -> None:
 @given_ballots
 def test_every_vote_elects_the_same_at_its_address_and_in_compare(server: Running, solutions: list[Any]) -> None:
     compared = server.post("/vote/compare", ask(*solutions)).json()
-    for strategy in STRATEGIES:
+    assert list(compared["strategies"]) == list(REWARD_STRATEGIES)
+    for strategy in REWARD_STRATEGIES:
         alone = server.post(f"/vote/{strategy}", ask(*solutions)).json()
         together = compared["strategies"][strategy]
         chosen = ("answer", "solution_index", "decided_by", "tie", "tied_answers")
@@ -282,7 +285,7 @@ def test_compare_takes_every_vote_over_one_pass(server: Running, engine: FakeEng
     body = server.post("/vote/compare", request | {"alpha": 0.7}).json()
     wire.CompareResponse.model_validate(body)
     assert len(engine.batches) == before + 1
-    assert list(body["strategies"]) == list(STRATEGIES)
+    assert list(body["strategies"]) == list(REWARD_STRATEGIES)
     for strategy, outcome in body["strategies"].items():
         if strategy != "hmr":  # which needs no scores here, so alone it reports none
             more = {"alpha": 0.7} if strategy == "wrf" else {}
@@ -292,6 +295,71 @@ def test_compare_takes_every_vote_over_one_pass(server: Running, engine: FakeEng
             assert outcome["answer"] == alone["answer"]
     winners = {outcome["answer"] for outcome in body["strategies"].values()}
     assert body["agree"] == (len(winners) == 1)
+
+
+def test_votes_by_confidence_need_no_problem_and_no_model(server: Running, engine: FakeEngine) -> None:
+    before = len(engine.batches)
+    solutions = [
+        {"steps": boxed(1), "confidence": 0.9},
+        {"steps": boxed(2), "token_logprobs": [-0.5, -0.7], "top_logprobs": [[-0.1, -3.0], [-0.7, -0.7]]},
+        {"steps": boxed(2), "confidence": 0.2},
+        {"steps": boxed(3)},
+    ]
+    found = {}
+    for strategy in ("cisc", "deepconf", "self_certainty"):
+        body = server.post(f"/vote/{strategy}", {"solutions": solutions}).json()
+        assert (body["strategy"], body["decided_by"]) == (strategy, "confidence")
+        assert [item["reward"] for item in body["solutions"]] == [None] * 4
+        found[strategy] = [item.get("confidence") for item in body["solutions"]]
+    assert found["cisc"] == [0.9, pytest.approx(math.exp(-0.6)), 0.2, None]
+    assert found["deepconf"][1] == pytest.approx((1.55 + 0.7) / 2)
+    assert found["self_certainty"][1] == pytest.approx(self_certainty([[-0.1, -3.0], [-0.7, -0.7]]))
+    assert len(engine.batches) == before
+    compared = server.post("/vote/compare", ask(*solutions)).json()
+    assert list(compared["strategies"]) == list(STRATEGIES)
+    assert all("confidence" not in item for item in compared["solutions"])
+
+
+def test_settings_of_a_vote_reach_it(server: Running) -> None:
+    solutions = [given("1", 0.9), given("2", 0.6), given("2", 0.5), given("2", 0.1)]
+    winners = {
+        ("best_of_majority", "min_share", 0.0): "1",
+        ("best_of_majority", "min_share", 0.5): "2",
+        ("soft", "temperature", 0.05): "1",
+        ("soft", "temperature", 5.0): "2",
+        ("logodds", "accuracy", 0.1): "1",
+        ("logodds", "accuracy", 0.9): "2",
+    }
+    for (strategy, name, value), winner in winners.items():
+        alone = server.post(f"/vote/{strategy}", ask(*solutions, **{name: value})).json()
+        compared = server.post("/vote/compare", ask(*solutions, **{name: value})).json()
+        assert alone["answer"] == compared["strategies"][strategy]["answer"] == winner, (strategy, name, value)
+
+
+@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
+def test_a_vote_by_confidence_says_what_it_needs(server: Running, strategy: str) -> None:
+    refused = server.post(f"/vote/{strategy}", ask(boxed(1), boxed(2)))
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+    assert "token_logprobs" in refused.json()["detail"]
+    assert server.post(f"/vote/{strategy}", ask(boxed(1), boxed(1))).json()["decided_by"] == "unanimous"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("confidence", -0.1),
+        ("confidence", "high"),
+        ("token_logprobs", []),
+        ("token_logprobs", [0.1]),
+        ("top_logprobs", [[-0.1]]),
+        ("top_logprobs", [[-0.1, -0.2], []]),
+        ("top_logprobs", [-0.1]),
+    ],
+)
+def test_log_probabilities_that_are_none_are_refused_by_name(server: Running, field: str, value: object) -> None:
+    refused = server.post("/vote/cisc", {"solutions": [{"steps": boxed(1), field: value}]})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"].startswith(f"/solutions/0/{field}")
 
 
 def test_compare_needs_no_model_for_one_answer(server: Running, engine: FakeEngine) -> None:

@@ -19,19 +19,30 @@ from tests.support import until
 PROMPT_TOKENS, COMPLETION_TOKENS = 10, 7
 
 
+TOKENS = 3
+"""Tokens of a completion that have log-probabilities."""
+
+
+def top_logprobs(number: int, place: int) -> list[float]:
+    """Log-probabilities of the likeliest tokens at a place of the number-th text."""
+    return [-0.05 * (1 + (7 * number + 3 * place) % 5) * (1 + rank) ** 2 for rank in range(20)]
+
+
 @dataclass
 class Upstream:
     """Gives `texts` one after the other, again from the start at their end; a text may be a whole message.
 
     `errors` maps the number of a call, from 0, to the response it gets, `delays` to seconds; `takes_n`: whether it
-    heeds `n`. `bodies` and `keys` are the JSON bodies and Authorization headers of the calls, `given` counts choices,
-    `gone` the callers that disconnected.
+    heeds `n`; `gives_logprobs`: whether it has log-probabilities for callers that ask for them. `bodies` and `keys` are
+    the JSON bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that
+    disconnected.
     """
 
     texts: Sequence[str | dict[str, Any]]
     errors: Mapping[int, Response] = field(default_factory=dict)
     delays: Mapping[int, float] = field(default_factory=dict)
     takes_n: bool = True
+    gives_logprobs: bool = True
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -51,7 +62,7 @@ class Upstream:
         if number in self.errors:
             return self.errors[number]
         count = body.get("n", 1) if self.takes_n else 1
-        choices = [self._choice(index) for index in range(count)]
+        choices = [self._choice(index, body) for index in range(count)]
         usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": count * COMPLETION_TOKENS, "total_tokens": 0}
         common = {"id": "x", "object": "chat.completion", "created": 1, "model": f"{body['model']}-served"}
         return JSONResponse(common | {"choices": choices, "usage": usage})
@@ -60,11 +71,27 @@ class Upstream:
         card = {"id": "reasoner", "object": "model", "created": 1, "owned_by": "x"}
         return JSONResponse({"object": "list", "data": [card]})
 
-    def _choice(self, index: int) -> dict[str, Any]:
+    def _choice(self, index: int, body: dict[str, Any]) -> dict[str, Any]:
+        number = self.given % len(self.texts)
         text = self.texts[self.given % len(self.texts)]
         self.given += 1
         message = {"role": "assistant", "content": text} if isinstance(text, str) else text
-        return {"index": index, "message": message, "finish_reason": "stop", "logprobs": None}
+        return {"index": index, "message": message, "finish_reason": "stop", "logprobs": self._logprobs(number, body)}
+
+    def _logprobs(self, number: int, body: dict[str, Any]) -> dict[str, Any] | None:
+        if not (self.gives_logprobs and body.get("logprobs")):
+            return None
+        wanted = [top_logprobs(number, place)[: body.get("top_logprobs", 0)] for place in range(TOKENS)]
+        content = [
+            {
+                "token": "x",
+                "bytes": None,
+                "logprob": top_logprobs(number, place)[0],
+                "top_logprobs": [{"token": "y", "bytes": None, "logprob": value} for value in alternatives],
+            }
+            for place, alternatives in enumerate(wanted)
+        ]
+        return {"content": content}
 
 
 @contextmanager

@@ -14,11 +14,12 @@ from openai.types.chat import ChatCompletion
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.server.harness import Background, Running, serving
-from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
+from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import until
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Encoded
 from unprm.votes import decide as votes
+from unprm.votes.confidence import likelihood, self_certainty
 
 PROBLEM = "What is 3 + 4?"
 
@@ -59,7 +60,15 @@ def test_the_elected_completion_is_answered(strategy: str) -> None:
     texts = [boxed(7, "a"), boxed(8, "b"), boxed(9, "c"), boxed("7.0"), boxed(9, "d"), boxed(8, "e")]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         answer, report = elected(running, strategy=strategy, budget=6, confidence=1, round=6)
-        vote = running.post(f"/vote/{strategy}", {"problem": PROBLEM, "solutions": texts}).json()
+        solutions = [
+            {
+                "text": text,
+                "token_logprobs": [top_logprobs(number, place)[0] for place in range(TOKENS)],
+                "top_logprobs": [top_logprobs(number, place)[:5] for place in range(TOKENS)],
+            }
+            for number, text in enumerate(texts)
+        ]
+        vote = running.post(f"/vote/{strategy}", {"problem": PROBLEM, "solutions": solutions}).json()
     assert answer.choices[0].message.content == texts[vote["solution_index"]]
     assert answer.object == "chat.completion"
     assert answer.model == "m-served"
@@ -68,6 +77,43 @@ def test_the_elected_completion_is_answered(strategy: str) -> None:
     assert report["reward"] == vote["solutions"][vote["solution_index"]]["reward"]
     assert (report["sampled"], report["saved"], report["rounds"]) == (6, 0, 1)
     assert (report["unscored"], report["failures"], report["model"]) == ([], [], "fake")
+
+
+def test_votes_by_confidence_run_no_prm_and_hide_log_probabilities_that_were_not_asked_for() -> None:
+    with upstream(boxed(1), boxed(2), boxed(2)) as reasoner, gateway(reasoner) as running:
+        answer, report = elected(running, strategy="deepconf", budget=3, confidence=1, round=3)
+        assert [reasoner.bodies[0][name] for name in ("logprobs", "top_logprobs")] == [True, 5]
+        assert answer.choices[0].logprobs is None
+        assert (report["decided_by"], report["reward"]) == ("confidence", None)
+        assert report["usage"]["tokens"] == 0
+        more: dict[str, Any] = {"extra_body": {"unprm": {"strategy": "deepconf", "budget": 3}}}
+        shown = ask(running, logprobs=True, top_logprobs=7, **more)
+        assert reasoner.bodies[-1]["top_logprobs"] == 7
+        assert len(shown.choices[0].logprobs.content[0].top_logprobs) == 7
+
+
+@pytest.mark.parametrize("strategy", ["cisc", "self_certainty"])
+def test_the_most_confident_of_candidates_without_answers_is_elected(strategy: str) -> None:
+    with upstream("no", "nor this", "perhaps") as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, strategy=strategy, budget=3, confidence=1, round=3)
+    assert (report["answer"], report["decided_by"]) == (None, "confidence")
+    values = [
+        likelihood([top_logprobs(number, place)[0] for place in range(TOKENS)])
+        if strategy == "cisc"
+        else self_certainty([top_logprobs(number, place)[:5] for place in range(TOKENS)])
+        for number in range(3)
+    ]
+    assert report["solution_index"] == values.index(max(values))
+
+
+def test_an_upstream_without_log_probabilities_is_named() -> None:
+    with upstream(boxed(1), boxed(2), gives_logprobs=False) as reasoner, gateway(reasoner) as running:
+        messages = [{"role": "user", "content": PROBLEM}]
+        refused = running.post(
+            "/v1/chat/completions", {"model": "m", "messages": messages, "unprm": {"strategy": "cisc"}}
+        )
+    assert refused.status_code == 502
+    assert "log-probabilities" in refused.json()["error"]["message"]
 
 
 def test_usage_is_that_of_all_candidates() -> None:
