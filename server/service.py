@@ -146,11 +146,7 @@ class Service:
             "Answers compared as text for lack of time.",
             lambda: equivalence.stats.timeouts,
         )
-        counter(
-            "unprm_equivalence_crashes",
-            "Answers that cost a worker process.",
-            lambda: equivalence.stats.crashes,
-        )
+        counter("unprm_equivalence_crashes", "Answers that cost a worker process.", lambda: equivalence.stats.crashes)
         counter(
             "unprm_equivalence_failures",
             "Answers compared as text because comparing them met an error.",
