@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Annotated, TypeVar
 
@@ -15,7 +15,7 @@ from server.models.registry import Models
 from server.observe.journal import Journal
 from server.observe.metrics import Metrics
 from server.settings import Settings
-from server.sharing import Budget, FairPool
+from server.sharing import Budget, FairPool, InUse
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
 from unprm.errors import ShuttingDown
@@ -53,11 +53,10 @@ class Service:
             deadline=settings.equivalence_deadline, workers=_COMPARERS, memory_mb=_COMPARER_MB
         )
         self._comparers = FairPool("comparers", _COMPARERS)
-        self._running = 0
-        self._bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
+        self._running = InUse()
+        self.bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
+        """Bytes of the bodies of all requests, held until they are answered."""
         self._draining = False
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._observe()
 
     async def start(self) -> None:
@@ -69,7 +68,7 @@ class Service:
         """Refuses new work and waits for running requests, for `drain_seconds` at most."""
         self._draining = True
         try:
-            await asyncio.wait_for(self._idle.wait(), self.settings.drain_seconds)
+            await asyncio.wait_for(self._running.ended(), self.settings.drain_seconds)
         except TimeoutError:
             await self.models.stop(0)
 
@@ -90,24 +89,11 @@ class Service:
             raise ShuttingDown
         self.models.check_ready()
 
-    @contextmanager
-    def admitted(self) -> Iterator[None]:
+    def admitted(self) -> AbstractContextManager[None]:
         """Counts a request while it runs; raises `ShuttingDown` if no more are accepted."""
         if self._draining:
             raise ShuttingDown
-        self._running += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._running -= 1
-            if self._running == 0:
-                self._idle.set()
-
-    def holding(self, caller: str) -> AbstractContextManager[Callable[[int], None]]:
-        """Yields a function that counts the bytes of a body for the duration of its request; it raises `Overloaded` if
-        those of all requests, or of this caller's, would be too many."""
-        return self._bodies.holding(caller)
+        return self._running.one()
 
     async def read(self, context: Context, function: Callable[[], T]) -> T:
         """Runs a function on the texts of a request: at once if they are short, else by turns in threads."""
@@ -150,7 +136,7 @@ class Service:
         models, equivalence = self.models, self._equivalence
         if (journal := self.journal) is not None:
             counter("unprm_journal_dropped", "Requests that the journal lacks.", lambda: journal.dropped)
-        gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running)
+        gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running.count)
         gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
         gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
         gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
@@ -160,11 +146,7 @@ class Service:
             "Answers compared as text for lack of time.",
             lambda: equivalence.stats.timeouts,
         )
-        counter(
-            "unprm_equivalence_crashes",
-            "Answers that cost a worker process.",
-            lambda: equivalence.stats.crashes,
-        )
+        counter("unprm_equivalence_crashes", "Answers that cost a worker process.", lambda: equivalence.stats.crashes)
         counter(
             "unprm_equivalence_failures",
             "Answers compared as text because comparing them met an error.",

@@ -46,6 +46,9 @@ _OF_KUBERNETES = re.compile(
 UNPRM_PORT=tcp://10.0.0.11:80, UNPRM_PORT_80_TCP_ADDR and the like."""
 
 
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class SettingsInvalid(Exception):
     """Options or variables are invalid; the message has a line for each and contains no value."""
 
@@ -99,21 +102,14 @@ class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
     max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Largest request body.")
     max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Most tokens that may wait; more get 429.")
-    max_request_seconds: float = Field(
-        default=60.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Time limit of a request; X-Request-Timeout may ask for less.",
+    max_request_seconds: Seconds = Field(
+        default=60.0, description="Time limit of a request; X-Request-Timeout may ask for less."
     )
-    max_batch_seconds: float = Field(
+    max_batch_seconds: Seconds = Field(
         default=300.0,
-        gt=0,
-        allow_inf_nan=False,
         description="Time limit of a batch; a model that exceeds it counts as hung, and the server ends with status 1.",
     )
-    equivalence_deadline: float = Field(
-        default=2.0, gt=0, allow_inf_nan=False, description="Seconds for comparing a request's answers."
-    )
+    equivalence_deadline: Seconds = Field(default=2.0, description="Seconds for comparing a request's answers.")
     drain_seconds: float = Field(
         default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests to finish after SIGTERM."
     )
@@ -130,9 +126,7 @@ class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
         le=1,
         description="Default probability of an unchanged vote at which a chat completion stops sampling.",
     )
-    gateway_seconds: float = Field(
-        default=600.0, gt=0, allow_inf_nan=False, description="Time limit of a chat completion."
-    )
+    gateway_seconds: Seconds = Field(default=600.0, description="Time limit of a chat completion.")
     journal: Path | None = Field(
         default=None, description="SQLite file to write requests and responses to, callers' texts included."
     )

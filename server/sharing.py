@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import IPv6Address, ip_address
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from unprm.errors import Overloaded
 
@@ -68,15 +67,39 @@ class Budget:
                 del self._held[caller]
 
 
+class InUse:
+    """Counts the blocks in which something is used."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Counts as a use until the end of the block."""
+        self.count += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self.count -= 1
+            if self.count == 0:
+                self._unused.set()
+
+    async def ended(self) -> None:
+        """Waits until it is not in use."""
+        await self._unused.wait()
+
+
 @dataclass(eq=False, slots=True)
 class _Call:
-    """A call that waits for a thread; `before`: the cost of its request's earlier calls."""
+    """A call that waits for a thread; `before`: the cost of its request's earlier calls; `turn` is done at its turn."""
 
     caller: str
     before: int
     cost: int
-    function: Callable[[], Any]
-    result: "asyncio.Future[Any]"
+    turn: "asyncio.Future[None]"
 
 
 class FairPool:
@@ -102,44 +125,43 @@ class FairPool:
         """Ends the threads after the running calls."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def run(self, call: _Call) -> Any:
-        """Waits for a turn, then for the call. A call cancelled before its turn never runs."""
+    async def run(self, caller: str, before: int, cost: int, function: Callable[[], T]) -> T:
+        """Waits for a turn, then for the call; `before`: the cost of its request's earlier calls. A call cancelled
+        before its turn never runs; one cancelled later runs to its end and keeps its thread."""
+        loop = asyncio.get_running_loop()
+        call = _Call(caller, before, cost, loop.create_future())
         self._waiting.append(call)
         self._begin()
         try:
-            return await call.result
-        finally:
-            if call in self._waiting:
-                self._waiting.remove(call)
+            await call.turn
+        except asyncio.CancelledError:
+            if not call.turn.cancelled():  # it was its turn already
+                self._end()
+            raise
+        running = loop.run_in_executor(self._threads, function)
+        running.add_done_callback(lambda _: self._end())
+        return await asyncio.shield(running)
 
     def _begin(self) -> None:
         while self._free and self._waiting:
             call = min(self._waiting, key=lambda waiting: (self._standing(waiting.caller), waiting.before))
             self._waiting.remove(call)
+            if call.turn.cancelled():
+                continue
             self._least = self._standing(call.caller)
             self._had[call.caller] = self._least + call.cost
             self._had = {caller: had for caller, had in self._had.items() if had > self._least}
             self._free -= 1
-            running = call.result.get_loop().run_in_executor(self._threads, call.function)
-            running.add_done_callback(partial(self._ended, call))
+            call.turn.set_result(None)
 
     def _standing(self, caller: str) -> int:
         return max(self._had.get(caller, 0), self._least)
 
-    def _ended(self, call: _Call, running: "asyncio.Future[Any]") -> None:
+    def _end(self) -> None:
         self._free += 1
-        if self._free == self._size and not self._waiting:
-            self._had.clear()
         self._begin()
-        error = None if running.cancelled() else running.exception()
-        if call.result.done():  # its caller is gone
-            return
-        if running.cancelled():
-            call.result.cancel()
-        elif error is not None:
-            call.result.set_exception(error)
-        else:
-            call.result.set_result(running.result())
+        if self._free == self._size:
+            self._had.clear()
 
 
 class Turns:
@@ -152,8 +174,6 @@ class Turns:
 
     async def run(self, cost: int, function: Callable[[], T]) -> T:
         """Runs a call of this cost; returns its result or raises its error."""
-        loop = asyncio.get_running_loop()
-        call = _Call(self._caller, self._had, cost, function, loop.create_future())
+        before = self._had
         self._had += cost
-        result: T = await self._pool.run(call)
-        return result
+        return await self._pool.run(self._caller, before, cost, function)

@@ -52,7 +52,7 @@ class WorkRoute(APIRoute):
         try:
             with service.admitted():
                 async with asyncio.timeout_at(context.deadline) as lifetime:
-                    with service.holding(context.share) as hold:
+                    with service.bodies.holding(context.share) as hold:
                         context.body = await read_body(headers, receive, service.settings.max_body_bytes, hold)
                         await run(self._answering, scope, receive, send, lifetime)
         except TimeoutError:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from server.settings import Settings
-from server.sharing import Budget, FairPool, Turns
+from server.sharing import Budget, FairPool, InUse, Turns
 from unprm.engines.queue import BatchFigures, Permit, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
@@ -43,16 +43,15 @@ class Watch(NamedTuple):
 class Model:
     """An engine and its queue, which exist once it is loaded. Owns the engine: `stop` closes it."""
 
-    def __init__(self, source: Source, settings: Settings, watch: Watch, encoders: FairPool, name: str = "") -> None:
+    def __init__(self, source: Source, settings: Settings, watch: Watch, encoders: FairPool, name: str) -> None:
         self._source = source
         self._watch = watch
         self._encoders = encoders
         self._most_encoded = _BODIES * settings.max_body_bytes
         self._encoded = Budget(self._most_encoded, "characters")
         self._given_name = name
-        self._users = 0
-        self._unused = asyncio.Event()
-        self._unused.set()
+        self.use = InUse()
+        """Keeps the model from being retired inside a block `with model.use.one()`."""
         self._settings = settings
         self._reason = self._detail = _LOADING
         self._engine: Engine | None = None
@@ -132,18 +131,6 @@ class Model:
         if characters:
             self._density += _NEWEST * (tokens / characters - self._density)
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Keeps the model from being retired inside the block."""
-        self._users += 1
-        self._unused.clear()
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if self._users == 0:
-                self._unused.set()
-
     async def loaded(self) -> bool:
         """Waits until loading ends; returns whether it succeeded."""
         if self._loading is not None:
@@ -153,7 +140,7 @@ class Model:
     async def retire(self) -> None:
         """Stops the model once loading, which can't be interrupted, has ended and no request uses it."""
         await self.loaded()
-        await self._unused.wait()
+        await self.use.ended()
         await self.stop(self._settings.drain_seconds)
         self._engine = self._scorer = None
         gc.unfreeze()

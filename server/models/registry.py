@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from server.models.model import Model, Source, Watch
@@ -27,21 +28,12 @@ class Models:
     def __init__(
         self, sources: Source | Mapping[str, Source], settings: Settings, watch: Watch, encoders: FairPool
     ) -> None:
-        self._settings = settings
-        self._watch = watch
-        self._encoders = encoders
-        if isinstance(sources, Mapping):
-            self._served = [Model(source, settings, watch, encoders, name) for name, source in sources.items()]
-        else:
-            self._served = [Model(sources, settings, watch, encoders)]
+        self._model = partial(Model, settings=settings, watch=watch, encoders=encoders)
+        named = sources if isinstance(sources, Mapping) else {"": sources}
+        self._served = [self._model(source, name=name) for name, source in named.items()]
         self._coming: dict[str, Model] = {}
         self._leaving: set[Model] = set()
         self._changes: set[asyncio.Task[None]] = set()
-
-    @property
-    def default(self) -> Model:
-        """The model of requests that name none."""
-        return self._served[0]
 
     @property
     def names(self) -> list[str]:
@@ -67,10 +59,10 @@ class Models:
     def chosen(self, requested: str | Sequence[str] | None) -> Iterator[list[Model]]:
         """The models that a request names, kept from being retired inside the block; raises `UnknownModel`."""
         names = [requested] if isinstance(requested, str) else requested
-        models = [self.default] if names is None else [self._named(name) for name in names]
+        models = self._served[:1] if names is None else [self._named(name) for name in names]
         with ExitStack() as stack:
             for model in models:
-                stack.enter_context(model.used())
+                stack.enter_context(model.use.one())
             yield models
 
     def check_ready(self) -> None:
@@ -95,7 +87,7 @@ class Models:
         """Loads a model beside the others, then serves it, replacing the one of the same name if there is one."""
         if (earlier := self._coming.get(name)) is not None:
             self._leave(earlier)
-        self._coming[name] = Model(source, self._settings, self._watch, self._encoders, name)
+        self._coming[name] = self._model(source, name=name)
         self._coming[name].start()
         self._change(self._take_over(name, self._coming[name]))
 

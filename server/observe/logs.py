@@ -37,7 +37,7 @@ def configure(level: str, style: Literal["json", "text"]) -> None:
 def log_request(method: str, route: str, status: int, seconds: float, context: Context) -> dict[str, str | int | float]:
     """Logs the line of one request; returns its fields. `route` is the template, so neither path nor query string is
     logged."""
-    fields = {
+    fields: dict[str, str | int | float] = {
         "method": method if method in _METHODS else "other",
         "route": route,
         "status": status,

@@ -1,6 +1,7 @@
 """Metrics for Prometheus, in a registry of the app's own."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
@@ -14,39 +15,28 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
+REPLICA = "replica"
+"""Label with the name of a replica."""
 
 
 class Metrics:
     """Counters of one app. Labels have few values: route templates, statuses, strategies."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._requests = Counter("unprm_requests", "Requests answered.", ("route", "status"), registry=self._registry)
-        self._seconds = Histogram(
-            "unprm_request_seconds",
-            "Time to the answer.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self._tokens = Counter("unprm_tokens", "Tokens asked for.", registry=self._registry)
-        self._computed = Counter("unprm_computed_tokens", "Tokens the model ran.", registry=self._registry)
-        self._cached = Counter("unprm_cached_tokens", "Tokens known from before.", registry=self._registry)
-        self._batch_items = Histogram(
-            "unprm_batch_solutions", "Distinct sequences in a batch.", buckets=_SIZES, registry=self._registry
-        )
-        self._batch_tokens = Histogram(
-            "unprm_batch_tokens", "Tokens in a batch.", buckets=_TOKENS, registry=self._registry
-        )
-        self._forward = Histogram(
-            "unprm_forward_seconds", "Time the model took for a batch.", buckets=_SECONDS, registry=self._registry
-        )
-        self._waits = Histogram(
-            "unprm_queue_seconds", "Time until a request's first batch.", buckets=_SECONDS, registry=self._registry
-        )
-        self._votes = Counter("unprm_votes", "Votes taken.", ("strategy",), registry=self._registry)
-        self._ties = Counter("unprm_ties", "Votes that ended in a tie.", ("strategy",), registry=self._registry)
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        self._requests = counter("unprm_requests", "Requests answered.", ("route", "status"))
+        self._seconds = histogram("unprm_request_seconds", "Time to the answer.", ("route",), buckets=_SECONDS)
+        self._tokens = counter("unprm_tokens", "Tokens asked for.")
+        self._computed = counter("unprm_computed_tokens", "Tokens the model ran.")
+        self._cached = counter("unprm_cached_tokens", "Tokens known from before.")
+        self._batch_items = histogram("unprm_batch_solutions", "Distinct sequences in a batch.", buckets=_SIZES)
+        self._batch_tokens = histogram("unprm_batch_tokens", "Tokens in a batch.", buckets=_TOKENS)
+        self._forward = histogram("unprm_forward_seconds", "Time the model took for a batch.", buckets=_SECONDS)
+        self._waits = histogram("unprm_queue_seconds", "Time until a request's first batch.", buckets=_SECONDS)
+        self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
+        self._ties = counter("unprm_ties", "Votes that ended in a tie.", ("strategy",))
 
     def answered(self, route: str, status: int, seconds: float, usage: Usage) -> None:
         """Counts a request."""
@@ -75,7 +65,7 @@ class Metrics:
 
     def counter(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Adds a counter whose value is kept elsewhere."""
-        self._registry.register(_Elsewhere(name, help, value))
+        self._registry.register(_Collected(lambda: [CounterMetricFamily(name, help, value=value())]))
 
     def collect(self) -> list[Metric]:
         """The current metrics, for another process to expose."""
@@ -86,9 +76,22 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _Elsewhere(Collector):
-    def __init__(self, name: str, help: str, value: Callable[[], float]) -> None:
-        self._name, self._help, self._value = name, help, value
+def joined(replicas: Iterable[tuple[str, Iterable[Metric]]]) -> bytes:
+    """The metrics of named replicas in Prometheus' text format: every metric appears once, and a label names the
+    replica of each sample."""
+    whole: dict[str, Metric] = {}
+    for replica, metrics in replicas:
+        for metric in metrics:
+            merged = whole.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type, metric.unit))
+            merged.samples += [sample._replace(labels={REPLICA: replica, **sample.labels}) for sample in metric.samples]
+    return generate_latest(_Collected(whole.values))
+
+
+class _Collected(Collector):
+    """What a function returns at each scrape."""
+
+    def __init__(self, function: Callable[[], Iterable[Metric]]) -> None:
+        self._function = function
 
     def collect(self) -> Iterable[Metric]:
-        yield CounterMetricFamily(self._name, self._help, value=self._value())
+        return self._function()

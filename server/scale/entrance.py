@@ -27,7 +27,7 @@ from server.http.keys import Keys
 from server.http.middleware import caller_of, is_open, request_id_of
 from server.http.work import TIMEOUT_HEADER, seconds_of
 from server.observe.logs import configure
-from server.scale.metrics import joined
+from server.observe.metrics import joined
 from server.scale.replica import ForwardedRequest
 from server.scale.settings import ScaleSettings
 from server.service import BODIES

@@ -17,8 +17,7 @@ from server.scale.settings import ScaleSettings
 
 def on_cluster(settings: ScaleSettings) -> int:
     """Deploys to the cluster that RAY_ADDRESS names. Returns the exit status: 0, or 1 if that fails."""
-    ray.init(log_to_driver=False)
-    return _deployed(settings)
+    return _deployed(settings, log_to_driver=False)
 
 
 def on_this_machine(settings: ScaleSettings) -> int:
@@ -26,7 +25,7 @@ def on_this_machine(settings: ScaleSettings) -> int:
     _on_signals(_end)
     # Ray crashes if a signal handler raises while it starts: this thread waits for signals, another starts Ray
     with ThreadPoolExecutor(1) as pool:
-        status = pool.submit(_started, settings).result()
+        status = pool.submit(_deployed, settings, include_dashboard=False).result()
         _on_signals(_leave)
         try:
             while status == 0:
@@ -37,12 +36,9 @@ def on_this_machine(settings: ScaleSettings) -> int:
             ray.shutdown()
 
 
-def _started(settings: ScaleSettings) -> int:
-    ray.init(include_dashboard=False)
-    return _deployed(settings)
-
-
-def _deployed(settings: ScaleSettings) -> int:
+def _deployed(settings: ScaleSettings, **options: bool) -> int:
+    """The exit status; `options` are those of `ray.init`."""
+    ray.init(**options)
     try:
         deploy(settings)
     except RuntimeError as error:

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from server.sharing import Budget, FairPool, share_of
+from tests.support import PATIENCE
 from unprm.errors import Overloaded
 
 
@@ -68,6 +69,22 @@ def test_a_call_raises_where_it_is_waited_for_and_its_thread_goes_on() -> None:
         with pytest.raises(ZeroDivisionError):
             await pool.request("").run(1, lambda: 1 // 0)
         assert await pool.request("").run(1, lambda: 7) == 7
+        pool.close()
+
+    asyncio.run(test())
+
+
+def test_a_call_that_is_cancelled_at_any_moment_leaves_its_thread_to_others() -> None:
+    async def test() -> None:
+        pool = FairPool("test", 1)
+        for number in range(500):
+            calls = [asyncio.create_task(pool.request("").run(1, int)) for _ in range(3)]
+            for _ in range(number % 25):
+                await asyncio.sleep(0)
+            calls[1].cancel()
+            await asyncio.wait(calls)
+        async with asyncio.timeout(PATIENCE):
+            assert await pool.request("").run(1, lambda: 7) == 7
         pool.close()
 
     asyncio.run(test())

@@ -23,8 +23,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.http.protocol import HEAD_BYTES
-from server.observe.metrics import Metrics
-from server.scale.metrics import LABEL, joined
+from server.observe.metrics import REPLICA, Metrics, joined
 from server.scale.settings import RAY, ScaleSettings
 from server.service import BODIES
 from tests.server.gateway.test_gateway import refusal
@@ -229,7 +228,7 @@ def requests_by_replica(http: httpx.Client) -> dict[str, float]:
     (family,) = [metric for metric in text_string_to_metric_families(response.text) if metric.name == "unprm_requests"]
     route = {"route": "/score_steps", "status": "200"}
     return {
-        sample.labels[LABEL]: sample.value
+        sample.labels[REPLICA]: sample.value
         for sample in family.samples
         if sample.name == "unprm_requests_total" and sample.labels.items() >= route.items()
     }
@@ -256,9 +255,9 @@ def test_metrics_of_replicas_are_told_apart() -> None:
     families = {metric.name: metric for metric in text_string_to_metric_families(merged.decode())}
     assert set(families) == {metric.name for metric in text_string_to_metric_families(one.text().decode())}
     totals = [sample for sample in families["unprm_tokens"].samples if sample.name.endswith("_total")]
-    assert {sample.labels[LABEL]: sample.value for sample in totals} == {"x": 3, "y": 5}
+    assert {sample.labels[REPLICA]: sample.value for sample in totals} == {"x": 3, "y": 5}
     buckets = [sample for sample in families["unprm_request_seconds"].samples if sample.labels.get("le") == "+Inf"]
-    assert [sample.labels for sample in buckets] == [{LABEL: name, "route": "/a", "le": "+Inf"} for name in "xy"]
+    assert [sample.labels for sample in buckets] == [{REPLICA: name, "route": "/a", "le": "+Inf"} for name in "xy"]
 
 
 def test_a_question_has_its_replica(http: httpx.Client) -> None:
