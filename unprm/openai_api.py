@@ -15,7 +15,7 @@ import json
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -192,7 +192,7 @@ class OpenAIClient:
         return awake[ranked(affinity, awake)[0]]
 
 
-async def read_on(response: httpx.Response) -> AsyncIterator[bytes]:
+async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """The rest of a response as it arrives; closes it at the end."""
     try:
         async for part in response.aiter_bytes():
