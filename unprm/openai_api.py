@@ -179,7 +179,8 @@ class OpenAIClient:
             yield
         except httpx.HTTPError as error:
             server.failures += 1
-            pause = min(LONGEST_PAUSE, self._pause * 2 ** (server.failures - 1))
+            doublings = min(server.failures - 1, 10)  # a server may stay dead for ever
+            pause = min(LONGEST_PAUSE, self._pause * 2**doublings)
             server.rests_until = time.monotonic() + pause
             raise APIConnectionError(server.url, type(error).__name__) from error
 

@@ -227,3 +227,16 @@ def test_servers_that_are_all_dead_are_reported() -> None:
         _post(_client(url, pause=0.01))
     assert isinstance(caught.value, APIConnectionError)
     assert (caught.value.reason, caught.value.attempts) == ("ConnectError", ATTEMPTS)
+
+
+def test_a_server_may_stay_dead_for_ever() -> None:
+    with openai_server(_echo) as (url, _):
+        pass
+
+    async def story() -> None:
+        for _ in range(1100):
+            with pytest.raises(APIConnectionError):
+                await client.get("/models")
+
+    client = _client(url, attempts=1)
+    _run(client, story)
