@@ -16,24 +16,25 @@ CANDIDATES, STEPS, ROUNDS = 256, 20, 9
 _RENDER = """
 async ([solutions, rounds]) => {
   const { Results } = await import("./page/results.js");
-  const results = new Results();
-  const classes = solutions.map((solution) => Number(solution.answer));
-  const timed = (act) => {
+  const headers = { "Content-Type": "application/json" };
+  const request = { solutions: solutions.map(({ steps, answer, step_scores }) => ({ steps, answer, step_scores })) };
+  const votes = await (await fetch("vote/compare", { method: "POST", body: JSON.stringify(request), headers })).json();
+  const results = new Results(async () => votes);
+  const timed = async (act) => {
     const start = performance.now();
-    act();
+    await act();
     document.body.getBoundingClientRect();
     return (performance.now() - start) / 1000;
   };
   const show = () => {
-    results.showScores("$x$", solutions, { aggregate: "min", threshold: 0.5 });
-    results.showVotes(classes);
+    results.showScores("$x$", solutions, 0.5, request);
+    return results.vote();
   };
   const timings = { show: [], vote: [] };
-  const slider = document.getElementById("alpha");
   for (let k = 0; k < rounds; k += 1) {
-    timings.show.push(timed(show));
-    slider.value = String((k + 1) / (rounds + 1));
-    timings.vote.push(timed(() => slider.dispatchEvent(new Event("input"))));
+    timings.show.push(await timed(show));
+    results.ballot.choose({ alpha: (k + 1) / (rounds + 1) });
+    timings.vote.push(await timed(() => results.vote()));
   }
   return timings;
 }
@@ -83,6 +84,7 @@ def _solutions(rng: random.Random) -> list[dict[str, Any]]:
     def solution() -> dict[str, Any]:
         steps = [f"Step {k + 1}: so $x_{{{k}}} = {rng.randint(1, 999)}$, as $y > 0$ holds." for k in range(STEPS)]
         scores = [round(rng.random(), 4) for _ in range(STEPS)]
-        return {"id": None, "steps": steps, "step_scores": scores, "answer": str(rng.randint(0, 40))}
+        answer = str(rng.randint(0, 40))
+        return {"id": None, "steps": steps, "step_scores": scores, "reward": min(scores), "answer": answer}
 
     return [solution() for _ in range(CANDIDATES)]

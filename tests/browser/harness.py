@@ -81,12 +81,24 @@ class Sheet:
         place.wait_for()
         return place.inner_text()
 
-    def slide(self, alpha: float) -> None:
-        """Sets α as the slider does: one event, no release."""
+    def slide(self, *alphas: float) -> None:
+        """Sets α as the slider does, one event for each value without a pause, no release."""
         self.page.locator("#alpha").evaluate(
-            "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', {bubbles: true})) }",
-            str(alpha),
+            """(node, values) => values.forEach((value) => {
+              node.value = value;
+              node.dispatchEvent(new Event('input', {bubbles: true}));
+            })""",
+            list(map(str, alphas)),
         )
+
+    def slide_and_vote(self, alpha: float) -> None:
+        """Sets α, and waits until the votes are there, or an error."""
+        self.slide(alpha)
+        self.voted()
+
+    def voted(self) -> None:
+        """Waits until no vote is under way."""
+        expect(self.page.locator("#ballot")).to_have_attribute("aria-busy", "false")
 
     def complaint(self) -> tuple[str, str]:
         """The code and the text of the error that is shown."""

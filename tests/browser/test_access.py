@@ -143,6 +143,7 @@ def test_all_is_done_by_keys(browser: Browser, running: Running) -> None:
     _tab_to(page, "#alpha")
     page.keyboard.press("End")
     expect(page.locator(".alpha output")).to_have_text("1.00")
+    sheet.voted()
     assert sheet.elected("wrf") == "1"
     _tab_to(page, ".class button")
     page.keyboard.press("Enter")

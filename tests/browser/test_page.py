@@ -55,19 +55,17 @@ def test_colour_follows_the_score(sheet: Sheet) -> None:
     assert len(set(colours)) == 3
 
 
-def test_a_slide_of_alpha_votes_again_and_asks_nobody(sheet: Sheet, running: Running) -> None:
+def test_a_slide_of_alpha_votes_again(sheet: Sheet, running: Running) -> None:
     sheet.score("", *SPLIT)
     sheet.tile("wrf")
-    before = len(sheet.requests)
     for alpha in (0.0, 0.2, 0.5, 0.8, 1.0):
-        sheet.slide(alpha)
+        sheet.slide_and_vote(alpha)
         outcome = running.post("/vote/wrf", {"solutions": SPLIT, "alpha": alpha}).json()
         assert sheet.elected("wrf") == outcome["answer"]
         assert f"margin {outcome['margin']:.3f}".replace("1.000", "1").replace("0.000", "0") in sheet.tile("wrf")
         best = sheet.page.locator(".class").first
         assert f"{outcome['candidates'][0]['score']:.3f}" in best.inner_text()
     assert {sheet.elected("wrf"), sheet.elected("majority")} == {"1", "2"}
-    assert len(sheet.requests) == before
     assert sheet.page.locator("#alpha-strip > span").count() == 2
 
 
@@ -100,7 +98,7 @@ def test_a_tie_is_told(sheet: Sheet) -> None:
     expect(sheet.page.locator("#explanation")).to_contain_text("wins without a vote")
 
 
-def test_another_threshold_or_reward_needs_no_request(sheet: Sheet) -> None:
+def test_another_threshold_needs_no_request(sheet: Sheet) -> None:
     sheet.score("", *SPLIT)
     sheet.tile("wrf")
     before = len(sheet.requests)
@@ -108,10 +106,34 @@ def test_another_threshold_or_reward_needs_no_request(sheet: Sheet) -> None:
     card = sheet.page.locator(".solution").nth(3)
     expect(card.locator(".facts")).to_contain_text("no error found")
     sheet.page.get_by_label("A step is an error below").fill("0.85")
-    sheet.page.get_by_label("Reward of a solution").select_option("product")
+    sheet.page.get_by_label("A step is an error below").blur()
     expect(card.locator(".facts")).to_contain_text("first error: step 2 of 2")
-    expect(card.locator(".facts")).to_contain_text("reward 0.720")
+    expect(sheet.page.locator(".solution").nth(2).locator(".vote")).to_contain_text("elected")
     assert len(sheet.requests) == before
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_another_reward_runs_no_model(sheet: Sheet, running: Running, answered: bool) -> None:
+    candidates = [["a", "b", f"The answer is {k}." if answered else "Who knows?"] for k in (1, 1, 2)]
+    sheet.score(PROBLEM, *candidates)
+    facts = sheet.page.locator(".solution .facts")
+    expect(facts).to_have_count(3)
+    if not answered:
+        sheet.complaint()
+    sheet.page.locator("#options summary").click()
+    for aggregate in ("mean", "product", "last", "min"):
+        with sheet.page.expect_response("**/score_steps") as response:
+            sheet.page.get_by_label("Reward of a solution").select_option(aggregate)
+        assert response.value.json()["usage"]["computed_tokens"] == 0
+        body = {"problem": PROBLEM, "solutions": candidates, "aggregate": aggregate}
+        expected = running.post("/score_steps", body).json()["solutions"]
+        for k, solution in enumerate(expected):
+            expect(facts.nth(k)).to_contain_text(f"reward {solution['reward']:.3f}")
+        if answered:
+            sheet.voted()
+            votes = running.post("/vote/compare", body).json()["strategies"]
+            for strategy in STRATEGIES:
+                assert sheet.elected(strategy) == votes[strategy]["answer"]
 
 
 def test_another_model_scores_anew(browser: Browser) -> None:
@@ -216,7 +238,7 @@ def test_answers_that_were_compared_as_text_are_named(sheet: Sheet) -> None:
     def as_text(route: Route) -> None:
         route.fulfill(json=route.fetch().json() | {"compared_as_text": [0, 2, 4]})
 
-    sheet.page.route("**/vote/majority", as_text)
+    sheet.page.route("**/vote/compare", as_text)
     sheet.score("", *SPLIT)
     expect(sheet.page.locator("#notices")).to_contain_text("The answers of solutions 1, 3, and 5 could not be compared")
 
@@ -235,18 +257,18 @@ def test_how_texts_are_read_is_part_of_the_request(sheet: Sheet) -> None:
     assert third.value.post_data_json == second.value.post_data_json | {"extraction": "choice"}
 
 
-def test_wrf_by_shares_is_taken_without_a_request(sheet: Sheet, browser: Browser, running: Running) -> None:
+def test_wrf_is_taken_by_shares(sheet: Sheet, browser: Browser, running: Running) -> None:
     solutions = [*(scored(1, [0.90]) for _ in range(49)), scored(2, [0.91])]
     sheet.score("", *solutions)
-    sheet.slide(0.6)
+    sheet.tile("wrf")
+    sheet.slide_and_vote(0.6)
     assert sheet.elected("wrf") == "2"
-    before = len(sheet.requests)
     sheet.page.get_by_label("Normalisation").select_option("share")
+    sheet.voted()
     outcome = running.post("/vote/wrf", {"solutions": solutions, "alpha": 0.6, "normalization": "share"}).json()
     assert sheet.elected("wrf") == outcome["answer"] == "1"
     expect(sheet.page.locator("#explanation")).to_contain_text("0.60 × 0.900 + 0.40 × 0.980 = 0.932")
     assert sheet.page.locator("#alpha-strip > span").count() == 2
-    assert len(sheet.requests) == before
     sheet.press("Copy as curl")
     expect(sheet.page.locator("#status")).to_contain_text("copied")
     assert '"normalization": "share"' in sheet.page.evaluate("navigator.clipboard.readText()")
@@ -281,7 +303,8 @@ def test_without_any_answer_the_scores_are_shown(sheet: Sheet) -> None:
 
 def test_a_link_brings_the_input_back_and_scores_nothing(sheet: Sheet, browser: Browser) -> None:
     sheet.score("Größe? \U0001f914", *SPLIT)
-    sheet.slide(0.25)
+    sheet.tile("wrf")
+    sheet.slide_and_vote(0.25)
     sheet.page.locator("input[value=hmr]").check()
     sheet.page.locator("#options summary").click()
     sheet.page.get_by_label("API key").fill("my-secret-key")
@@ -305,7 +328,8 @@ def test_a_link_brings_the_input_back_and_scores_nothing(sheet: Sheet, browser: 
 
 def test_the_command_asks_the_same_vote(sheet: Sheet) -> None:
     sheet.score("It's $5, isn't it?\n`x`", *SPLIT, scored("it's", [0.2]))
-    sheet.slide(0.8)
+    sheet.tile("wrf")
+    sheet.slide_and_vote(0.8)
     sheet.press("Copy as curl")
     expect(sheet.page.locator("#status")).to_contain_text("copied")
     command = sheet.page.evaluate("navigator.clipboard.readText()")

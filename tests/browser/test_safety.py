@@ -37,7 +37,7 @@ def test_markup_is_text_wherever_it_stands(sheet: Sheet) -> None:
     sheet.score(MARKUP, *candidates)
     sheet.tile("wrf")
     assert sheet.page.locator("#results").locator("img, script, svg").count() == 0
-    assert MARKUP in sheet.page.locator("#asked").inner_text()
+    assert MARKUP in sheet.page.locator("#problem-text").inner_text()
     assert MARKUP in sheet.page.locator(".solution h3").first.inner_text()
     assert sheet.page.evaluate("window.hit") is None
 

@@ -1,91 +1,232 @@
-"""The votes that the page takes are those of the library."""
+"""The page shows the votes as the server takes them, and goes on showing the last ones where it gets no new ones."""
 
+import json
 import random
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from playwright.sync_api import Route, expect
 
-from tests.browser.harness import Sheet
-from unprm import steps
-from unprm.types import Normalization
+from tests.browser.harness import Sheet, scored
+from tests.server.harness import Running
+from unprm.types import AnswerClass, Normalization
 from unprm.votes import decide as votes
 
-CASES = 3000
-DECIDE = """
-async (cases) => {
-  const { decide } = await import("./page/votes.js");
-  return cases.map((given) => {
-    const outcome = decide(...given);
-    const candidates = outcome.candidates.map((candidate) => [
-      candidate.members, candidate.mean, candidate.best,
-      candidate.normalizedReward, candidate.normalizedFrequency, candidate.score,
-    ]);
-    return [outcome.decidedBy, candidates, outcome.solutionIndex, outcome.tied, outcome.margin];
-  });
+PROBLEM = "How many?"
+TWO_TO_ONE = [scored(1, [0.5]), scored(1, [0.5]), scored(2, [0.9])]
+ELECTIONS: dict[str, list[Any]] = {
+    "one answer": [scored(1, [0.5]), scored(1, [0.7])],
+    "two halves": [scored(1, [0.5]), scored(2, [0.5])],
+    "ties of all rewards": [scored(k % 3, [0.25, 0.5]) for k in range(7)],
+    "almost ties": [scored(1, [0.5]), scored(2, [0.5 + 4e-10]), scored(3, [0.5 - 2e-9])],
+    "equal answers": [scored(0.5, [0.9]), scored("\\frac{1}{2}", [0.8]), scored("50%", [0.1]), scored(2, [0.95])],
+    "silent candidates": [scored(1, [0.5]), scored("", [0.9]), scored("", [0.9]), scored(2, [0.4])],
+    "unscored candidates": [scored(1, [0.5]), "", {"text": "", "answer": "2"}, ["b" * 5000, "\\boxed{2}"]],
+    "scores of the model": ["a\n\\boxed{1}", "b\nc\n\\boxed{2}", "I can't tell.", "d\n\\boxed{2}"],
+    "many answers": [scored(k // 2, [k / 31, 1 - k / 41]) for k in range(30)],
 }
+CLASSES = """
+rows => rows.map((row) => [
+  row.querySelector(".vote").textContent,
+  Object.fromEntries([...row.querySelectorAll("dt")].map((name) => [name.innerText, name.nextSibling.innerText])),
+])
 """
 
 
-def _case(rng: random.Random) -> list[object]:
+def number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
+
+
+def measures(strategy: str, candidate: dict[str, Any], total: int) -> dict[str, str]:
+    """What the page says of a class of answers; by the fields of the response."""
+    fields = {"mean reward": "mean_reward"}
+    fields |= {
+        "majority": {},
+        "prm": {"highest reward": "max_reward"},
+        "hmr": {"highest reward": "max_reward"},
+        "wrf": {
+            "normalised reward": "normalized_reward",
+            "normalised frequency": "normalized_frequency",
+            "combined": "score",
+        },
+        "weighted": {"sum of rewards": "score"},
+    }[strategy]
+    shown = {title: number(candidate[field]) for title, field in fields.items()}
+    return {"candidates": f"{candidate['count']} of {total}"} | shown
+
+
+def lead(outcome: dict[str, Any]) -> str:
+    """How a tile says by how much its answer wins."""
+    if outcome["tie"]:
+        return f"tie of {len(outcome['tied_answers'])}"
+    margin = outcome["margin"]
+    if margin is None:
+        return "no other answer"
+    return f"margin {margin:.0f}" if margin == int(margin) else f"margin {margin:.3f}"
+
+
+@pytest.mark.parametrize("name", ELECTIONS)
+def test_the_page_shows_what_the_server_answers(sheet: Sheet, running: Running, name: str) -> None:
+    page, candidates = sheet.page, ELECTIONS[name]
+    sheet.score(PROBLEM, *candidates)
+    sheet.tile("wrf")
+    if len(candidates) > 16:
+        sheet.press(f"Show all {len(candidates) // 2} answers")
+    for alpha in (0.5, 0.0, 0.83):
+        sheet.slide_and_vote(alpha)
+        answer = running.post("/vote/compare", {"problem": PROBLEM, "solutions": candidates, "alpha": alpha}).json()
+        assert list(answer["strategies"]) == list(votes.STRATEGIES)
+        for strategy, outcome in answer["strategies"].items():
+            assert sheet.elected(strategy) == outcome["answer"] or "\\" in outcome["answer"]
+            assert lead(outcome) in sheet.tile(strategy)
+            page.locator(f"input[value={strategy}]").check()
+            shown = page.locator(".class").evaluate_all(CLASSES)
+            assert shown == [
+                [
+                    "★ elected" if rank == 0 else "tied" if rank < len(outcome["tied_answers"]) else "",
+                    measures(strategy, candidate, len(candidates)),
+                ]
+                for rank, candidate in enumerate(outcome["candidates"])
+            ]
+            [elected] = page.locator(".solution").evaluate_all(
+                "cards => cards.flatMap((card, k) => card.dataset.vote === 'elected' ? [k] : [])"
+            )
+            assert elected == outcome["solution_index"]
+        sides = {outcome["answer"] for outcome in answer["strategies"].values()}
+        words = "All elect the same answer" if len(sides) == 1 else f"They elect {len(sides)} different answers"
+        expect(page.locator(".agreement")).to_contain_text(words)
+
+
+def test_a_vote_on_known_scores_runs_no_model(sheet: Sheet) -> None:
+    with sheet.page.expect_response("**/vote/compare") as first:
+        sheet.score(PROBLEM, *ELECTIONS["scores of the model"], *ELECTIONS["unscored candidates"])
+    sheet.tile("wrf")
+    with sheet.page.expect_response("**/vote/compare") as second:
+        sheet.slide(0.9)
+    sent = second.value.request.post_data_json
+    assert first.value.request.post_data_json | {"alpha": 0.9} == sent
+    assert "step_scores" in sent["solutions"][0]
+    assert {answer.value.json()["usage"]["computed_tokens"] for answer in (first, second)} == {0}
+
+
+def test_a_slide_is_one_request(sheet: Sheet) -> None:
+    sheet.score(PROBLEM, *TWO_TO_ONE)
+    sheet.tile("wrf")
+    before = len(sheet.requests)
+    sheet.slide(*(k / 100 for k in range(100)))
+    expect(sheet.page.locator(".alpha output")).to_have_text("0.99")
+    sheet.voted()
+    assert sheet.elected("wrf") == "2"
+    assert [url.rsplit("/", 2)[1:] for url in sheet.requests[before:]] == [["vote", "compare"]]
+
+
+def test_a_late_answer_is_dropped(sheet: Sheet) -> None:
+    held: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        if route.request.post_data_json["alpha"] == 0:
+            held.append(route)
+        else:
+            route.continue_()
+
+    sheet.score(PROBLEM, *TWO_TO_ONE)
+    sheet.tile("wrf")
+    sheet.page.route("**/vote/compare", hold_first)
+    with sheet.page.expect_request("**/vote/compare"):
+        sheet.slide(0.0)
+    expect(sheet.page.locator("#explanation")).to_contain_text("0.50 ×")
+    sheet.slide_and_vote(1.0)
+    assert sheet.elected("wrf") == "2"
+    [late] = held
+    late.continue_()
+    sheet.page.wait_for_timeout(500)
+    assert sheet.elected("wrf") == "2"
+    expect(sheet.page.locator("#explanation")).to_contain_text("1.00 ×")
+    expect(sheet.page.locator(".complaint")).to_have_count(0)
+
+
+def test_other_candidates_end_the_vote_on_those_of_before(sheet: Sheet) -> None:
+    sheet.score(PROBLEM, *TWO_TO_ONE)
+    sheet.tile("wrf")
+    sheet.slide(1.0)
+    sheet.score(PROBLEM, scored(7, [0.5]), scored(7, [0.5]))
+    expect(sheet.page.locator(".tile:has(input[value=wrf]) .tile-answer")).to_have_text("7")
+    sheet.voted()
+    assert sheet.elected("prm") == "7"
+    expect(sheet.page.locator(".class")).to_have_count(1)
+
+
+@pytest.mark.parametrize("failure", ["offline", "overloaded"])
+def test_without_new_votes_the_last_ones_stay(sheet: Sheet, failure: str) -> None:
+    sheet.score(PROBLEM, *TWO_TO_ONE)
+    sheet.tile("wrf")
+    if failure == "offline":
+        sheet.page.context.set_offline(True)
+    else:
+        details = json.dumps({"code": "overloaded", "detail": "", "errors": [], "request_id": "r"})
+        sheet.page.route("**/vote/compare", lambda route: route.fulfill(status=429, body=details))
+    sheet.slide_and_vote(1.0)
+    assert sheet.complaint()[0] == {"offline": "unreachable"}.get(failure, failure)
+    assert sheet.elected("wrf") == "1"
+    expect(sheet.page.locator("#explanation")).to_contain_text("0.50 ×")
+    sheet.page.locator("input[value=prm]").check()
+    expect(sheet.page.locator("#explanation")).to_contain_text("solution 3 with 0.900")
+    sheet.page.context.set_offline(False)
+    sheet.page.unroute("**/vote/compare")
+    sheet.slide_and_vote(0.99)
+    expect(sheet.page.locator(".complaint")).to_have_count(0)
+    assert sheet.elected("wrf") == "2"
+
+
+def test_a_vote_of_which_no_script_knows_is_shown(sheet: Sheet) -> None:
+    def with_another(route: Route) -> None:
+        answer = route.fetch().json()
+        answer["strategies"]["borda"] = answer["strategies"]["weighted"] | {"strategy": "borda"}
+        route.fulfill(json=answer)
+
+    def with_its_title(route: Route) -> None:
+        route.fulfill(json=route.fetch().json() | {"borda": {"title": "Borda count", "score": "number of points"}})
+
+    sheet.page.route("**/page/strategies.json", with_its_title)
+    sheet.page.route("**/vote/compare", with_another)
+    sheet.open()
+    sheet.page.reload()
+    sheet.score(PROBLEM, *TWO_TO_ONE)
+    assert "Borda count" in sheet.tile("borda")
+    sheet.page.locator("input[value=borda]").check()
+    expect(sheet.page.locator("#explanation")).to_contain_text("1 has the highest number of points, 1.000 from 2 of 3")
+    assert "number of points" in sheet.page.locator(".class").first.inner_text()
+
+
+def _random_classes(rng: random.Random) -> tuple[list[int | None], list[float | None]]:
     size = rng.choice([1, 2, 3, 5, 9, 30])
-    names: list[int | None] = [*range(rng.randint(1, 6)), None]
-    classes = rng.choices(names, k=size)
-    if all(name is None for name in classes):
-        classes[rng.randrange(size)] = 0
+    names: list[int | None] = [0, *rng.choices([*range(6), None], k=size - 1)]
     grid = rng.choice([None, 1, 2, 4])  # few different rewards make many ties
-    rewards = [rng.random() if grid is None else rng.randint(0, grid) / grid for _ in range(size)]
-    if rng.random() < 0.2:
-        rewards = [min(1.0, reward + rng.choice([0, 4e-10, 2e-9])) for reward in rewards]
-    if rng.random() < 0.4:  # the first stays: where rewards decide, one has to be there
-        rewards[1:] = [None if rng.random() < 0.5 else reward for reward in rewards[1:]]
-    alpha = rng.choice([0.0, 0.25, 0.5, 1.0, rng.random()])
-    return [rng.choice(votes.STRATEGIES), classes, rewards, alpha, rng.choice(get_args(Normalization))]
+    rewards: list[float | None] = [rng.random() if grid is None else rng.randint(0, grid) / grid for _ in range(size)]
+    return names, [rewards[0], *(None if rng.random() < 0.2 else reward for reward in rewards[1:])]
 
 
-def _expected(*case):
-    result = votes.decide(*case)
-    candidates = [
-        [list(c.members), c.mean_reward, c.max_reward, c.normalized_reward, c.normalized_frequency, c.score]
-        for c in result.classes
-    ]
-    return [result.decided_by, candidates, result.solution_index, len(result.tied), result.margin]
+def _as_sent(candidate: AnswerClass) -> dict[str, Any]:
+    return {
+        "members": list(candidate.members),
+        "normalized_reward": candidate.normalized_reward,
+        "normalized_frequency": candidate.normalized_frequency,
+    }
 
 
-def test_the_page_votes_as_the_library_does(sheet: Sheet) -> None:
-    rng = random.Random(7)
-    cases = [_case(rng) for _ in range(CASES)]
-    ours = [_expected(*case) for case in cases]
-    theirs = sheet.page.evaluate(DECIDE, cases)
-    differing = [case for case, our, their in zip(cases, ours, theirs, strict=True) if their != our]
-    assert not differing[:3]
-    assert {outcome[0] for outcome in ours} == {"majority", "reward", "combined", "unanimous"}
-    assert sum(outcome[3] > 1 for outcome in ours) > 300
-    assert sum(None in case[2] for case in cases) > 300  # type: ignore[operator]
-
-
-def test_the_sweep_tells_who_wins_at_every_weight(sheet: Sheet) -> None:
-    rng = random.Random(8)
-    for _ in range(100):
-        _, classes, rewards, _, normalization = _case(rng)
-        stretches = sheet.page.evaluate(
-            "async (given) => (await import('./page/votes.js')).sweep(...given)", [classes, rewards, normalization]
-        )
+def test_the_strip_shows_who_wins_at_every_alpha(sheet: Sheet) -> None:
+    rng, several = random.Random(8), 0
+    for _ in range(200):
+        classes, rewards = _random_classes(rng)
+        normalization = rng.choice(get_args(Normalization))
+        sent = [_as_sent(each) for each in votes.decide("wrf", classes, rewards, rng.random(), normalization).classes]
+        stretches = sheet.page.evaluate("async (sent) => (await import('./page/ballot.js')).stretches(sent)", sent)
+        several += len(stretches) > 1
         assert [stretches[0]["from"], stretches[-1]["to"]] == [0, 1]
+        assert [stretch["to"] for stretch in stretches[:-1]] == [stretch["from"] for stretch in stretches[1:]]
         for stretch in stretches:
-            for alpha in (stretch["from"], stretch["to"]):
-                winner = votes.decide("wrf", classes, rewards, alpha, normalization).classes[0]  # type: ignore[arg-type]
-                assert list(winner.members) == stretch["members"]
-
-
-@pytest.mark.parametrize("aggregate", ["min", "last", "product", "mean"])
-def test_rewards_and_first_errors_are_those_of_the_library(sheet: Sheet, aggregate) -> None:
-    rng = random.Random(9)
-    scores = [[rng.random() ** rng.choice([0.1, 1, 9]) for _ in range(rng.randint(1, 40))] for _ in range(500)]
-    actual = sheet.page.evaluate(
-        """async ([scores, aggregate]) => {
-          const { reward, firstError } = await import("./page/scores.js");
-          return scores.map((stepScores) => [reward(stepScores, aggregate), firstError(stepScores, 0.3)]);
-        }""",
-        [scores, aggregate],
-    )
-    assert actual == [[steps.reward(values, aggregate), steps.first_error(values, 0.3)] for values in scores]
+            for share in (0.001, 0.5, 0.999):
+                alpha = stretch["from"] + share * (stretch["to"] - stretch["from"])
+                winner = votes.decide("wrf", classes, rewards, alpha, normalization).classes[0]
+                assert list(winner.members) == stretch["candidate"]["members"]
+    assert several > 40

@@ -35,7 +35,7 @@ export class Ballot {
     this.output = el("output", { for: "alpha", "aria-live": "off" });
     this.strip = el("div", { class: "strip", id: "alpha-strip" });
     const options = Object.entries(NORMALIZATIONS).map(([value, text]) => el("option", { value }, text));
-    this.normalizations = el("select", { id: "normalization" }, ...options);
+    this.normalizations = el("select", { id: "normalization", class: "quiet" }, ...options);
     this.classes = el("ol", { class: "classes" });
     this.more = el("button", { type: "button", class: "quiet" });
     this.slider.addEventListener("input", () => {
@@ -96,7 +96,7 @@ export class Ballot {
       this.output,
       this.slider,
       this.strip,
-      el("div", { class: "normalization" }, el("label", { for: "normalization" }, "Normalisation"), this.normalizations),
+      el("div", { class: "picker" }, el("label", { for: "normalization" }, "Normalisation"), this.normalizations),
     );
   }
 

@@ -25,22 +25,14 @@ export async function fromFragment(fragment) {
 }
 
 async function through(stream, bytes) {
-  const chunks = [];
   let size = 0;
-  for await (const chunk of pieces(new Blob([bytes]).stream().pipeThrough(stream))) {
-    size += chunk.length;
-    if (size > MOST) throw new RangeError("the link unfolds to more than the page takes");
-    chunks.push(chunk);
-  }
-  return new Uint8Array(await new Blob(chunks).arrayBuffer());
-}
-
-// not every browser iterates streams by itself
-async function* pieces(stream) {
-  const reader = stream.getReader();
-  try {
-    for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
-  } finally {
-    await reader.cancel();
-  }
+  const limit = new TransformStream({
+    transform(chunk, controller) {
+      size += chunk.length;
+      if (size > MOST) throw new RangeError("the link unfolds to more than the page takes");
+      controller.enqueue(chunk);
+    },
+  });
+  const unfolded = new Blob([bytes]).stream().pipeThrough(stream).pipeThrough(limit);
+  return new Uint8Array(await new Response(unfolded).arrayBuffer());
 }

@@ -21,6 +21,7 @@ export class Results {
     this.ballot = new Ballot(byId("ballot"), {
       onStrategy: () => this._mark(),
       onWeights: () => {
+        byId("ballot").setAttribute("aria-busy", "true");
         clearTimeout(this.timer);
         this.timer = setTimeout(vote, PAUSE);
       },
@@ -72,8 +73,14 @@ export class Results {
   /** Takes the votes; those that are shown stay until the new ones are there. Raises `Problem`. */
   async vote() {
     this._stopVoting();
+    const { signal } = this.voting;
     const weights = { alpha: this.ballot.alpha, normalization: this.ballot.normalization };
-    this.votes = await this.compare({ ...this.request, ...weights }, this.voting.signal);
+    byId("ballot").setAttribute("aria-busy", "true");
+    try {
+      this.votes = await this.compare({ ...this.request, ...weights }, signal);
+    } finally {
+      if (!signal.aborted) byId("ballot").setAttribute("aria-busy", "false");
+    }
     byId("ballot").hidden = false;
     this.classes = classesOf(this.votes);
     this._notice();
@@ -150,17 +157,20 @@ function classesOf({ solutions, strategies }) {
 }
 
 function frame() {
-  const choice = (id, text, ...options) => el("div", {}, el("label", { for: id }, text), " ", el("select", { id }, ...options));
+  const choice = (id, text, ...options) => {
+    const select = el("select", { id, class: "quiet" }, ...options);
+    return el("div", { class: "picker" }, el("label", { for: id }, text), " ", select);
+  };
   const order = [el("option", { value: "given" }, "as given"), el("option", { value: "reward" }, "highest reward first")];
-  const choices = el("div", { class: "choices" }, choice("show", "Show"), choice("order", "Order", ...order));
+  const choices = el("div", { class: "row" }, choice("show", "Show"), choice("order", "Order", ...order));
   return [
     el("div", { id: "notices", class: "stack" }),
     el("div", { id: "ballot", class: "stack", hidden: true }),
     el(
       "div",
       { id: "scored", class: "stack", hidden: true },
-      el("div", { class: "solutions-head" }, el("h2", { id: "solutions-title" }, "Solutions"), choices),
-      el("p", { class: "legend", id: "legend" }),
+      el("div", { class: "solutions-head row" }, el("h2", { id: "solutions-title" }, "Solutions"), choices),
+      el("p", { class: "legend row hint", id: "legend" }),
       el("p", { class: "problem-text", id: "problem-text" }),
       el("div", { id: "solutions" }),
     ),

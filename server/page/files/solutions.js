@@ -62,7 +62,7 @@ function card(solution, index, threshold) {
   return el(
     "article",
     { class: "solution", "aria-label": title.textContent },
-    el("header", {}, title, el("span", { class: "vote" }), facts(solution, wrong)),
+    el("header", { class: "row" }, title, el("span", { class: "vote" }), facts(solution, wrong)),
     solution.unscored?.detail ? el("p", { class: "hint" }, numbered(solution.unscored.detail, index)) : null,
     steps,
   );
@@ -78,7 +78,7 @@ function facts(solution, wrong) {
   const stated = () => (solution.answer === null ? el("em", {}, "none") : answer(solution.answer));
   return el(
     "p",
-    { class: "facts" },
+    { class: "facts row" },
     solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, stated()), " ", truth(solution.correct)),
     el("span", {}, "reward ", el("strong", {}, reward === null ? el("em", {}, "none") : reward.toFixed(3))),
     verdict(solution, wrong),

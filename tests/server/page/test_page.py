@@ -8,6 +8,7 @@ import pytest
 import server.page
 from server.http.serving import page_address
 from tests.server.harness import Running, serving
+from unprm.votes.decide import STRATEGIES
 
 FILES = Path(server.page.__file__).parent / "files"
 NAMES = sorted(path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.is_file())
@@ -56,6 +57,17 @@ def test_every_file_is_served_with_the_headers(server: Running) -> None:
     assert server.get("/page/app.js", headers={"If-None-Match": script["etag"]}).status_code == 304
 
 
+def test_the_page_learns_of_every_strategy(server: Running) -> None:
+    response = server.get("/page/strategies.json")
+    assert list(response.json()) == list(STRATEGIES)
+    for text in response.json().values():
+        assert text["title"]
+        assert text["score"]
+    assert response.headers["content-type"] == "application/json"
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    assert server.http.head("/page/strategies.json").status_code == 200
+
+
 def test_the_page_needs_no_key_and_what_it_asks_does() -> None:
     with serving(api_key="k") as locked:
         for path in (
@@ -63,6 +75,7 @@ def test_the_page_needs_no_key_and_what_it_asks_does() -> None:
             "/docs",
             "/page/swagger-ui-bundle.js",
             "/page/app.js",
+            "/page/strategies.json",
             "/page/vendor/katex-0.19.1/katex.min.js",
         ):
             assert locked.get(path).status_code == 200
