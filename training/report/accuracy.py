@@ -89,7 +89,7 @@ def _by_prm(prms: Sequence[BestOfN]) -> Plot:
             for vote, style in look.items():
                 handles[vote] = _line(axes, prm.accuracy[vote], style)
                 _whiskers(axes, prm.accuracy[vote], style)
-            for vote in {best, "majority"}:
+            for vote in dict.fromkeys((best, "majority")):
                 _band(axes, prm.accuracy[vote], look[vote])
             handles["any right"] = _line(axes, prm.any_right, _ANY)
             axes.set_title(f"{prm.name}\n{best} {percent(prm.accuracy[best][size].share.mean)}")
