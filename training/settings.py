@@ -71,10 +71,16 @@ class TrainSettings:
 
     def rate(self, step: int, total: int) -> float:
         """Learning rate of a step: linear warm-up, then a cosine to zero."""
-        rising = max(1, round(self.warmup * total))
-        if step < rising:
-            return self.learning_rate * (step + 1) / rising
-        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, total - rising)))
+        return warmed_cosine(step, total, max(1, round(self.warmup * total)), self.learning_rate)
+
+
+def warmed_cosine(step: int, total: int, warmup: int, peak: float, floor: float = 0.0) -> float:
+    """Learning rate of a step, from 0: a linear rise to `peak` over `warmup` steps, then a cosine that ends at the
+    share `floor` of `peak` after `total` steps."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    done = (step - warmup) / max(1, total - warmup)
+    return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
