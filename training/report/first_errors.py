@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -54,7 +55,7 @@ def figure(prms: Sequence[ProcessBench]) -> Plot:
     )
 
 
-def _bars(axes: Axes, bars: Mapping[float, Measured], width: float, **fill: str) -> object:
+def _bars(axes: Axes, bars: Mapping[float, Measured], width: float, **fill: Any) -> object:
     """Bars by place, with thick lines for intervals and thin ones from the lowest seed to the highest."""
     places, shares = list(bars), [bar.share for bar in bars.values()]
     drawn = axes.bar(places, [share.mean for share in shares], 0.92 * width, edgecolor="white", **fill)
@@ -107,11 +108,9 @@ def _details(prms: Sequence[ProcessBench]) -> Table:
         for way, results in prm.at.items():
             for name, first in results[0].subsets.items():
                 found = [result.subsets[name] for result in results]
-                means = (
-                    fmean(getattr(figures, share) for figures in found) for share in ("erroneous", "correct", "f1")
-                )
-                counts = first.wrong, first.right, max(figures.too_long for figures in found)
-                rows.append((prm.name, way, name, *(f"{100 * m:.1f}" for m in means), *(f"{n:,}" for n in counts)))
+                shares = (fmean(getattr(each, share) for each in found) for share in ("erroneous", "correct", "f1"))
+                counts = first.wrong, first.right, max(each.too_long for each in found)
+                rows.append((prm.name, way, name, *(f"{100 * s:.1f}" for s in shares), *(f"{n:,}" for n in counts)))
     columns = ("PRM", "threshold", "subset", "erroneous %", "correct %", "F1 %", "wrong", "right", "too long")
     return Table("first wrong step named exactly, right solutions left alone", columns, tuple(rows))
 
