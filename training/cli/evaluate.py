@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -45,19 +45,13 @@ class PrmOptions:
         from training.evaluate.scorers import EngineScorer, ServerScorer
 
         if self.server:
-            scorer = ServerScorer(self.server, os.environ.get("UNPRM_API_KEY"))
-            try:
+            with closing(ServerScorer(self.server, os.environ.get("UNPRM_API_KEY"))) as scorer:
                 yield scorer
-            finally:
-                scorer.close()
             return
         from unprm.models.load import load_engine
 
-        loaded = load_engine(self.model, adapter=self.adapter, family=self.family, engine=self.engine)
-        try:
+        with closing(load_engine(self.model, adapter=self.adapter, family=self.family, engine=self.engine)) as loaded:
             yield EngineScorer(loaded)
-        finally:
-            loaded.close()
 
 
 @app.command()
