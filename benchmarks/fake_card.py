@@ -5,7 +5,6 @@ Registering the device type changes the whole process, so run this in a separate
 """
 
 import math
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 from torch.utils.flop_counter import flop_registry
 from transformers import PreTrainedModel
 
+from training.prm.live_bytes import LiveBytes
 from unprm.engines.torch import tree_attention
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
@@ -47,11 +47,9 @@ class Operation:
 
 @dataclass(slots=True)
 class Count:
-    """Operations that were run. `held`, `most_held`: bytes on the card now, and at most. `tokens`: tokens run."""
+    """Operations that were run, and the number of tokens."""
 
     operations: list[Operation] = field(default_factory=list)
-    held: int = 0
-    most_held: int = 0
     tokens: int = 0
 
     @property
@@ -61,18 +59,21 @@ class Count:
 
 
 class FakeCard(TorchDispatchMode):
-    """Counts the operations on the card, and raises `AssertionError` where a layer would wait for the host."""
+    """Counts the operations and, in `live`, the bytes on the card, and raises `AssertionError` where a layer would wait
+    for the host."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.count = Count()
+        self.live = LiveBytes()
         self._in_layer = False
         self._spans: list[Span] = []
         self._unattended: list[Span] = []
 
     def reset(self) -> None:
         """Resets the count, except the bytes held now."""
-        self.count = Count(held=self.count.held, most_held=self.count.held)
+        self.count = Count()
+        self.live.most = self.live.now
 
     def begin(self, spans: Sequence[Span]) -> None:
         """Begins a pass; `spans` are needed as only the host knows their lengths."""
@@ -108,7 +109,7 @@ class FakeCard(TorchDispatchMode):
         elif not func.is_view and func is not torch.ops.aten._unsafe_view.default:
             moved = sum(tensor.nbytes for tensor in (*given, *results))
         self.count.operations.append(Operation(flops, moved))
-        self._hold(results)
+        self.live.add(tensor for tensor in results if tensor.device.type == NAME)
         return made
 
     def _check_devices(self, func: Any, given: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> None:
@@ -150,18 +151,6 @@ class FakeCard(TorchDispatchMode):
             for span in spans
         )
         return 4 * query.shape[1] * query.shape[2] * int(pairs)
-
-    def _hold(self, tensors: Iterable[torch.Tensor]) -> None:
-        for tensor in tensors:
-            storage = tensor.untyped_storage()
-            if tensor.device.type == NAME and not hasattr(storage, "counted"):
-                storage.counted = True  # type: ignore[attr-defined]
-                self.count.held += storage.nbytes()
-                self.count.most_held = max(self.count.most_held, self.count.held)
-                weakref.finalize(storage, self._free, storage.nbytes())
-
-    def _free(self, held: int) -> None:
-        self.count.held -= held
 
 
 def _tensors(arguments: object) -> list[torch.Tensor]:

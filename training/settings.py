@@ -5,17 +5,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from typer import Option
+from typer import BadParameter, Option
 
 from training.data.bayes import BayesSettings
+from training.stage import directory
 from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
 from unprm.types import Extraction, Normalization, SamplingSettings, Split
+from unprm.uncertainty import MEASURES
 
 LossName = Literal["bce", "mse", "orm", "rank"]
+EXTRACTION = Option("--extraction", help="Where to look for the answer in a solution.")
+STEP_SPLIT = Option("--step-split", help="How solutions are split into steps.")
+
+
+def _known_measure(name: str | None) -> str | None:
+    if name not in (None, *MEASURES):
+        raise BadParameter(f"{name!r} is none of {', '.join(MEASURES)}")
+    return name
 
 
 Seed = Annotated[int, Option(help="Seed of all random choices.")]
-ExtractionOption = Annotated[Extraction, Option("--extraction", help="Where to look for the answer in a solution.")]
+MeasureName = Annotated[str, Option(help="Name of the uncertainty measure.", callback=_known_measure)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +33,14 @@ class TrainSettings:
     """How to train. The defaults follow the paper and the authors' public code (docs/paper.md).
 
     If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory.
-    `validation`: files of held-out solutions, evaluated after each epoch. `packing`: concatenate solutions without
-    padding; None: only if FlashAttention is available.
+    `packing`: concatenate solutions without padding; None: only if FlashAttention is available.
     """
 
-    base: str
-    data: tuple[Path, ...]
-    output: Path
+    base: Annotated[str, Option(help="Base model: hub name or directory.")]
+    data: Annotated[tuple[Path, ...], Option(help="Step-labelled JSON lines; repeat for more.", exists=True)]
+    output: Annotated[
+        Path, Option(help="Directory for the adapter, its configuration and its card.", callback=directory)
+    ]
     name: Annotated[str, Option(help="Name of the model; the output directory's by default.")] = ""
     base_revision: Annotated[str | None, Option(help="Revision of the base model on the hub.")] = None
     problem_template: Annotated[str, Option(help="Template of the problem text; {problem} is replaced.")] = (
@@ -38,7 +49,9 @@ class TrainSettings:
     step_tag: Annotated[str, Option(help="Marker at the end of each step: one token of the base.")] = STEP_TAG
     positive: Annotated[str, Option(help="Verdict on a right step: one token of the base.")] = POSITIVE
     negative: Annotated[str, Option(help="Verdict on a wrong step: one token of the base.")] = NEGATIVE
-    validation: tuple[Path, ...] = ()
+    validation: Annotated[
+        tuple[Path, ...], Option(help="Held-out JSON lines, evaluated after each epoch.", exists=True)
+    ] = ()
     patience: Annotated[
         int | None, Option(min=1, help="Stop after this many epochs without a better validation; keep the best.")
     ] = None
@@ -71,10 +84,16 @@ class TrainSettings:
 
     def rate(self, step: int, total: int) -> float:
         """Learning rate of a step: linear warm-up, then a cosine to zero."""
-        rising = max(1, round(self.warmup * total))
-        if step < rising:
-            return self.learning_rate * (step + 1) / rising
-        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, total - rising)))
+        return warmed_cosine(step, total, max(1, round(self.warmup * total)), self.learning_rate)
+
+
+def warmed_cosine(step: int, total: int, warmup: int, peak: float, floor: float = 0.0) -> float:
+    """Learning rate of a step, from 0: a linear rise to `peak` over `warmup` steps, then a cosine that ends at the
+    share `floor` of `peak` after `total` steps."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    done = (step - warmup) / max(1, total - warmup)
+    return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -110,7 +129,7 @@ class SampleSettings:
     k: Annotated[int, Option(min=1, help="Solutions per question.")] = 32
     temperature: Annotated[float, Option(min=0.0)] = 0.8
     max_tokens: Annotated[int, Option(min=1, help="Maximum number of tokens per solution.")] = 2048
-    extraction: ExtractionOption = "auto"
+    extraction: Annotated[Extraction, EXTRACTION] = "auto"
     seed: Seed = 0
     worked_examples: bool = False
 
@@ -131,15 +150,15 @@ class SelectSettings:
     steps are left out."""
 
     selection: Annotated[SelectionName, Option(help="Which solutions are preferred.")] = "uncertainty"
-    measure: Annotated[str, Option(help="Name of the uncertainty measure.")] = "entropy"
+    measure: MeasureName = "entropy"
     diversity: float = 0.2
     embedding: Annotated[str, Option(help="Sentence-embedding model for `similarity`; without one, TF-IDF.")] = ""
     m: Annotated[int, Option("--m", min=0, help="Right solutions per question and sampling model.")] = 2
     n: Annotated[int, Option("--n", min=0, help="Wrong solutions per question and sampling model.")] = 6
     fill: bool = False
     min_steps: int = 1
-    extraction: ExtractionOption = "auto"
-    split: Annotated[Split, Option("--step-split", help="How solutions are split into steps.")] = "auto"
+    extraction: Annotated[Extraction, EXTRACTION] = "auto"
+    split: Annotated[Split, STEP_SPLIT] = "auto"
     seed: Seed = 0
 
 
@@ -174,7 +193,7 @@ class AnnotateSettings:
     """
 
     search: Annotated[SearchName, Option(help="How the wrong step is found.")] = "uncertainty"
-    measure: Annotated[str, Option(help="Measure of a step's uncertainty, by name.")] = "entropy"
+    measure: MeasureName = "entropy"
     estimator: Annotated[EstimatorName, Option(help="Estimator of a prefix's value from its rollouts.")] = "mc_ppl"
     adaptive: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     bayes: BayesSettings = field(default_factory=BayesSettings)
@@ -184,7 +203,7 @@ class AnnotateSettings:
     share_prefixes: Annotated[
         bool, Option("--share-prefixes", help="Solutions with a common prefix share its rollouts.")
     ] = False
-    extraction: ExtractionOption = "auto"
+    extraction: Annotated[Extraction, EXTRACTION] = "auto"
     temperature: float = 0.8
     max_tokens: Annotated[int, Option(min=1, help="Maximum number of tokens per rollout.")] = 2048
     seed: Seed = 0
@@ -199,8 +218,8 @@ class AnnotateSettings:
 class Reading:
     """How a solution's text is read: where to look for its answer, and how to split it into steps."""
 
-    extraction: Extraction = "auto"
-    split: Split = "auto"
+    extraction: Annotated[Extraction, EXTRACTION] = "auto"
+    split: Annotated[Split, STEP_SPLIT] = "auto"
 
 
 AUTO = Reading()
@@ -212,8 +231,10 @@ class WrfSettings:
     """Settings of the vote `wrf`: `alpha`, the weight of the reward in [0, 1], and how rewards and frequencies are
     normalised."""
 
-    alpha: float = 0.5
-    normalization: Normalization = "minmax"
+    alpha: Annotated[float, Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5
+    normalization: Annotated[
+        Normalization, Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged.")
+    ] = "minmax"
 
 
 WRF = WrfSettings()
@@ -264,4 +285,5 @@ MINI = Preset(
     annotate=replace(RECOMMENDED.annotate, max_tokens=192),
 )
 """The recommended search with the embedded model, which solves questions of its own domain."""
-PRESETS = {"paper": PAPER, "authors": AUTHORS, "mini": MINI, "recommended": RECOMMENDED}
+PresetName = Literal["paper", "authors", "mini", "recommended"]
+PRESETS: dict[PresetName, Preset] = {"paper": PAPER, "authors": AUTHORS, "mini": MINI, "recommended": RECOMMENDED}

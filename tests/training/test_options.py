@@ -1,10 +1,12 @@
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from training.__main__ import app as pipeline
 from training.cli.options import Given, with_options
 
 
@@ -13,8 +15,10 @@ class Settings:
     """Of a stage."""
 
     path: str
+    home: Annotated[Path, typer.Option(help="Required.")]
     epochs: Annotated[int, typer.Option(min=1)] = 3
     layers: Annotated[tuple[str, ...], typer.Option(help="By commas.")] = ("a",)
+    files: Annotated[tuple[Path, ...], typer.Option(help="Repeated.")] = ()
     fast: Annotated[bool, typer.Option("--fast")] = False
     hidden: int = 7
 
@@ -42,21 +46,23 @@ def _run(*arguments):
         """Trains."""
         taken.append((data, where, given, seed))
 
-    return CliRunner().invoke(app, arguments), taken
+    return CliRunner().invoke(app, [*arguments, "--home=h"]), taken
 
 
 def test_what_is_not_given_is_left_to_the_preset():
     result, taken = _run("x.jsonl")
     assert result.exit_code == 0, result.output
-    assert taken == [("x.jsonl", Where(), {}, 0)]
+    assert taken == [("x.jsonl", Where(), {"home": Path("h")}, 0)]
 
 
 def test_what_is_given_comes_under_the_fields_names():
+    places = "--files", "a", "--files", "b,c"
     result, taken = _run(
-        "x", "--epochs", "5", "--layers", "q,v", "--fast", "--cpus", "2", "--device", "gpu", "--seed", "1"
+        "x", "--epochs", "5", "--layers", "q,v", *places, "--fast", "--cpus", "2", "--device", "gpu", "--seed", "1"
     )
     assert result.exit_code == 0, result.output
-    assert taken == [("x", Where("gpu", 2), {"epochs": 5, "layers": ("q", "v"), "fast": True}, 1)]
+    given = {"home": Path("h"), "epochs": 5, "layers": ("q", "v"), "files": (Path("a"), Path("b,c")), "fast": True}
+    assert taken == [("x", Where("gpu", 2), given, 1)]
 
 
 @pytest.mark.parametrize(("option", "said"), [("--epochs=0", "greater than"), ("--hidden=1", "No such option")])
@@ -65,6 +71,21 @@ def test_what_is_no_option_or_out_of_range_is_refused(option, said):
     assert result.exit_code == 2
     assert said in result.output
     assert not taken
+
+
+def test_a_field_without_a_default_must_be_given(tmp_path):
+    result = CliRunner().invoke(pipeline, ["train", "--base=b", f"--output={tmp_path}"])
+    assert result.exit_code == 2
+    assert "Missing option '--data'" in result.output
+
+
+@pytest.mark.parametrize("command", ["select", "annotate"])
+def test_an_unknown_measure_is_refused_with_those_that_are_known(command, tmp_path):
+    (tmp_path / "made.jsonl").touch()
+    arguments = [command, str(tmp_path / "made.jsonl"), "--output", str(tmp_path / "out.jsonl")]
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(pipeline, [*arguments, "--measure=doubt"])
+    assert result.exit_code == 2
+    assert "'doubt' is none of entropy, entropy_t5" in result.output
 
 
 def test_the_help_has_the_fields_texts():

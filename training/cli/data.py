@@ -5,58 +5,65 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from training.cli.options import Given, with_options
-from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
+from training.settings import EXTRACTION, PRESETS, AnnotateSettings, PresetName, Reading, SampleSettings, SelectSettings
 from training.stage import directory, tell
-from unprm.types import Extraction, Split
+from unprm.types import Extraction
 
 if TYPE_CHECKING:
     from training.data.cluster import Cluster
     from training.data.questions import Question
-    from unprm.samplers.load import SamplerName, SamplerSource
+    from unprm.samplers.load import SamplerSource
     from unprm.types import Sampler, SamplingSettings
-
-Settings = TypeVar("Settings")
-PresetName = Literal["paper", "authors", "mini", "recommended"]
-Kind = Literal["transformers", "vllm", "openai", "chat"]
 
 app = typer.Typer()
 console = Console(stderr=True)
 
 PresetOption = Annotated[PresetName, typer.Option("--preset", help="Where the defaults come from.")]
-Questions = Annotated[
-    str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini`: made up.")
-]
-SamplerOption = Annotated[
-    Kind, typer.Option("--sampler", help="Run the model here (transformers, vllm) or call servers (openai, chat).")
-]
-Urls = Annotated[list[str] | None, typer.Option("--url", help="URL of a server of the model; repeat for more.")]
+Model = Annotated[str, typer.Option("--model", help="The sampling model: hub name, directory, or unprm-mini.")]
 Concurrency = Annotated[int, typer.Option(min=1, help="Questions processed at the same time.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Number of questions drawn from the source.")]
-HubSplit = Annotated[str, typer.Option(help="Split of a data set of the hub.")]
-ExtractionOption = Annotated[
-    Extraction | None, typer.Option("--extraction", help="Where to look for the answer in a solution.")
-]
-StepSplitOption = Annotated[Split | None, typer.Option("--step-split", help="How solutions are split into steps.")]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSource:
+    """Where questions come from, and how many are drawn."""
+
+    questions: Annotated[
+        str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini`: made up.")
+    ] = "mini"
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of questions drawn from the source.")] = None
+    hub_split: Annotated[str, typer.Option("--split", help="Split of a data set of the hub.")] = "train"
+
+    def draw(self, count: int, settings: SampleSettings) -> "list[Question]":
+        """As many questions as the limit, or `count` without one."""
+        from training.data import questions
+
+        if self.questions == "mini":
+            return questions.make_mini(self.limit or count, settings.seed)
+        return questions.load(self.questions, self.hub_split, self.limit or count, settings.seed, settings.extraction)
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerOptions:
-    """The model that samples solutions and rollouts, and how it is run."""
+    """How the model that samples solutions and rollouts is run."""
 
-    model: Annotated[str, typer.Option(help="The sampling model: hub name, directory, or unprm-mini.")] = "unprm-mini"
-    sampler: SamplerOption = "transformers"
-    url: Urls = None
+    sampler: Annotated[
+        Literal["transformers", "vllm", "openai", "chat"],
+        typer.Option(help="Run the model here (transformers, vllm) or call servers (openai, chat)."),
+    ] = "transformers"
+    url: Annotated[list[str] | None, typer.Option(help="URL of a server of the model; repeat for more.")] = None
 
-    def source(self) -> "SamplerSource":
-        """The source that loads the sampler."""
-        return _source(self.sampler, self.model, self.url)
+    def source(self, model: str) -> "SamplerSource":
+        """The source that loads the sampler of a model."""
+        from unprm.samplers.load import SamplerSource
+
+        return SamplerSource(self.sampler, model, tuple(self.url or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +90,22 @@ def sample(
     sampler: SamplerOptions,
     place: Place,
     given: Annotated[Given, SampleSettings],
-    questions: Questions = "mini",
-    limit: Limit = None,
-    split: HubSplit = "train",
+    source: QuestionSource,
+    model: Model = "unprm-mini",
     preset: PresetOption = "paper",
 ) -> None:
     """Sample candidate solutions for questions, with the log-probabilities of their tokens."""
     from training.data import sample
 
     settings = replace(PRESETS[preset].sample, **given)
-    chosen = _questions(questions, split, limit or PRESETS[preset].questions, settings)
+    questions = source.draw(PRESETS[preset].questions, settings)
     if cluster := place.cluster():
         from training.data.cluster import sample as sample_on
 
-        _finish(lambda: sample_on(chosen, sampler.source(), output, settings, cluster, console))
+        _finish(lambda: sample_on(questions, sampler.source(model), output, settings, cluster, console))
         return
-    loaded = sampler.source().load(settings.drawing)
-    _run(lambda: sample.sample(chosen, loaded, output, settings, place.concurrency, console), loaded.close)
+    loaded = sampler.source(model).load(settings.drawing)
+    _run(lambda: sample.sample(questions, loaded, output, settings, place.concurrency, console), loaded.close)
 
 
 @app.command()
@@ -118,7 +124,6 @@ def select(
     from unprm.samplers.prompts import Prompter
 
     settings = replace(PRESETS[preset].select, **given)
-    _check_measure(settings.measure)
     decode = Prompter.load(fetch(tokenizer, None)).decode
     with Equivalence() as equivalence:
         selector = select.Selector(equivalence, decode, settings)
@@ -136,6 +141,7 @@ def annotate(
     sampler: SamplerOptions,
     place: Place,
     given: Annotated[Given, AnnotateSettings],
+    model: Model = "unprm-mini",
     preset: PresetOption = "paper",
 ) -> None:
     """Label the steps of selected solutions by rollouts from their prefixes."""
@@ -143,13 +149,12 @@ def annotate(
     from unprm.answers.equivalence import Equivalence
 
     settings = replace(PRESETS[preset].annotate, **given)
-    _check_measure(settings.measure)
     if cluster := place.cluster():
         from training.data.cluster import annotate as annotate_on
 
-        _finish(lambda: annotate_on(selected, sampler.source(), output, settings, cluster, console))
+        _finish(lambda: annotate_on(selected, sampler.source(model), output, settings, cluster, console))
         return
-    loaded = sampler.source().load(settings.drawing)
+    loaded = sampler.source(model).load(settings.drawing)
     with Equivalence() as equivalence:
         work = partial(annotate.annotate, selected, loaded, equivalence, output, settings, place.concurrency, console)
         _run(work, loaded.close)
@@ -182,35 +187,33 @@ def stats(
 
 
 @app.command()
+@with_options
 def build(
     output: Annotated[Path, typer.Option("--out", help="Directory for everything that is made.", callback=directory)],
+    source: QuestionSource,
+    sampler: SamplerOptions,
+    given: Annotated[Given, Reading],
     preset: PresetOption = "mini",
-    questions: Questions = "mini",
-    sampler: SamplerOption = "transformers",
-    url: Urls = None,
-    limit: Limit = None,
-    split: HubSplit = "train",
-    extraction: ExtractionOption = None,
-    step_split: StepSplitOption = None,
     concurrency: Concurrency = 32,
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
     from training.data import build
     from training.data.stats import tables
 
-    given = PRESETS[preset]
+    chosen = PRESETS[preset]
+    extraction = {name: value for name, value in given.items() if name == "extraction"}
     chosen = replace(
-        given,
-        sample=_override(given.sample, extraction=extraction),
-        select=_override(given.select, extraction=extraction, split=step_split),
-        annotate=_override(given.annotate, extraction=extraction),
+        chosen,
+        sample=replace(chosen.sample, **extraction),
+        select=replace(chosen.select, **given),
+        annotate=replace(chosen.annotate, **extraction),
     )
-    problems = _questions(questions, split, limit or chosen.questions, chosen.sample)
+    questions = source.draw(chosen.questions, chosen.sample)
 
     def load(model: str, settings: "SamplingSettings") -> "Sampler":
-        return _source(sampler, model, url).load(settings)
+        return sampler.source(model).load(settings)
 
-    _run(lambda: build.build(problems, load, chosen, output, concurrency, console))
+    _run(lambda: build.build(questions, load, chosen, output, concurrency, console))
     for table in tables([output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]):
         Console().print(table)
 
@@ -221,50 +224,25 @@ def study(
     selected: Annotated[Path, typer.Argument(help="File of `select`.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.", callback=directory)],
     sampler: SamplerOptions,
+    model: Model = "unprm-mini",
     preset: PresetOption = "paper",
-    extraction: ExtractionOption = None,
+    extraction: Annotated[Extraction | None, EXTRACTION] = None,
     concurrency: Concurrency = 32,
 ) -> None:
     """Annotate the same solutions by every search, and compare costs and accuracy."""
     from training.data import search_findings, study
     from unprm.answers.equivalence import Equivalence
 
-    settings = _override(PRESETS[preset].annotate, extraction=extraction)
+    settings = PRESETS[preset].annotate
+    settings = replace(settings, extraction=extraction or settings.extraction)
     searches = study.variants(settings)
-    loaded = sampler.source().load(settings.drawing)
+    loaded = sampler.source(model).load(settings.drawing)
     with Equivalence() as equivalence:
         work = partial(study.study, selected, loaded, equivalence, output, searches, concurrency, console)
         _run(work, loaded.close)
     table = search_findings.markdown(output)
     (output / "study.md").write_text(table, "utf-8")
     Console().print(table, markup=False)
-
-
-def _override(settings: Settings, **given: Any) -> Settings:
-    """The preset's settings, overridden by the values given on the command line."""
-    changed: Settings = replace(settings, **{k: v for k, v in given.items() if v is not None})  # type: ignore[type-var]
-    return changed
-
-
-def _check_measure(name: str) -> None:
-    from unprm.uncertainty import MEASURES
-
-    if name not in MEASURES:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(MEASURES)}", param_hint="--measure")
-
-
-def _questions(source: str, split: str, count: int, settings: SampleSettings) -> "list[Question]":
-    from training.data import questions
-
-    if source == "mini":
-        return questions.make_mini(count, settings.seed)
-    return questions.load(source, split, count, settings.seed, settings.extraction)
-
-
-def _source(kind: "SamplerName", model: str, urls: list[str] | None) -> "SamplerSource":
-    from unprm.samplers.load import SamplerSource
-
-    return SamplerSource(kind, model, tuple(urls or ()))
 
 
 def _run(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,7 +13,6 @@ from rich.console import Console
 from training.cli.options import with_options
 from training.settings import Reading, WrfSettings
 from training.stage import directory
-from unprm.types import Extraction, Normalization, Split
 
 if TYPE_CHECKING:
     from training.evaluate.scorers import Scorer
@@ -22,13 +21,6 @@ app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
-Output = Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)]
-Scores = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="Recorded step scores of PRMs, files or directories, instead of a model; repeat for more.", exists=True
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +45,13 @@ class PrmOptions:
         from training.evaluate.scorers import EngineScorer, ServerScorer
 
         if self.server:
-            scorer = ServerScorer(self.server, os.environ.get("UNPRM_API_KEY"))
-            try:
+            with closing(ServerScorer(self.server, os.environ.get("UNPRM_API_KEY"))) as scorer:
                 yield scorer
-            finally:
-                scorer.close()
             return
         from unprm.models.load import load_engine
 
-        loaded = load_engine(self.model, adapter=self.adapter, family=self.family, engine=self.engine)
-        try:
+        with closing(load_engine(self.model, adapter=self.adapter, family=self.family, engine=self.engine)) as loaded:
             yield EngineScorer(loaded)
-        finally:
-            loaded.close()
 
 
 @app.command()
@@ -74,7 +60,12 @@ def processbench(
     context: typer.Context,
     prm: PrmOptions,
     output: Annotated[Path | None, typer.Option(help=f"{_OUTPUT_HELP} Not with --scores.")] = None,
-    scores: Scores = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Recorded step scores of PRMs, files or directories, instead of a model; repeat for more.", exists=True
+        ),
+    ] = None,
     data: Annotated[
         str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
     ] = "Qwen/ProcessBench",
@@ -101,18 +92,14 @@ def processbench(
 @with_options
 def best_of_n(
     candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
-    output: Output,
+    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
+    wrf: WrfSettings,
+    reading: Reading,
     reward: Annotated[
         str, typer.Option(help="Candidate field with its reward or list of step scores, used instead of a model.")
     ] = "",
-    alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
-    normalization: Annotated[
-        Normalization, typer.Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged.")
-    ] = "minmax",
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
-    extraction: Annotated[Extraction, typer.Option(help="Where to look for the answer in a solution.")] = "auto",
-    step_split: Annotated[Split, typer.Option(help="How solutions are split into steps.")] = "auto",
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
     table is also written to votes.md."""
@@ -120,7 +107,6 @@ def best_of_n(
     from unprm.answers.equivalence import Equivalence
 
     questions = pool.load(candidates, reward)
-    reading, wrf = Reading(extraction, step_split), WrfSettings(alpha, normalization)
     with Equivalence() as equivalence, ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
         results = best_of_n.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)

@@ -1,6 +1,7 @@
 """The commands for whole workflows: report, lab, mini, measure-mini."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -71,4 +72,4 @@ def measure_mini(
         measured = measure(locate(model, None, None, None).base, model, problems, seed, progress)
     Console().print(measured.table())
     if figures:
-        figures.write_text(json.dumps(measured.as_dict(), indent=2) + "\n", "utf-8")
+        figures.write_text(json.dumps(asdict(measured), indent=2) + "\n", "utf-8")

@@ -5,7 +5,7 @@ dataclass as a parameter, or only those of a stage's settings that were given on
 
     @app.command()
     @with_options
-    def train(base: str, source: SamplerOptions, given: Annotated[Given, TrainSettings]) -> None: ...
+    def select(samples: Path, place: Place, given: Annotated[Given, SelectSettings]) -> None: ...
 """
 
 import functools
@@ -21,18 +21,25 @@ Given = dict[str, Any]
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorates a command: each dataclass among its parameters is replaced by an option per field."""
+    """Decorates a command: each dataclass among its parameters is replaced by an option per field.
+
+    As `Given`, a field of type `tuple[str, ...]` takes values separated by commas, one of another tuple takes a value
+    each time its option is given, and a field without a default must be given.
+    """
     hints = get_type_hints(command, include_extras=True)
     shown: list[inspect.Parameter] = []
     made: dict[str, Callable[[Given], Any]] = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        kind, whole = _options_of(hints[name])
-        if kind is None:
-            shown.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        shown.extend(_parameter(field, hint, whole) for field, hint in _fields(kind))
-        names = [field.name for field, _ in _fields(kind)]
-        made[name] = functools.partial(_whole if whole else _given, kind, names)
+        hint = hints[name]
+        if isinstance(hint, type) and is_dataclass(hint):
+            shown += [_parameter(field.name, option, field.default) for field, option in _options(hint)]
+            made[name] = functools.partial(_whole, hint)
+        elif get_origin(hint) is Annotated and get_args(hint)[0] == Given:
+            settings = get_args(hint)[1]
+            shown += [_overriding(field, option) for field, option in _options(settings)]
+            made[name] = functools.partial(_given, settings)
+        else:
+            shown.append(_parameter(name, hint, parameter.default))
 
     plain = hints.keys() - made.keys()
 
@@ -46,42 +53,35 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _options_of(hint: Any) -> tuple[type | None, bool]:
-    """The dataclass whose fields are a parameter's options (or None), and whether the parameter takes an instance of it
-    rather than `Given`."""
-    if is_dataclass(hint) and isinstance(hint, type):
-        return hint, True
-    if get_origin(hint) is Annotated and get_args(hint)[0] == Given:
-        return get_args(hint)[1], False
-    return None, False
-
-
-def _fields(kind: type) -> Iterator[tuple[Field[Any], Any]]:
+def _options(kind: type) -> Iterator[tuple[Field[Any], Any]]:
+    """The fields that are options, and their types with the `typer.Option`."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         if any(isinstance(extra, OptionInfo) for extra in getattr(hints[field.name], "__metadata__", ())):
             yield field, hints[field.name]
 
 
-def _parameter(field: Field[Any], hint: Any, whole: bool) -> inspect.Parameter:
-    default = field.default
-    if not whole:
-        hint, option = get_args(hint)
-        hint, default = Annotated[(str if get_origin(hint) is tuple else hint) | None, option], None
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if default is MISSING else default,
-        annotation=hint,
-    )
+def _parameter(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if default is MISSING else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _whole(kind: type, names: list[str], values: Given) -> Any:
-    return kind(**{name: values[name] for name in names})
+def _overriding(field: Field[Any], hint: Any) -> inspect.Parameter:
+    """An option that is None unless it is given."""
+    plain, option = get_args(hint)
+    if get_origin(plain) is tuple:
+        (item, _) = get_args(plain)
+        plain = str if item is str else list[item]  # type: ignore[valid-type]
+    if field.default is MISSING:
+        return _parameter(field.name, Annotated[plain, option], MISSING)
+    return _parameter(field.name, Annotated[plain | None, option], None)
 
 
-def _given(kind: type, names: list[str], values: Given) -> Given:
-    """Drops options that were not given; splits comma-separated values of tuple fields."""
-    hints = get_type_hints(kind)
-    given = {name: values[name] for name in names if values[name] is not None}
-    return {k: tuple(v.split(",")) if get_origin(hints[k]) is tuple else v for k, v in given.items()}
+def _whole(kind: type, values: Given) -> Any:
+    return kind(**{field.name: values[field.name] for field, _ in _options(kind)})
+
+
+def _given(settings: type, values: Given) -> Given:
+    given = {field.name: values[field.name] for field, _ in _options(settings) if values[field.name] is not None}
+    tuples = {name for name, hint in get_type_hints(settings).items() if get_origin(hint) is tuple}
+    return {k: tuple(v.split(",") if isinstance(v, str) else v) if k in tuples else v for k, v in given.items()}

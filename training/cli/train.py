@@ -16,19 +16,11 @@ console = Console(stderr=True)
 
 @with_options
 def train(
-    base: Annotated[str, typer.Option(help="Base model: hub name or directory.")],
-    data: Annotated[list[Path], typer.Option(help="Step-labelled JSON lines; repeat for more.", exists=True)],
-    output: Annotated[
-        Path, typer.Option(help="Directory for the adapter, its configuration and its card.", callback=stage.directory)
-    ],
     given: Annotated[Given, TrainSettings],
     preset: Annotated[
         Literal["paper", "authors", "default"],
         typer.Option(help="The paper's loss; the authors' program's loss; or all linear layers and a lower rate."),
     ] = "paper",
-    validation: Annotated[
-        list[Path] | None, typer.Option(help="Held-out JSON lines, evaluated after each epoch.", exists=True)
-    ] = None,
 ) -> None:
     """Train a PRM from step-labelled solutions: a LoRA adapter that `python -m server --model OUTPUT` serves.
 
@@ -37,15 +29,15 @@ def train(
     """
     from training.prm.train import Trainer
 
-    chosen = TRAIN_PRESETS[preset] | given
-    settings = TrainSettings(base=base, data=tuple(data), output=output, validation=tuple(validation or ()), **chosen)
+    settings = TrainSettings(**TRAIN_PRESETS[preset] | given)
     trainer = Trainer(settings)
     if trainer.processes.is_first:
         console.print(str(trainer.memory), highlight=False, soft_wrap=True)
     with stage.progress(console, shown=trainer.processes.is_first) as progress:
         summary = trainer.run(progress)
     if trainer.processes.is_first:
-        console.print(f"{summary.steps} steps on {summary.examples} solutions, loss {summary.loss:.4f}; wrote {output}")
+        counts = f"{summary.steps} steps on {summary.examples} solutions"
+        console.print(f"{counts}, loss {summary.loss:.4f}; wrote {settings.output}")
     trainer.processes.leave()
 
 

@@ -10,6 +10,8 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -76,36 +78,35 @@ def _steps(problem: Problem, steps: Sequence[str], slips_learned: bool) -> Itera
 def sums(rng: random.Random) -> list[Piece]:
     """Operations as they occur in problems, with their results."""
     pieces = []
-    for expression, result in _operations(rng):
-        pieces += [Piece(expression), Piece(f" {result}.", learned=True, judged=True), Piece("\n")]
+    for operation in _operations(rng):
+        pieces += [*_sum(operation, operation.value), Piece("\n")]
     return pieces[:-1]
 
 
 def reviewed_sums(rng: random.Random) -> list[Piece]:
     """As `sums`, but with about half of the results wrong and a tag after each."""
     pieces = []
-    for expression, result in _operations(rng):
-        _, left, symbol, right, _ = expression.split()
-        value = wrong_result(rng, symbol, int(left), int(right)) if rng.random() < 0.5 else result
-        if value == result:
-            pieces += [Piece(expression), Piece(f" {value}.", learned=True, judged=True)]
-        else:
-            pieces += [Piece(expression), Piece(f" {value}.", judged=True, instead_of=f" {result}.")]
-        pieces.append(Piece(STEP_TAG, verdict=value == result))
+    for o in _operations(rng):
+        value = wrong_result(rng, o.symbol, o.left.value, o.right.value) if rng.random() < 0.5 else o.value
+        pieces += [*_sum(o, value), Piece(STEP_TAG, verdict=value == o.value)]
     return pieces
 
 
-def _operations(rng: random.Random) -> list[tuple[str, int]]:
-    """Expressions such as `"Sum: 12 + 30 ="` with their values."""
-    operations: list[Operation] = [operation for _ in range(2) for operation in generate(rng, DEMANDING).operations]
-    return [(f"Sum: {o.left.value} {o.symbol} {o.right.value} =", o.value) for o in operations]
+def _operations(rng: random.Random) -> list[Operation]:
+    return [operation for _ in range(2) for operation in generate(rng, DEMANDING).operations]
 
 
-def solved_carelessly(rng: random.Random) -> list[Piece]:
-    """A problem and a careless author's solution with slips."""
-    return solved(rng, carelessness=1.2)
+def _sum(operation: Operation, value: int) -> list[Piece]:
+    """An expression such as `Sum: 12 + 30 =`, and its value, right or wrong."""
+    expression, _, result = str(operation).rpartition(" ")
+    right = value == operation.value
+    return [
+        Piece(f"Sum: {expression}"),
+        Piece(f" {value}.", learned=right, judged=True, instead_of=None if right else f" {result}."),
+    ]
 
 
+solved_carelessly = partial(solved, carelessness=1.2)
 Kind = Callable[[random.Random], list[Piece]]
 Mixture = dict[Kind, float]
 """Frequency of each kind of document."""
@@ -137,26 +138,19 @@ class Document:
 def encode(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -> Document:
     """The tokens of a document; a solution or sum ends with the end-of-text token, a reviewed one with its tag."""
     encoded = tokenizer([piece.text for piece in pieces], add_special_tokens=False)["input_ids"]
-    made = Document([], [], [], [], [], [])
+    tokens: list[tuple[Any, ...]] = []
     for piece, ids in zip(pieces, encoded, strict=True):
         slip = len(ids) if piece.instead_of is None else _first_difference(tokenizer, ids, piece.instead_of)
         right = slip if piece.judged else 0
-        wrong = piece.judged and slip < len(ids)
         # tokens of a wrong text are learned up to the first wrong one
         learned = len(ids) if piece.learned else right
-        made.ids.extend(ids)
-        made.learned.extend(index < learned for index in range(len(ids)))
-        made.judged.extend(
-            RIGHT_TOKEN if index < right else WRONG_TOKEN * (wrong and index == slip) for index in range(len(ids))
-        )
-        made.wrong.extend(wrong and index == slip for index in range(len(ids)))
-        made.tag.extend([piece.verdict is not None] * len(ids))
-        made.right.extend([bool(piece.verdict)] * len(ids))
-    if not made.tag[-1]:
-        end = Document([tokenizer.eos_token_id], [True], [0.0], [False], [False], [False])
-        for name in Document.__slots__:
-            getattr(made, name).extend(getattr(end, name))
-    return made
+        for index, token in enumerate(ids):
+            wrong = piece.judged and index == slip
+            weight = RIGHT_TOKEN if index < right else WRONG_TOKEN * wrong
+            tokens.append((token, index < learned, weight, wrong, piece.verdict is not None, bool(piece.verdict)))
+    if pieces[-1].verdict is None:
+        tokens.append((tokenizer.eos_token_id, True, 0.0, False, False, False))
+    return Document(*map(list, zip(*tokens, strict=True)))
 
 
 def _first_difference(tokenizer: PreTrainedTokenizerBase, ids: list[int], right: str) -> int:

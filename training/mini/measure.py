@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -41,28 +41,19 @@ class Figures:
     right_left_alone: float
     votes: dict[str, Share]
 
-    def as_dict(self) -> dict[str, object]:
-        """The figures as JSON values."""
-        return asdict(self)
-
     def table(self) -> Table:
         """The figures for a terminal."""
         table = Table(title=f"unprm-mini on {self.problems} new problems, {self.solutions} sampled solutions")
         table.add_column("measure")
         table.add_column("value", justify="right")
-        for name, value in self._rows():
-            table.add_row(name, value)
+        table.add_row(f"one solution at temperature {TEMPERATURE}, right (%)", self.right.in_percent)
+        table.add_row(f"step AUROC ({self.steps} steps)", f"{self.step_auroc:.3f}")
+        table.add_row("first-error F1 (ProcessBench's definition)", f"{100 * self.f1:.1f}")
+        table.add_row("  wrong solutions: first error found", percent(self.first_error_found))
+        table.add_row("  right solutions: left alone", percent(self.right_left_alone))
+        for name, share in self.votes.items():
+            table.add_row(f"{name} among {CANDIDATES}, right (%)", share.in_percent)
         return table
-
-    def _rows(self) -> list[tuple[str, str]]:
-        return [
-            (f"one solution at temperature {TEMPERATURE}, right (%)", self.right.in_percent),
-            (f"step AUROC ({self.steps} steps)", f"{self.step_auroc:.3f}"),
-            ("first-error F1 (ProcessBench's definition)", f"{100 * self.f1:.1f}"),
-            ("  wrong solutions: first error found", percent(self.first_error_found)),
-            ("  right solutions: left alone", percent(self.right_left_alone)),
-            *((f"{name} among {CANDIDATES}, right (%)", share.in_percent) for name, share in self.votes.items()),
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +79,7 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
     labels = [s.actual is None or k < s.actual for s in scored for k in range(len(s.step_scores))]
     values = [value for s in scored for value in s.step_scores]
     found = first_error_score([steps.first_error(s.step_scores) for s in scored], [s.actual for s in scored])
+    judged = list(map(_judged, groups))
     return Figures(
         problems=problems,
         solutions=len(scored),
@@ -98,12 +90,7 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
         first_error_found=found.erroneous,
         right_left_alone=found.correct,
         votes={
-            strategy: Share.of(
-                [
-                    right_share(strategy, candidates, range(len(candidates.classes)))
-                    for candidates in map(_judged, groups)
-                ]
-            )
+            strategy: Share.of([right_share(strategy, group, range(len(group.classes))) for group in judged])
             for strategy in votes.STRATEGIES
         },
     )

@@ -6,7 +6,6 @@ number, so a killed run continues as if it had not been interrupted.
 
 import itertools
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -22,6 +21,7 @@ from training.mini import corpus
 from training.mini.corpus import Document
 from training.prm import resume
 from training.prm.loss import LOSSES
+from training.settings import warmed_cosine
 from unprm.formats.unprm import NEGATIVE, POSITIVE
 
 SAVE_EVERY = 100
@@ -45,10 +45,7 @@ class Cycle:
 
     def rate(self, step: int) -> float:
         """Learning rate at a step of the cycle, counted from 0."""
-        if step < self.warmup:
-            return self.peak * (step + 1) / self.warmup
-        done = (step - self.warmup) / max(1, self.steps - self.warmup)
-        return self.peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+        return warmed_cosine(step, self.steps, self.warmup, self.peak, floor=0.01)
 
 
 @dataclass(frozen=True, slots=True)

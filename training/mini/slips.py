@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from unprm.mini.domain import Operation, Problem, Quantity, calculate
+from unprm.mini.domain import OPPOSITE, Operation, Problem, Quantity, calculate, write_steps
 
 ARITHMETIC = {"+": 0.08, "-": 0.08, "*": 0.1, "/": 0.1}
 """Probability of a wrong result, plus `PER_CARRY` for each carry or borrow."""
@@ -44,10 +44,9 @@ def wrong_result(rng: random.Random, symbol: str, left: int, right: int) -> int:
     value = calculate(symbol, left, right)
     ways = [value + rng.choice([-1, 1]) * 10 ** rng.randrange(len(str(abs(value))))]
     match symbol:
-        case "+":
-            ways += [value - 10 ** (place + 1) for place in carries("+", left, right)] * 2
-        case "-":
-            ways += [value + 10 ** (place + 1) for place in carries("-", left, right)] * 2
+        case "+" | "-":
+            forgotten = (10 ** (place + 1) for place in carries(symbol, left, right))
+            ways += [calculate(OPPOSITE[symbol], value, carry) for carry in forgotten] * 2
         case "*":
             ways += [value + rng.choice([-1, 1]) * rng.choice([left, right]), value - 10, value - 100]
         case _:
@@ -69,10 +68,7 @@ class Author:
         """The steps of a solution, right or wrong, with a boxed answer in the last."""
         self._believed = {}
         lines = [line for index in range(len(problem.operations)) for line in self._step(problem, index)]
-        answer = self._believed[len(problem.operations) - 1]
-        steps = [f"Step {k}: {line}." for k, line in enumerate(lines, 1)]
-        steps[-1] += f" The answer is \\boxed{{{answer}}}."
-        return steps
+        return write_steps(lines, self._believed[len(problem.operations) - 1])
 
     def _slips(self, probability: float) -> bool:
         return self.rng.random() < self.carelessness * probability
@@ -115,11 +111,8 @@ class Author:
             case "confused" if self._believed:
                 left = self.rng.choice(list(self._believed.values()))
             case "inverted":
-                symbol = _OPPOSITE[symbol]
+                symbol = OPPOSITE[symbol]
         return symbol, left, right
-
-
-_OPPOSITE = {"+": "-", "-": "+", "*": "/", "/": "*"}
 
 
 def _misread(rng: random.Random, number: int) -> int:

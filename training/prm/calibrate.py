@@ -6,6 +6,7 @@ was started with `--calibration recorded`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -42,14 +43,13 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
     scores, labels = [], []
     for start in range(0, len(solutions), BATCH):
         batch = solutions[start : start + BATCH]
-        for solution, step_scores in zip(
-            batch, scorer.score([Solution(s.problem, s.steps) for s in batch]), strict=True
-        ):
+        scored = scorer.score([Solution(s.problem, s.steps) for s in batch])
+        for solution, step_scores in zip(batch, scored, strict=True):
             if step_scores is not None:
                 scores.append(step_scores)
                 labels.append(solution.labels)
         progress.advance(task, len(batch))
-    if len({label for step_labels in labels for label in step_labels}) < 2:
+    if len(set(chain.from_iterable(labels))) < 2:
         raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")
     found = fit(scores, labels)
     after = [tuple(found(score) for score in values) for values in scores]
@@ -59,8 +59,6 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
 def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]], edge: float = EDGE) -> Calibration:
     """Platt scaling: logistic regression of labels on the scores' log-odds, without regularisation. Scores are clipped
     to [edge, 1 - edge]. Both labels must occur."""
-    odds = np.array([[log_odds(score, edge)] for values in scores for score in values])
-    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(
-        odds, [label for step_labels in labels for label in step_labels]
-    )
+    odds = [[log_odds(score, edge)] for score in chain.from_iterable(scores)]
+    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(odds, list(chain.from_iterable(labels)))
     return Calibration(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from unprm.types import Encoded
 
@@ -57,11 +58,8 @@ def micro_batches(examples: Sequence[Example], tokens: int, packing: bool = Fals
 
 def _pad(group: Sequence[Example]) -> MicroBatch:
     # a causal model cannot see padding on the right, so any id will do
-    length = len(group[-1].encoded.ids)
-    ids = torch.zeros(len(group), length, dtype=torch.long)
-    for row, example in enumerate(group):
-        ids[row, : len(example.encoded.ids)] = torch.tensor(example.encoded.ids)
-    return _placed(group, ids, None, [row * length for row in range(len(group))])
+    ids = pad_sequence([torch.tensor(example.encoded.ids) for example in group], batch_first=True)
+    return _placed(group, ids, None, range(0, ids.numel(), ids.shape[1]))
 
 
 def _pack(group: Sequence[Example]) -> MicroBatch:

@@ -18,18 +18,12 @@ class History:
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Self:
-        """The history from what `as_dict` returned."""
+        """The history from its fields as JSON values."""
         return cls(list(state["losses"]), [Validation(**figures) for figures in state["validations"]])
-
-    def as_dict(self) -> dict[str, Any]:
-        """The history as JSON values."""
-        return asdict(self)
 
     def best(self) -> int:
         """Index of the best epoch so far by AUROC, or by accuracy if it has no AUROC; ties go to the first."""
-        ranks = [
-            validation.accuracy if validation.auroc is None else validation.auroc for validation in self.validations
-        ]
+        ranks = [each.accuracy if each.auroc is None else each.auroc for each in self.validations]
         return ranks.index(max(ranks))
 
     def is_over(self, patience: int | None) -> bool:

@@ -59,9 +59,10 @@ def _rank(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> to
     return torch.stack(parts)
 
 
-def _one(labels: Sequence[bool]) -> int:
-    return 1
-
-
-LOSSES = {"bce": Loss(_bce, len), "mse": Loss(_mse, len), "orm": Loss(_orm, _one), "rank": Loss(_rank, _one)}
+LOSSES = {
+    "bce": Loss(_bce, len),
+    "mse": Loss(_mse, len),
+    "orm": Loss(_orm, lambda _: 1),
+    "rank": Loss(_rank, lambda _: 1),
+}
 """Losses by the name in the option."""

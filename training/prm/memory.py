@@ -7,8 +7,7 @@ is recomputed, and temporaries of the backward pass.
 
 import ctypes
 import sys
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedCon
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from training.prm.collate import Example, micro_batches
+from training.prm.live_bytes import LiveBytes
 from training.prm.network import base_dtype, computes_in_bf16, margins, take_direction, with_adapter
 from training.settings import TRAIN_PRESETS, TrainSettings
 from unprm.errors import ModelInvalid
@@ -150,34 +150,26 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
                 parameter.grad = torch.zeros_like(parameter)
                 held.append(parameter.grad)
         (micro,) = micro_batches([example] * texts, texts * length)
-        with _Alive(held) as alive:
+        live = LiveBytes(held)
+        with _Watch(live):
             in_bf16 = computes_in_bf16(settings, device)
             margins(base.get_decoder(), torch.empty(shape), micro, in_bf16).sum().backward()
-    return Footprint(weights, 4 * trained, alive.most)
+    return Footprint(weights, 4 * trained, live.most)
 
 
-class _Alive(TorchDispatchMode):
-    """Counts the bytes of live tensors (`now`) and their peak (`most`), without the tensors in `held`."""
+class _Watch(TorchDispatchMode):
+    """Counts the results of all operations."""
 
-    def __init__(self, held: Iterable[torch.Tensor]) -> None:
+    def __init__(self, live: LiveBytes) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.now = self.most = 0
-        self._known = weakref.WeakSet(tensor.untyped_storage() for tensor in held)
+        self._live = live
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor) and (storage := tensor.untyped_storage()) not in self._known:
-                self._known.add(storage)
-                self._add(storage.nbytes())
-                weakref.finalize(storage, self._add, -storage.nbytes())
+        self._live.add(leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
         return result
-
-    def _add(self, size: int) -> None:
-        self.now += size
-        self.most = max(self.most, self.now)
 
 
 class _FusedDropout(torch.nn.Dropout):

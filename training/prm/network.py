@@ -6,12 +6,11 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
-from torch.nn import functional
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from training.prm.collate import MicroBatch
 from training.settings import TrainSettings
-from unprm.engines.torch.quantized import computes_in_few_bits
+from unprm.engines.torch.quantized import computes_in_few_bits, widen_all
 from unprm.errors import ModelInvalid
 
 
@@ -71,38 +70,16 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) ->
 
 
 def compute_in_float32(model: torch.nn.Module) -> None:
-    """Makes frozen linear layers compute in float32, whatever the type of their weights.
+    """Makes linear layers with bfloat16 weights, which are frozen, compute in float32.
 
     Raises `ModelInvalid` if other layers, apart from embeddings, have bfloat16 weights that are not vectors.
     """
     for name, module in model.named_modules():
-        if type(module) is torch.nn.Linear and not module.weight.requires_grad:
-            module.__class__ = _Float32Linear
-        elif not isinstance(module, torch.nn.Embedding):
+        if type(module) is not torch.nn.Linear and not isinstance(module, torch.nn.Embedding):
             for parameter in module.parameters(recurse=False):
                 if parameter.dtype == torch.bfloat16 and parameter.ndim > 1:
                     raise ModelInvalid(f"this processor can't multiply the bfloat16 of {name}: train without bf16")
-
-
-class _Float32Linear(torch.nn.Linear):
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = _Float32Product.apply(input, self.weight)  # type: ignore[no-untyped-call]
-        return result if self.bias is None else result + self.bias
-
-
-class _Float32Product(torch.autograd.Function):
-    """Product with frozen weights, which are converted again in the backward pass to avoid keeping float32 copies."""
-
-    @staticmethod
-    def forward(ctx: Any, input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(weight)
-        ctx.dtype = input.dtype
-        return functional.linear(input.float(), weight.float())
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        (weight,) = ctx.saved_tensors
-        return (gradients[0] @ weight.float()).to(ctx.dtype), None
+    widen_all(model, torch.float32)
 
 
 def take_direction(base: PreTrainedModel, positive: int, negative: int) -> torch.Tensor:

@@ -3,9 +3,9 @@ on another."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from rich.table import Table
 
@@ -38,8 +38,7 @@ class Effect:
     def of(cls, model: str, samples: Sequence[RecordedSolution], calibration: Calibration, threshold: float) -> Self:
         """Measures the effect on these samples; `threshold` applies to uncalibrated scores."""
         scores = scores_of(model, samples)
-        labels = [sample.step_labels for sample in samples]
-        before = [scores[sample.id][: len(step_labels)] for sample, step_labels in zip(samples, labels, strict=True)]
+        before, labels = _labelled(model, samples)
         after = [tuple(map(calibration, step_scores)) for step_scores in before]
         return cls(
             error_before=Validation.of(before, labels).calibration_error,
@@ -47,6 +46,12 @@ class Effect:
             f1_before=figures(samples, scores, THRESHOLD).f1,
             f1_after=figures(samples, scores, threshold).f1,
         )
+
+    def rounded(self) -> dict[str, dict[str, float]]:
+        """The figures for the file."""
+        error = {"before": round(self.error_before, _DIGITS), "after": round(self.error_after, _DIGITS)}
+        f1 = {"at_half": round(self.f1_before, _DIGITS), "at_threshold": round(self.f1_after, _DIGITS)}
+        return {"calibration_error": error, "f1": f1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +75,21 @@ def fit_all(subsets: Mapping[str, Sequence[RecordedSolution]], source: str) -> d
 
 def _fit_one(model: str, subsets: Mapping[str, Sequence[RecordedSolution]], source: str) -> Fitted:
     fitted = next(iter(subsets.values()))
-    labels = [sample.step_labels for sample in fitted]
-    scores = [sample.scores[model][: len(step_labels)] for sample, step_labels in zip(fitted, labels, strict=True)]
-    exact = fit(scores, labels, EDGE)
+    exact = fit(*_labelled(model, fitted), EDGE)
     if exact.scale <= 0:
         raise RecordInvalid(source, 0, f"{model} scores right steps no higher than wrong ones")
     calibration = Calibration(round(exact.scale, _DIGITS), round(exact.shift, _DIGITS))
     threshold = best_threshold(fitted, scores_of(model, fitted))
     effects = {name: Effect.of(model, samples, calibration, threshold) for name, samples in subsets.items()}
     return Fitted(calibration, threshold, round(calibration(threshold), _DIGITS), effects)
+
+
+def _labelled(
+    model: str, samples: Sequence[RecordedSolution]
+) -> tuple[list[tuple[float, ...]], list[tuple[bool, ...]]]:
+    """Scores and labels of the steps up to each first wrong one."""
+    labels = [sample.step_labels for sample in samples]
+    return [s.scores[model][: len(known)] for s, known in zip(samples, labels, strict=True)], labels
 
 
 def _hub_name(model: str) -> str:
@@ -91,57 +102,31 @@ def write(
 ) -> None:
     """Writes the file that `unprm.formats.recorded` reads, for exactly two subsets: fitted on, then tested on.
     `source`: where the scores are from, and their licence."""
-    counts = {name: _counts(samples) for name, samples in subsets.items()}
-    fitted, tested = subsets
-    record: dict[str, Any] = {
-        "source": source,
-        "fitted_on": {"subset": fitted, **counts[fitted]},
-        "tested_on": {"subset": tested, **counts[tested]},
-        "models": {model: _record(result) for model, result in found.items()},
+    fitted, tested = (_described(name, samples) for name, samples in subsets.items())
+    models = {
+        model: {
+            **asdict(result.calibration),
+            "threshold": result.threshold,
+            "calibrated_threshold": result.calibrated_threshold,
+            "subsets": {name: effect.rounded() for name, effect in result.subsets.items()},
+        }
+        for model, result in found.items()
     }
+    record = {"source": source, "fitted_on": fitted, "tested_on": tested, "models": models}
     resumable.replace(path, json.dumps(record, indent=2) + "\n")
 
 
-def _counts(samples: Sequence[RecordedSolution]) -> dict[str, int]:
-    steps = [label for sample in samples for label in sample.step_labels]
-    return {"solutions": len(samples), "steps": len(steps), "wrong_steps": steps.count(False)}
-
-
-def _record(fitted: Fitted) -> dict[str, Any]:
-    return {
-        "scale": fitted.calibration.scale,
-        "shift": fitted.calibration.shift,
-        "threshold": fitted.threshold,
-        "calibrated_threshold": fitted.calibrated_threshold,
-        "subsets": {
-            name: {
-                "calibration_error": _rounded(before=effect.error_before, after=effect.error_after),
-                "f1": _rounded(at_half=effect.f1_before, at_threshold=effect.f1_after),
-            }
-            for name, effect in fitted.subsets.items()
-        },
-    }
-
-
-def _rounded(**values: float) -> dict[str, float]:
-    return {name: round(value, _DIGITS) for name, value in values.items()}
+def _described(name: str, samples: Sequence[RecordedSolution]) -> dict[str, str | int]:
+    labels = [label for sample in samples for label in sample.step_labels]
+    return {"subset": name, "solutions": len(samples), "steps": len(labels), "wrong_steps": labels.count(False)}
 
 
 def table(found: Mapping[str, Fitted]) -> Table:
     """One row per PRM and subset; the last column names what got worse."""
     shown = Table(title="Calibration and threshold, fitted on the first subset")
-    shown.add_column("PRM", overflow="fold")
-    columns = (
-        "subset",
-        "scale",
-        "shift",
-        "calibration error",
-        "threshold",
-        f"F1 at {THRESHOLD:g}, at threshold",
-        "worse",
-    )
-    for name in columns:
-        shown.add_column(name, justify="left" if name in ("subset", "worse") else "right", overflow="fold")
+    numbers = "scale", "shift", "calibration error", "threshold", f"F1 at {THRESHOLD:g}, at threshold"
+    for name in ("PRM", "subset", *numbers, "worse"):
+        shown.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     for model, fitted in found.items():
         for name, effect in fitted.subsets.items():
             error = f"{effect.error_before:.3f} → {effect.error_after:.3f}"

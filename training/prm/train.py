@@ -221,7 +221,7 @@ class Trainer:
     def _save(self) -> None:
         if self.processes.is_first:
             state = {
-                "history": self.history.as_dict(),
+                "history": asdict(self.history),
                 "fingerprint": self.fingerprint,
                 "memory": {name: getattr(self.settings, name) for name in CHOSEN},
             }

@@ -1,6 +1,7 @@
 """Best of N: accuracy against the number of candidates, by vote and by PRM."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -17,6 +18,33 @@ from unprm.votes.decide import STRATEGIES
 REWARDED: tuple[Strategy, ...] = tuple(vote for vote in STRATEGIES if uses_rewards(vote))
 _MAJORITY = {"color": GREY, "linestyle": "--", "linewidth": 1.6}
 _ANY = {"color": GREY, "linestyle": ":", "linewidth": 1.6}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line in a panel, with whiskers from the lowest seed to the highest, or with its intervals as a `band`."""
+
+    points: BySize
+    style: Mapping[str, Any]
+    whiskers: bool = True
+    band: bool = False
+
+    def draw(self, axes: Axes) -> object:
+        """Draws it; returns what stands for it in a legend."""
+        sizes, colour = list(self.points), self.style["color"]
+        shares = [point.share for point in self.points.values()]
+        (line,) = axes.plot(sizes, [share.mean for share in shares], **{"markersize": 5, **self.style})
+        if self.whiskers:
+            lowest, highest = ([end(point.seeds) for point in self.points.values()] for end in (min, max))
+            axes.vlines(sizes, lowest, highest, color=colour, linewidth=1)
+        if self.band:
+            lows, highs = [share.low for share in shares], [share.high for share in shares]
+            axes.fill_between(sizes, lows, highs, color=colour, alpha=0.13, linewidth=0)
+        return line
+
+
+Panels = dict[str, dict[str, _Line]]
+"""Lines by label, by the title of their panel."""
 
 
 def plots(prms: Sequence[BestOfN]) -> tuple[Plot, ...]:
@@ -40,25 +68,15 @@ def _by_vote(prms: Sequence[BestOfN]) -> Plot:
     size = _common_size(prms)
     best = {prm.name: _best_vote(prm, size) for prm in prms}
     shares = {f"{p.name} with {best[p.name]}": p.accuracy[best[p.name]][size].share for p in prms}
-    rows = -(-len(REWARDED) // 2)
     majority, any_right = _pooled([p.accuracy["majority"] for p in prms]), _pooled([p.any_right for p in prms])
-
-    def draw(figure: Figure) -> None:
-        panels = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
-        handles: dict[str, Any] = {}
-        for axes, vote in zip(panels.flat, REWARDED, strict=False):
-            for prm, style in zip(prms, styles(len(prms)), strict=True):
-                handles[prm.name] = _line(axes, prm.accuracy[vote], style)
-                _whiskers(axes, prm.accuracy[vote], style)
-            handles["majority"] = _line(axes, majority, _MAJORITY)
-            handles["any right"] = _line(axes, any_right, _ANY)
-            top = max(prms, key=lambda prm: prm.accuracy[vote][size].share.mean)
-            axes.set_title(f"{vote}: {top.name} {percent(top.accuracy[vote][size].share.mean)}")
-        for axes in panels.flat[len(REWARDED) :]:
-            axes.set_visible(False)
-        _name_axes(panels, prms)
-        legend(figure, handles)
-
+    panels: Panels = {}
+    for vote in REWARDED:
+        means = {prm.name: prm.accuracy[vote][size].share.mean for prm in prms}
+        top = max(means, key=means.__getitem__)
+        lines = {p.name: _Line(p.accuracy[vote], style) for p, style in zip(prms, styles(len(prms)), strict=True)}
+        lines["majority"] = _Line(majority, _MAJORITY, whiskers=False)
+        lines["any right"] = _Line(any_right, _ANY, whiskers=False)
+        panels[f"{vote}: {top} {percent(means[top])}"] = lines
     return plot(
         "accuracy-by-vote",
         f"At N = {size} {lead(shares | {'majority': majority[size].share})}",
@@ -67,37 +85,25 @@ def _by_vote(prms: Sequence[BestOfN]) -> Plot:
         "Share of questions whose elected answer is right, against the number N of candidates, a line per PRM; "
         "majority and the share with any right candidate are means over the PRMs. In the title each PRM stands with "
         f"its best vote. {_note(prms)}.",
-        0.4 + 3.6 * rows,
-        draw,
+        0.4 + 3.6 * _rows(panels, 2),
+        lambda figure: _draw(figure, panels, 2),
     )
 
 
 def _by_prm(prms: Sequence[BestOfN]) -> Plot:
     size = _common_size(prms)
     columns = 2 if len(prms) == 4 else min(3, len(prms))
-    rows = -(-len(prms) // columns)
     look: dict[Strategy, dict[str, Any]] = dict(zip(REWARDED, styles(len(REWARDED)), strict=True))
     look["majority"] = _MAJORITY
     shares: dict[str, Share] = {vote: _pooled([p.accuracy[vote] for p in prms])[size].share for vote in STRATEGIES}
     among = f", on average over {len(prms)} PRMs," if len(prms) > 1 else ""
-
-    def draw(figure: Figure) -> None:
-        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        handles: dict[str, Any] = {}
-        for axes, prm in zip(panels.flat, prms, strict=False):
-            best = _best_vote(prm, size)
-            for vote, style in look.items():
-                handles[vote] = _line(axes, prm.accuracy[vote], style)
-                _whiskers(axes, prm.accuracy[vote], style)
-            for vote in {best, "majority"}:
-                _band(axes, prm.accuracy[vote], look[vote])
-            handles["any right"] = _line(axes, prm.any_right, _ANY)
-            axes.set_title(f"{prm.name}\n{best} {percent(prm.accuracy[best][size].share.mean)}")
-        for axes in panels.flat[len(prms) :]:
-            axes.set_visible(False)
-        _name_axes(panels, prms)
-        legend(figure, handles)
-
+    panels: Panels = {}
+    for prm in prms:
+        best = _best_vote(prm, size)
+        banded = (best, "majority")
+        lines: dict[str, _Line] = {v: _Line(prm.accuracy[v], style, band=v in banded) for v, style in look.items()}
+        lines["any right"] = _Line(prm.any_right, _ANY, whiskers=False)
+        panels[f"{prm.name}\n{best} {percent(prm.accuracy[best][size].share.mean)}"] = lines
     return plot(
         "accuracy-by-prm",
         f"At N = {size}{among} {lead(shares)}",
@@ -106,38 +112,35 @@ def _by_prm(prms: Sequence[BestOfN]) -> Plot:
         "Share of questions whose elected answer is right, against the number N of candidates, a line per vote; bands "
         "are the intervals of the best vote and of majority, the dotted line is the share with any right candidate. "
         f"{_note(prms)}.",
-        1.9 + 3.4 * rows,
-        draw,
+        1.9 + 3.4 * _rows(panels, columns),
+        lambda figure: _draw(figure, panels, columns),
     )
 
 
-def _line(axes: Axes, points: BySize, style: Mapping[str, Any]) -> object:
-    means = [point.share.mean for point in points.values()]
-    return axes.plot(list(points), means, **{"markersize": 5, **style})[0]
+def _rows(panels: Panels, columns: int) -> int:
+    return -(-len(panels) // columns)
 
 
-def _whiskers(axes: Axes, points: BySize, style: Mapping[str, Any]) -> None:
-    lowest, highest = ([end(point.seeds) for point in points.values()] for end in (min, max))
-    axes.vlines(list(points), lowest, highest, color=style["color"], linewidth=1)
-
-
-def _band(axes: Axes, points: BySize, style: Mapping[str, Any]) -> None:
-    shares = [point.share for point in points.values()]
-    lows, highs = [share.low for share in shares], [share.high for share in shares]
-    axes.fill_between(list(points), lows, highs, color=style["color"], alpha=0.13, linewidth=0)
-
-
-def _name_axes(panels: Any, prms: Sequence[BestOfN]) -> None:
-    ticks = sorted({size for prm in prms for size in prm.any_right})
-    for axes in panels.flat:
+def _draw(figure: Figure, panels: Panels, columns: int) -> None:
+    """Draws panels that share their axes and a legend."""
+    grid = figure.subplots(_rows(panels, columns), columns, sharex=True, sharey=True, squeeze=False)
+    handles: dict[str, object] = {}
+    for axes, (title, lines) in zip(grid.flat, panels.items(), strict=False):
+        handles |= {label: line.draw(axes) for label, line in lines.items()}
+        axes.set_title(title)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    ticks = sorted({size for lines in panels.values() for line in lines.values() for size in line.points})
+    for axes in grid.flat:
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, labels=list(map(str, ticks)))
         axes.tick_params(labelbottom=True)
         percent_axis(axes.yaxis)
-    for axes in panels[-1]:
+    for axes in grid[-1]:
         axes.set_xlabel("candidates N")
-    for axes in panels[:, 0]:
+    for axes in grid[:, 0]:
         axes.set_ylabel("right answers")
+    legend(figure, handles)
 
 
 def _pooled(prms: Sequence[BySize]) -> BySize:

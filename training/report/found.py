@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, m
 from training.data import stats
 from training.evaluate.judging import JudgedCandidates
 from training.evaluate.metrics import Share
+from training.evaluate.processbench import Result
 from training.settings import WrfSettings
 from unprm.types import Strategy
 
@@ -44,7 +46,7 @@ class Measured:
     @classmethod
     def of(cls, shares: Sequence[Share]) -> Self:
         """Averages over at least one seed."""
-        mean, low, high = (mean_of([getattr(share, name) for share in shares]) for name in ("mean", "low", "high"))
+        mean, low, high = (fmean(getattr(share, name) for share in shares) for name in ("mean", "low", "high"))
         return cls(Share(mean, low, high), tuple(share.mean for share in shares))
 
 
@@ -73,33 +75,17 @@ class BestOfN:
 
 
 @dataclass(frozen=True, slots=True)
-class Subset:
-    """A PRM on one subset of ProcessBench; shares in [0, 1]. `too_long` is the maximum over the seeds."""
-
-    erroneous: float
-    correct: float
-    f1: Measured
-    wrong: int
-    right: int
-    too_long: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtThreshold:
-    """ProcessBench's figures at the threshold of each seed (`thresholds`)."""
-
-    thresholds: tuple[float, ...]
-    subsets: dict[str, Subset]
-    average_f1: float
-
-
-@dataclass(frozen=True, slots=True)
 class ProcessBench:
-    """A PRM on ProcessBench. `at`: results by how the threshold was chosen, always including "fixed"."""
+    """A PRM on ProcessBench. `at`: the result of each seed, by how the threshold was chosen, always including "fixed";
+    all have the same subsets."""
 
     name: str
-    seeds: int
-    at: dict[str, AtThreshold]
+    at: dict[str, tuple[Result, ...]]
+
+    @property
+    def fixed(self) -> tuple[Result, ...]:
+        """The results at the fixed threshold."""
+        return self.at["fixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +112,3 @@ class Found:
     best_of_n: tuple[BestOfN, ...]
     processbench: tuple[ProcessBench, ...]
     annotations: tuple[Annotation, ...]
-
-
-def mean_of(values: Sequence[float]) -> float:
-    """The mean of at least one value."""
-    return sum(values) / len(values)

@@ -50,8 +50,7 @@ def _distribution(prm: BestOfN, shares: Sequence[float]) -> Plot:
             color=[WRONG, "#bbbbbb", RIGHT],
             edgecolor="white",
         )
-        percent_axis(axes.xaxis)
-        axes.set_xlabel("right candidates of a question (gold answer frequency)")
+        _frequency_axis(axes)
         axes.set_ylabel("questions")
         axes.legend(loc="upper center")
 
@@ -74,7 +73,7 @@ def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        heights = [len(STRATEGIES) - 1 - k for k in range(len(STRATEGIES))]
+        heights = list(reversed(range(len(STRATEGIES))))
         for height, vote in zip(heights, STRATEGIES, strict=True):
             _lane(axes, height, shares, outcomes[vote])
         ticks = [f"{vote}\n{percent(sum(outcomes[vote]) / len(shares))}" for vote in STRATEGIES]
@@ -82,8 +81,7 @@ def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
         axes.grid(visible=False)
         axes.hlines([height - 0.5 for height in heights[:-1]], 0, 1, color="#cccccc", linewidth=0.8)
         axes.axvline(0.5, color=GREY, linestyle=":", linewidth=1.2)
-        percent_axis(axes.xaxis)
-        axes.set_xlabel("right candidates of a question (gold answer frequency)")
+        _frequency_axis(axes)
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles[:3], labels[:3], loc="outside lower center", ncols=3, markerscale=1.8)
 
@@ -106,20 +104,22 @@ def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
     )
 
 
+def _frequency_axis(axes: Axes) -> None:
+    percent_axis(axes.xaxis)
+    axes.set_xlabel("right candidates of a question (gold answer frequency)")
+
+
 def _lane(axes: Axes, height: int, shares: Sequence[float], outcomes: Sequence[float]) -> None:
+    labels = [{0.0: "wrong", 1.0: "right"}.get(outcome, "tied") for outcome in outcomes]
     marks: tuple[tuple[str, float, Any], ...] = (
-        ("right", 0.22, {"marker": "o", "color": RIGHT, "s": 16, "alpha": 0.5, "linewidths": 0}),
-        ("wrong", -0.22, {"marker": "x", "color": WRONG, "s": 16, "alpha": 0.7, "linewidths": 1}),
-        ("tied", 0, {"marker": "|", "color": GREY, "s": 16, "alpha": 0.7, "linewidths": 1}),
+        ("right", 0.22, {"marker": "o", "color": RIGHT, "alpha": 0.5, "linewidths": 0}),
+        ("wrong", -0.22, {"marker": "x", "color": WRONG, "alpha": 0.7, "linewidths": 1}),
+        ("tied", 0, {"marker": "|", "color": GREY, "alpha": 0.7, "linewidths": 1}),
     )
     for label, offset, style in marks:
-        places = [k for k, outcome in enumerate(outcomes) if _label(outcome) == label]
+        places = [k for k, found in enumerate(labels) if found == label]
         up = [height + offset + 0.3 * (k * _GOLDEN % 1 - 0.5) for k in places]
-        axes.scatter([shares[k] for k in places], up, label=label, **style)
-
-
-def _label(outcome: float) -> str:
-    return {0.0: "wrong", 1.0: "right"}.get(outcome, "tied")
+        axes.scatter([shares[k] for k in places], up, s=16, label=label, **style)
 
 
 def _n(prm: BestOfN) -> str:

@@ -9,20 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from training import resumable, sources
 from training.data import stats
-from training.evaluate import judging, processbench
+from training.evaluate import judging
 from training.evaluate.metrics import Share
-from training.report.found import (
-    Annotation,
-    AtThreshold,
-    BestOfN,
-    Finding,
-    Found,
-    Measured,
-    ProcessBench,
-    Subset,
-    mean_of,
-    over_seeds,
-)
+from training.evaluate.processbench import Result
+from training.report.found import Annotation, BestOfN, Finding, Found, ProcessBench, over_seeds
 from training.settings import WrfSettings
 from unprm.errors import RecordInvalid
 from unprm.types import Normalization, Strategy
@@ -72,10 +62,10 @@ class _BestOfN(BaseModel):
 
 class _ProcessBench(BaseModel):
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, processbench.Result]
+    __pydantic_extra__: dict[str, Result]
 
     model: str
-    fixed: processbench.Result
+    fixed: Result
 
 
 def _findings(path: Path) -> tuple[Finding, ...]:
@@ -109,26 +99,7 @@ def _processbench(name: str, paths: Sequence[Path]) -> ProcessBench:
     )
     results = [{"fixed": run.fixed, **run.__pydantic_extra__} for run in runs]
     ways = [way for way in results[0] if all(way in result for result in results)]
-    return ProcessBench(name, len(runs), {way: _at_threshold([result[way] for result in results]) for way in ways})
-
-
-def _at_threshold(seeds: Sequence[processbench.Result]) -> AtThreshold:
-    return AtThreshold(
-        tuple(result.threshold for result in seeds),
-        {name: _subset([result.subsets[name] for result in seeds]) for name in seeds[0].subsets},
-        mean_of([result.average_f1 for result in seeds]),
-    )
-
-
-def _subset(seeds: Sequence[processbench.Figures]) -> Subset:
-    return Subset(
-        mean_of([figures.erroneous for figures in seeds]),
-        mean_of([figures.correct for figures in seeds]),
-        Measured.of([Share(figures.f1, figures.f1_low, figures.f1_high) for figures in seeds]),
-        seeds[0].wrong,
-        seeds[0].right,
-        max(figures.too_long for figures in seeds),
-    )
+    return ProcessBench(name, {way: tuple(result[way] for result in results) for way in ways})
 
 
 def _annotations(place: Path) -> Iterator[Annotation]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from unprm.mini.domain import Operation, Problem, Quantity
+from unprm.mini.domain import Operation, Problem
 
 _EQUATION = re.compile(r"(-?\d{1,12}) *([-+*/×÷]) *(-?\d{1,12}) *= *(-?\d{1,12})(?!\d)")
 _BOXED = re.compile(r"\\boxed\{(-?\d{1,12})\}")
@@ -44,19 +44,16 @@ def _is_right(problem: Problem, step: str, done: set[int]) -> bool:
 
 def _performed(problem: Problem, done: set[int], left: int, symbol: str, right: int) -> int | None:
     """Index of the operation that `left symbol right` performs, preferring those not yet done."""
-    indices = sorted(range(len(problem.operations)), key=lambda index: index in done)
-    for index in indices:
-        operation = problem.operations[index]
-        if operation.symbol == symbol and _operands_fit(operation, done, left, right):
-            return index
-    return None
+    fitting = (
+        index
+        for index, operation in enumerate(problem.operations)
+        if operation.symbol == symbol and _operands_fit(operation, done, left, right)
+    )
+    return min(fitting, key=lambda index: index in done, default=None)
 
 
 def _operands_fit(operation: Operation, done: set[int], left: int, right: int) -> bool:
-    def known(quantity: Quantity) -> bool:
-        return quantity.source is None or quantity.source in done
-
-    if not (known(operation.left) and known(operation.right)):
+    if any(quantity.source is not None and quantity.source not in done for quantity in operation.operands):
         return False
-    expected = (operation.left.value, operation.right.value)
+    expected = tuple(quantity.value for quantity in operation.operands)
     return (left, right) == expected or (operation.symbol in "+*" and (right, left) == expected)

@@ -4,10 +4,29 @@ A problem's text determines everything: `parse` turns it into the graph of its o
 solution and the exact check of any other solution (`checker.py`) follow.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from unprm.mini.stories import Sentence, read
+
+SYMBOLS = {
+    "gain": "+",
+    "gain_groups": "+",
+    "more": "+",
+    "ask_total": "+",
+    "loss": "-",
+    "loss_groups": "-",
+    "give": "-",
+    "fewer": "-",
+    "ask_difference": "-",
+    "multiply": "*",
+    "times_as_many": "*",
+    "divide": "/",
+}
+"""By kind of sentence: the operation that it makes of what a holder has."""
+OPPOSITE = {"+": "-", "-": "+", "*": "/", "/": "*"}
+_CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +45,11 @@ class Operation:
     left: Quantity
     right: Quantity
     value: int
+
+    @property
+    def operands(self) -> tuple[Quantity, Quantity]:
+        """The left and the right one."""
+        return self.left, self.right
 
     def __str__(self) -> str:
         return f"{self.left.value} {self.symbol} {self.right.value} = {self.value}"
@@ -50,9 +74,14 @@ class Problem:
 
     def solution(self) -> list[str]:
         """The steps of the right solution in the order of the story."""
-        steps = [f"Step {k}: {operation}." for k, operation in enumerate(self.operations, 1)]
-        steps[-1] += f" The answer is \\boxed{{{self.answer}}}."
-        return steps
+        return write_steps(list(map(str, self.operations)), self.answer)
+
+
+def write_steps(equations: Sequence[str], answer: int) -> list[str]:
+    """The steps of a solution: at least one equation each, and the boxed answer in the last."""
+    steps = [f"Step {number}: {equation}." for number, equation in enumerate(equations, 1)]
+    steps[-1] += f" The answer is \\boxed{{{answer}}}."
+    return steps
 
 
 def calculate(symbol: str, left: int, right: int) -> int:
@@ -60,14 +89,7 @@ def calculate(symbol: str, left: int, right: int) -> int:
 
     Raises `ZeroDivisionError` for a division by 0.
     """
-    match symbol:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-    return left // right
+    return int(_CALCULATE[symbol](left, right))
 
 
 @dataclass(slots=True)
@@ -98,34 +120,26 @@ class Ledger:
         match sentence.kind:
             case "start":
                 have[sentence.a] = n
-            case "gain" | "loss" | "multiply" | "divide":
-                symbols = {"gain": "+", "loss": "-", "multiply": "*", "divide": "/"}
-                self.update(sentence.a, symbols[sentence.kind], n)
-            case "gain_groups" | "loss_groups":
-                product = self.operate("*", n, Quantity(sentence.m))
-                self.update(sentence.a, "+" if sentence.kind == "gain_groups" else "-", product)
+            case "gain" | "loss" | "multiply" | "divide" as kind:
+                self.update(sentence.a, SYMBOLS[kind], n)
+            case "gain_groups" | "loss_groups" as kind:
+                self.update(sentence.a, SYMBOLS[kind], self.operate("*", n, Quantity(sentence.m)))
             case "give":
                 self.update(sentence.a, "-", n)
                 self.update(sentence.b, "+", n)
             case "give_all":
                 self.update(sentence.b, "+", have.pop(sentence.a))
-            case "more" | "fewer" | "times_as_many":
-                self._compare(sentence, n)
+            case "more" | "fewer" | "times_as_many" as kind:
+                # "b has n more than a": whichever of the two is known gives the other
+                if sentence.a in have:
+                    have[sentence.b] = self.operate(SYMBOLS[kind], have[sentence.a], n)
+                else:
+                    have[sentence.a] = self.operate(OPPOSITE[SYMBOLS[kind]], have[sentence.b], n)
             case "ask":
                 return have[sentence.a]
-            case "ask_total":
-                return self.operate("+", have[sentence.a], have[sentence.b])
-            case "ask_difference":
-                return self.operate("-", have[sentence.a], have[sentence.b])
+            case "ask_total" | "ask_difference" as kind:
+                return self.operate(SYMBOLS[kind], have[sentence.a], have[sentence.b])
         return None
-
-    def _compare(self, sentence: Sentence, n: Quantity) -> None:
-        """ "b has n more than a": whichever of the two is known gives the other."""
-        direct, inverse = {"more": ("+", "-"), "fewer": ("-", "+"), "times_as_many": ("*", "/")}[sentence.kind]
-        if sentence.a in self.holdings:
-            self.holdings[sentence.b] = self.operate(direct, self.holdings[sentence.a], n)
-        else:
-            self.holdings[sentence.a] = self.operate(inverse, self.holdings[sentence.b], n)
 
 
 def parse(text: str) -> Problem:
@@ -148,24 +162,20 @@ def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:
     if answer is None or answer.source is None:
         raise ValueError("the text does not end with a question that takes an operation")
     operations = _needed(ledger.operations, answer.source)
-    used = {q.value for op in operations for q in (op.left, op.right) if q.source is None}
+    used = {quantity.value for o in operations for quantity in o.operands if quantity.source is None}
     asides = tuple(n for s in story for n in (s.n, s.m) if n and n not in used)
     return Problem(text, operations, asides)
 
 
 def _needed(operations: list[Operation], last: int) -> tuple[Operation, ...]:
     """The operations that `last` depends on, renumbered, `last` at the end."""
-    needed, pending = {last}, [last]
-    while pending:
-        operation = operations[pending.pop()]
-        for quantity in (operation.left, operation.right):
-            if quantity.source is not None and quantity.source not in needed:
-                needed.add(quantity.source)
-                pending.append(quantity.source)
+    needed = {last}
+    for index in range(last, -1, -1):  # an operation depends on earlier ones only
+        if index in needed:
+            needed |= {quantity.source for quantity in operations[index].operands if quantity.source is not None}
     place = {old: new for new, old in enumerate(sorted(needed))}
 
     def move(quantity: Quantity) -> Quantity:
         return quantity if quantity.source is None else Quantity(quantity.value, place[quantity.source])
 
-    chosen = (operations[old] for old in sorted(needed))
-    return tuple(Operation(o.symbol, move(o.left), move(o.right), o.value) for o in chosen)
+    return tuple(replace(o, left=move(o.left), right=move(o.right)) for o in map(operations.__getitem__, place))

@@ -6,8 +6,10 @@ the generator and compiled to a regular expression by the parser, so the two can
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
+from string import Formatter
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +98,17 @@ _DEPOTS = Setting(
 
 SETTINGS = (_FRIENDS, _FARMS, _DEPOTS)
 
-_FIELD = re.compile(r"\{(\w+)\}")
-
 
 def render(sentence: Sentence, template: str) -> str:
     """The sentence in words."""
-    return template.format(a=sentence.a, b=sentence.b, item=sentence.item, n=sentence.n, m=sentence.m)
+    return template.format_map(asdict(sentence))
 
 
 def _pattern(template: str, setting: Setting) -> re.Pattern[str]:
-    words = {"a": setting.holders, "b": setting.holders, "item": setting.items}
-    pieces, end = [], 0
-    for field in _FIELD.finditer(template):
-        name = field.group(1)
-        value = "|".join(words[name]) if name in words else r"\d{1,9}"
-        pieces += [re.escape(template[end : field.start()]), f"(?P<{name}>{value})"]
-        end = field.end()
-    return re.compile("".join(pieces) + re.escape(template[end:]))
+    holder, item, number = "|".join(setting.holders), "|".join(setting.items), r"\d{1,9}"
+    values = {"a": holder, "b": holder, "item": item, "n": number, "m": number}
+    parts = ((re.escape(text), name) for text, name, _, _ in Formatter().parse(template))
+    return re.compile("".join(text + (f"(?P<{name}>{values[name]})" if name else "") for text, name in parts))
 
 
 @cache
@@ -130,16 +126,14 @@ def read(text: str) -> Iterator[Sentence]:
 
     Raises `ValueError` with the sentence that the domain does not know.
     """
-    for words in re.findall(r"[^.?]*[.?]", text):
-        yield _read_sentence(words.strip())
-    if rest := re.sub(r"[^.?]*[.?]", "", text).strip():
-        raise ValueError(f"not a sentence of the unprm-mini domain: {rest[:80]!r}")
+    for words in map(str.strip, re.split(r"(?<=[.?])", text)):
+        if words:
+            yield _read_sentence(words)
 
 
 def _read_sentence(words: str) -> Sentence:
     for kind, pattern in _patterns():
         if found := pattern.fullmatch(words):
-            groups = found.groupdict()
-            n, m = int(groups.get("n", 0)), int(groups.get("m", 0))
-            return Sentence(kind, groups.get("a", ""), groups.get("b", ""), groups.get("item", ""), n, m)
+            fields: dict[str, Any] = {k: int(v) if k in ("n", "m") else v for k, v in found.groupdict().items()}
+            return Sentence(kind, **fields)
     raise ValueError(f"not a sentence of the unprm-mini domain: {words[:80]!r}")

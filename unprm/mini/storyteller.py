@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from unprm.mini.domain import Ledger, Problem, from_sentences
+from unprm.mini.domain import SYMBOLS, Ledger, Problem, calculate, from_sentences
 from unprm.mini.stories import SETTINGS, Sentence, Setting, render
 
 MIN_OPERATIONS = 2
@@ -111,16 +111,7 @@ class _Storyteller:
                 n = rng.choice([d for d in range(2, 10) if have % d == 0] or [0])
             case _:
                 n, m = rng.randint(2, 9), rng.randint(3, 60)
-        result = {
-            "gain": have + n,
-            "loss": have - n,
-            "give": have - n,
-            "multiply": have * n,
-            "divide": have // (n or 1),
-            "gain_groups": have + n * m,
-            "loss_groups": have - n * m,
-        }[kind]
-        if not n or not 2 <= result <= LARGEST:
+        if not n or not 2 <= calculate(SYMBOLS[kind], have, n * (m or 1)) <= LARGEST:
             return
         if kind == "give" and other not in self.ledger.holdings:
             return

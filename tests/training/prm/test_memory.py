@@ -150,13 +150,14 @@ def test_frozen_layers_in_bfloat16_compute_in_float32():
     half = torch.nn.Linear(6, 4, dtype=torch.bfloat16).requires_grad_(False)
     full = torch.nn.Linear(6, 4).requires_grad_(False)
     full.load_state_dict(half.state_dict())
-    compute_in_float32(torch.nn.Sequential(half))
-    assert half.weight.dtype == torch.bfloat16
+    network = torch.nn.Sequential(half)
+    compute_in_float32(network)
+    assert network[0].weight is half.weight
     inputs = torch.randn(3, 6, requires_grad=True)
-    assert torch.equal(half(inputs), full(inputs))
-    found, expected = (torch.autograd.grad(layer(inputs).square().sum(), inputs)[0] for layer in (half, full))
+    assert torch.equal(network(inputs), full(inputs))
+    found, expected = (torch.autograd.grad(layer(inputs).square().sum(), inputs)[0] for layer in (network, full))
     assert torch.equal(found, expected)
-    assert torch.equal(half(inputs.bfloat16()), full(inputs.bfloat16().float()))
+    assert torch.equal(network(inputs.bfloat16()), full(inputs.bfloat16().float()))
     with pytest.raises(ModelInvalid, match="train without bf16"):
         compute_in_float32(torch.nn.Sequential(torch.nn.Conv1d(2, 2, 2, dtype=torch.bfloat16)))
 

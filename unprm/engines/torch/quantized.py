@@ -6,7 +6,7 @@ multiplies them many times slower than float32: there a layer's weights are conv
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -24,16 +24,32 @@ def computes_in_few_bits(device: torch.device) -> bool:
 
 
 class WidenedLinear(nn.Module):
-    """Computes `linear`, whose weights are in 16 bits, with products and sums in float32."""
+    """Computes `linear`, whose weights are in 16 bits and not trained, with products and sums in float32. Its results
+    are in `numbers`, or in the type of the rows."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, numbers: torch.dtype | None = None) -> None:
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
+        self.weight, self.bias, self._numbers = linear.weight, linear.bias, numbers
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """(…, inputs) -> (…, outputs)"""
-        bias = None if self.bias is None else self.bias.float()
-        return functional.linear(rows.float(), self.weight.float(), bias).to(rows.dtype)
+        made: torch.Tensor = _WidenedProduct.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return made.to(self._numbers or rows.dtype)
+
+
+class _WidenedProduct(torch.autograd.Function):
+    """Widens the weights again in the backward pass, so that no copy of them in float32 is kept until then."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        ctx.save_for_backward(weight)
+        ctx.dtype = rows.dtype
+        return functional.linear(rows.float(), weight.float(), None if bias is None else bias.float())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (weight,) = ctx.saved_tensors
+        return (gradients[0] @ weight.float()).to(ctx.dtype), None, None
 
 
 class EightBitLinear(nn.Module):
@@ -89,7 +105,12 @@ def quantize(network: PreTrainedModel, numbers: Eight, others: torch.dtype) -> N
 def widen(network: nn.Module) -> None:
     """Makes 16-bit linear layers compute in float32 on a processor without fast 16-bit products."""
     if any(p.dtype.itemsize == 2 and not computes_in_few_bits(p.device) for p in network.parameters()):
-        _replace(network, WidenedLinear)
+        widen_all(network)
+
+
+def widen_all(network: nn.Module, numbers: torch.dtype | None = None) -> None:
+    """Makes 16-bit linear layers compute in float32; their results are in `numbers`, or in the type of the inputs."""
+    _replace(network, lambda linear: WidenedLinear(linear, numbers) if linear.weight.dtype.itemsize == 2 else linear)
 
 
 def _replace(network: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:

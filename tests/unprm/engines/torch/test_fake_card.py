@@ -60,15 +60,15 @@ def _run(kind: str, dtype: torch.dtype, eight: Eight | None = None) -> Found:
         linear = sum(each.in_features * each.out_features for each in network.modules() if isinstance(each, nn.Linear))
         if eight:
             quantize(network, eight, dtype)
-        loading, items = card.count.most_held, _items()
+        loading, items = card.live.most, _items()
         engine = FakeEngine(card, network, PASS, 2**30)
         card.reset()
         engine.score(items)
-        first = card.count
+        first, most = card.count, card.live.most
         card.reset()
         engine.score(items)
         again, plan = card.count.tokens, engine.description.memory
-        return Found(loading, plan, first.tokens, first.flops, linear, first.most_held, again)
+        return Found(loading, plan, first.tokens, first.flops, linear, most, again)
 
 
 @pytest.fixture(scope="module")
