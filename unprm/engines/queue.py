@@ -44,11 +44,8 @@ class Permit:
     held: int
 
 
-class _Finished(NamedTuple):
-    """A batch and its scores, not delivered yet."""
-
-    batch: Batch
-    scores: BatchScores
+Finished = tuple[Batch, BatchScores]
+"""A batch and its scores, not delivered yet."""
 
 
 class StepScorer:
@@ -201,7 +198,7 @@ class StepScorer:
             self._serving = asyncio.create_task(self._serve())
 
     async def _serve(self) -> None:
-        finished: _Finished | None = None
+        finished: Finished | None = None
         try:
             while self._turns or finished is not None:
                 finished = await self._step(finished)
@@ -209,7 +206,7 @@ class StepScorer:
             logger.exception("the queue stopped on an error of its own")
             self._fail(self._jobs, ModelUnavailable(f"the queue failed ({type(error).__name__})"))
 
-    async def _step(self, before: _Finished | None) -> _Finished | None:
+    async def _step(self, before: Finished | None) -> Finished | None:
         """One batch: take what fits, run it, and meanwhile deliver the scores of the batch before."""
         for job in self._turns.late(asyncio.get_running_loop().time()):
             self._turns.leave(job)  # its caller's own timeout is about to fire
@@ -220,7 +217,7 @@ class StepScorer:
         finished, _ = await asyncio.gather(self._ran(batch), self._deliver(before))
         return finished
 
-    async def _ran(self, batch: Batch) -> _Finished | None:
+    async def _ran(self, batch: Batch) -> Finished | None:
         """Runs a batch; None if it failed, in which case its requests have the error."""
         clock = asyncio.get_running_loop().time
         started = clock()
@@ -231,18 +228,19 @@ class StepScorer:
             await self._runner.test_after_failures()
             return None
         self._measure(batch, scores, started, clock() - started)
-        return _Finished(batch, scores)
+        return batch, scores
 
     def _lose(self) -> None:
         self._fail(self._jobs, ModelUnavailable(str(self._runner.lost)))
         self._tell_lost()
 
-    async def _deliver(self, finished: _Finished | None) -> None:
+    async def _deliver(self, finished: Finished | None) -> None:
         """Delivers the scores, one request at a time: writing an answer takes a while, and many at once would delay
         requests that arrive meanwhile."""
         if finished is None:
             return
-        for places, values, cost in zip(finished.batch.values(), *finished.scores, strict=True):
+        batch, scores = finished
+        for places, values, cost in zip(batch.values(), *scores, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller has gone
                     continue

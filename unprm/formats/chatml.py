@@ -1,5 +1,7 @@
 """The chat layout of Qwen2 models: turns between `<|im_start|>` and `<|im_end|>`."""
 
+from typing import ClassVar
+
 from unprm.formats.pieces import Draft, PieceFormat
 
 START, END = "<|im_start|>", "<|im_end|>"
@@ -10,7 +12,7 @@ SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}
 class ChatmlFormat(PieceFormat):
     """Begins every input with the system turn, and the problem as the user's turn."""
 
-    marks = (START, END)
+    marks: ClassVar[tuple[str, ...]] = (START, END)
 
     def opened(self, problem: str) -> Draft:
         """An input up to the mark that begins the assistant's turn."""
