@@ -11,32 +11,10 @@ from rich.console import Console
 from benchmarks.timing import table
 
 Name = Literal[
-    "vote",
-    "tree",
-    "mixed",
-    "overhead",
-    "overload",
-    "hostile",
-    "kills",
-    "replicas",
-    "scale",
-    "fuzz",
-    "soak",
-    "grow",
-    "precision",
-    "gpu",
-    "size",
-    "roofline",
-    "votes",
-    "answers",
-    "engines",
-    "gateway",
-    "search",
-    "sampling",
-    "training",
-    "page",
-    "start",
-]
+    "vote", "tree", "mixed", "overhead", "overload", "hostile", "kills", "replicas", "scale", "fuzz", "soak", "grow",
+    "precision", "gpu", "size", "roofline", "votes", "answers", "engines", "gateway", "search", "sampling", "training",
+    "page", "start",
+]  # fmt: skip
 
 
 def main(

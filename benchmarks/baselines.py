@@ -1,5 +1,6 @@
 """Baselines: other approaches, each implemented as well as it allows."""
 
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -10,13 +11,15 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from benchmarks import models
+from benchmarks import models, servers
 from unprm.engines.torch.heads import VerdictHead
+from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
 from unprm.models.checkpoint import load_base
 from unprm.models.load import load_engine
-from unprm.models.options import Dtype
+from unprm.models.options import Dtype, ModelSpec
+from unprm.models.source import ModelSource
 from unprm.types import Encoded, Engine
 
 ROWS = 8
@@ -60,6 +63,17 @@ def loaded(prefix_cache_gb: float = 0.0, dtype: Dtype = "float32") -> Iterator[t
         plain = Plain.load(place)
     with closing(engine):
         yield engine, plain
+
+
+@contextmanager
+def vllm(place: Path, *options: str) -> Iterator[str]:
+    """vLLM's pooling server of a PRM in fp32, quiet, and with no more memory than a small model needs; yields its
+    address."""
+    os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "2"}
+    source = ModelSource.find(ModelSpec(model=str(place)))
+    model = prepare(source.files, source.readout, source.tokenizer, torch.float32)
+    with servers.vllm(model.directory, "--dtype=float32", *options, *model.options) as url:
+        yield url
 
 
 @torch.inference_mode()

@@ -23,11 +23,11 @@ from torch.utils.flop_counter import flop_registry
 from transformers import PreTrainedModel
 
 from training.prm.live_bytes import LiveBytes
-from unprm.engines.torch import tree_attention
+from unprm.engines.torch import spans
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
 from unprm.engines.torch.readers import AtPositions, Reader
-from unprm.engines.torch.tree_attention import Span
+from unprm.engines.torch.spans import Span
 from unprm.types import ModelDescription
 
 NAME = "fakecard"
@@ -166,7 +166,7 @@ def _register() -> None:
 def fake_card() -> Iterator[FakeCard]:
     """Within this block, tensors are fake and on the card."""
     _register()
-    tree_attention._has_flash = lambda device, dtype: dtype in _HALF  # type: ignore[assignment]
+    spans.has_flash = lambda device, dtype: dtype in _HALF  # type: ignore[assignment]
     with FakeTensorMode(allow_non_fake_inputs=True), FakeCard() as card, torch.device(NAME):
         yield card
 

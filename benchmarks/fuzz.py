@@ -9,15 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 
 from benchmarks import servers
-from benchmarks.overload import resident
 from benchmarks.timing import Comparison
 from server.http.work import TIMEOUT_HEADER
-from unprm import mini
 
 MUTATED, GENERATED, SENDERS, PATIENCE = 8_500, 1_500, 8, 30.0
 HUNG_UP = 0.5
@@ -31,19 +30,20 @@ def run() -> list[Comparison]:
     """Sends the embedded model's server, twice, 8,500 mutated requests over sockets and 1,500 that schemathesis
     generates from the OpenAPI document."""
     rng = random.Random(0)
-    with servers.unprm_process(f"--model={mini.NAME}", "--device=cpu", "--prefix-cache-gb=0.05") as (url, process):
+    with servers.unprm("--prefix-cache-gb=0.05") as (url, process):
         place = urlsplit(url)
         address = place.hostname or "", place.port or 0
         first = _mutated(rng, address, MUTATED) + _generated(url)
-        before = resident(process.pid)
+        memory = psutil.Process(process.pid).memory_info
+        before = memory().rss
         seen = _mutated(rng, address, MUTATED) + _generated(url)
-        after = resident(process.pid)
+        after = memory().rss
         if process.poll() is not None:
             raise RuntimeError(f"the server ended with status {process.returncode}")
     seen += first
     statuses = ", ".join(f"{count:,} × {status}" for status, count in sorted(seen.items()))
     what = f"memory after {seen.total():,} fuzzed requests ({statuses})"
-    return [Comparison(what, after, "after half of them", before, 1, "B")]
+    return [Comparison(what, after, "after half of them", before, unit="B")]
 
 
 def _checked(seen: Counter[str]) -> Counter[str]:

@@ -1,10 +1,9 @@
 """What the gateway gains: accuracy of a reasoner alone against that of the gateway in front of it, and the tokens saved
 by stopping early."""
 
-import json
 import os
 from collections.abc import Sequence
-from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import clients, servers
@@ -22,11 +21,12 @@ CONFIDENCES = (0.95,)
 DIRECTLY = "one sample, without the gateway"
 
 
+@dataclass(frozen=True, slots=True)
 class Answers:
     """Which answers are right, and how many tokens the reasoner generated for all of them."""
 
-    def __init__(self, right: list[bool], tokens: int) -> None:
-        self.right, self.tokens = right, tokens
+    right: list[bool]
+    tokens: int
 
     @property
     def accuracy(self) -> Share:
@@ -38,9 +38,9 @@ def run() -> list[Comparison]:
     """On held-out questions of the embedded model's domain."""
     os.environ["OMP_NUM_THREADS"] = "1"  # otherwise the threads of the two models would block each other
     questions = make_mini(QUESTIONS, SEED)
-    with servers.running("/health", "-m", "benchmarks.reasoner") as (upstream, _):
+    with servers.python("/health", "-m", "benchmarks.reasoner") as (upstream, _):
         directly = ask(upstream, questions, None)
-        with servers.unprm(f"--model={mini.NAME}", "--device=cpu", f"--upstream-url={upstream}") as url:
+        with servers.unprm(f"--upstream-url={upstream}") as (url, _):
             whole = ask(url, questions, 1.0)
             stopped = {confidence: ask(url, questions, confidence) for confidence in CONFIDENCES}
     rows = [gain(f"WRF among {BUDGET}", whole, DIRECTLY, directly)]
@@ -49,7 +49,7 @@ def run() -> list[Comparison]:
         rows.append(gain(what, answers, DIRECTLY, directly))
         saved = 1 - answers.tokens / whole.tokens
         description = f"tokens of the reasoner, {what}: {100 * saved:.0f} % saved"
-        rows.append(Comparison(description, answers.tokens, f"all {BUDGET}", whole.tokens, 1, "tokens"))
+        rows.append(Comparison(description, answers.tokens, f"all {BUDGET}", whole.tokens, unit="tokens"))
     return rows
 
 
@@ -61,19 +61,14 @@ def ask(url: str, questions: Sequence[Question], confidence: float | None) -> An
         clients.request("/v1/chat/completions", _chat(question.problem, number) | more)
         for number, question in enumerate(questions)
     ]
-    replies: dict[int, Any] = {}
-
-    def note(number: int, answer: bytes) -> None:
-        replies[number] = json.loads(answer)
-
-    clients.call(url, bodies, CLIENTS, note)
-    texts = [replies[number]["choices"][0]["message"]["content"] for number in range(len(questions))]
-    return Answers(correct(texts, questions), sum(reply["usage"]["completion_tokens"] for reply in replies.values()))
+    replies = [reply.json() for reply in clients.call(url, bodies, CLIENTS)]
+    texts = [reply["choices"][0]["message"]["content"] for reply in replies]
+    return Answers(correct(texts, questions), sum(reply["usage"]["completion_tokens"] for reply in replies))
 
 
 def correct(texts: Sequence[str], questions: Sequence[Question]) -> list[bool]:
     """For each solution, whether it reaches its question's gold answer."""
-    with closing(Equivalence()) as equivalence:
+    with Equivalence() as equivalence:
         return [_is_right(equivalence, text, question.gold) for text, question in zip(texts, questions, strict=True)]
 
 
@@ -94,4 +89,4 @@ def gain(what: str, ours: Answers, name: str, theirs: Answers) -> Comparison:
         f"accuracy in % (95 % interval): {what} {ours.accuracy.in_percent}, {name} {theirs.accuracy.in_percent}, "
         f"difference {difference.in_percent}"
     )
-    return Comparison(description, ours.accuracy.mean, name, theirs.accuracy.mean, 1, "share")
+    return Comparison(description, ours.accuracy.mean, name, theirs.accuracy.mean, unit="share")

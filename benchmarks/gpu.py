@@ -2,7 +2,6 @@
 card's measured peak and against padded batches. Needs CUDA."""
 
 import random
-import statistics
 from collections.abc import Callable
 from contextlib import closing
 
@@ -11,8 +10,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks import models
 from benchmarks.baselines import Plain, padded
-from benchmarks.size import SEVEN_BILLION
-from benchmarks.timing import Comparison, timed
+from benchmarks.models import SEVEN_BILLION
+from benchmarks.timing import Comparison, median, timed
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.readers import AtPositions
 from unprm.formats.family import Verdicts
@@ -38,7 +37,7 @@ def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Co
     plain.head.to(device)
     batches = [_vote(random.Random(seed), shape["vocab_size"]) for seed in range(ROUNDS + 1)]
     padded(plain, batches[0][:8])
-    baseline = [timed(_synchronised, device, padded, plain, items) for items in batches[1:]]
+    baseline = median(lambda items: _synchronised(device, padded, plain, items), batches[1:])
     expected = padded(plain, batches[0])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -47,7 +46,7 @@ def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Co
     engine = TorchEngine(AtPositions(plain.decoder, plain.head, device), None, about, EngineOptions().batch_tokens, 0)  # type: ignore[arg-type]
     with closing(engine):
         result = engine.score(batches[0])
-        seconds = statistics.median(timed(engine.score, items) for items in batches[1:])
+        seconds = median(engine.score, batches[1:])
     computed = models.distinct(batches[0])
     close = models.apart(result.scores, expected)
     what = (
@@ -55,14 +54,12 @@ def measure(shape: dict[str, int], device: torch.device, matrix: int) -> list[Co
     )
     peak = _peak(device, matrix) / (2 * plain.weights)
     rows = [
-        Comparison(
-            f"{what}, scores within {close:.0e}", seconds, "padded batches of 8", statistics.median(baseline), ROUNDS
-        ),
+        Comparison(f"{what}, scores within {close:.0e}", seconds, "padded batches of 8", baseline, ROUNDS),
         Comparison("tokens computed", computed / seconds, "the matrix product's peak", peak, ROUNDS, "/s", 1.0),
     ]
     if device.type == "cuda":
         weights = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
-        rows.append(Comparison("memory", torch.cuda.max_memory_allocated(), "the weights", weights, 1, "B"))
+        rows.append(Comparison("memory", torch.cuda.max_memory_allocated(), "the weights", weights, unit="B"))
     return rows
 
 

@@ -3,7 +3,7 @@ concurrent clients, against one."""
 
 import random
 
-from benchmarks import clients, mixed, models, servers
+from benchmarks import clients, models, queries, servers
 from benchmarks.baselines import Plain, loaded, padded
 from benchmarks.timing import Comparison, compare, timed
 from unprm import mini
@@ -51,9 +51,11 @@ def _against_padded(what: str, engine: Engine, plain: Plain, rounds: list[list[l
 
 def _clients() -> list[Comparison]:
     rates = {}
-    with servers.unprm(f"--model={mini.NAME}", "--device=cpu", "--prefix-cache-gb=0") as url:
+    with servers.unprm("--prefix-cache-gb=0") as (url, _):
         for seed, count in enumerate((64, 1, *CLIENTS)):
-            bodies = list(map(mixed.ours, mixed.requests(random.Random(seed), REQUESTS)))
+            bodies = list(map(queries.score_steps, queries.zipf(random.Random(seed), REQUESTS)))
             rates[count] = REQUESTS / timed(clients.call, url, bodies, count)
-    what = f"requests of {mixed.CANDIDATES} candidates by {mini.NAME} over HTTP"
-    return [Comparison(f"{count} clients: {what}", rates[count], "one client", rates[1], 1, "/s") for count in CLIENTS]
+    what = f"requests of {queries.CANDIDATES} candidates by {mini.NAME} over HTTP"
+    return [
+        Comparison(f"{count} clients: {what}", rates[count], "one client", rates[1], unit="/s") for count in CLIENTS
+    ]

@@ -1,16 +1,14 @@
 """Votes whose answers are made to take forever to compare, sent at the same time as honest votes: how long each takes,
 and whether the honest ones have the same results as without the hostile ones."""
 
-import json
 import random
 import statistics
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from benchmarks import clients, mixed, servers
+from benchmarks import clients, queries, servers
 from benchmarks.timing import Comparison
-from unprm import mini
 
 HOSTILE, HOSTILE_CLIENTS, WARM, HONEST, HONEST_CLIENTS, CANDIDATES, WITHIN = 200, 4, 30, 300, 2, 8, 2.0
 EXPRESSIONS = 0.1
@@ -30,33 +28,26 @@ KINDS: tuple[Callable[[int], str], ...] = (
 def run() -> list[Comparison]:
     """Uses the embedded model; hostile votes come with step scores, so that they only cost the comparison."""
     rng = random.Random(0)
-    warm, honest = ([vote(rng, *query) for query in mixed.requests(rng, count, CANDIDATES)] for count in (WARM, HONEST))
+    warm, honest = ([vote(rng, *query) for query in queries.zipf(rng, count, CANDIDATES)] for count in (WARM, HONEST))
     hostile = [attack(rng, number) for number in range(HOSTILE)]
-    options = ["--device=cpu", "--prefix-cache-gb=0", f"--equivalence-deadline={WITHIN}"]
-    with servers.unprm(f"--model={mini.NAME}", *options) as url:
+    options = ["--prefix-cache-gb=0", f"--equivalence-deadline={WITHIN}"]
+    with servers.unprm(*options) as (url, _):
         _measure(url, warm, HONEST_CLIENTS)
         alone, expected = _measure(url, honest, HONEST_CLIENTS)
-    with servers.unprm(f"--model={mini.NAME}", *options) as url:
+    with servers.unprm(*options) as (url, _), ThreadPoolExecutor(1) as pool:
         _measure(url, warm, HONEST_CLIENTS)
-        attacks: list[tuple[list[float], list[str]]] = []
-        attackers = threading.Thread(target=lambda: attacks.append(_measure(url, hostile, HOSTILE_CLIENTS)))
-        attackers.start()
+        attacks = pool.submit(_measure, url, hostile, HOSTILE_CLIENTS)
         beside, elected = _measure(url, honest, HONEST_CLIENTS)
-        over = not attackers.is_alive()
-        attackers.join()
+        over = attacks.done()
+        taken, _ = attacks.result()
     if wrong := sum(map(str.__ne__, elected, expected)):
         raise RuntimeError(f"{wrong} of {HONEST} honest votes came out otherwise beside hostile ones")
-    ((taken, _),) = attacks
     what = f"{HOSTILE} hostile votes{', over before the honest ones' if over else ''}"
     return [
-        Comparison(f"p99 of honest votes beside {what}", _p99(beside), "alone", _p99(alone), 1),
-        Comparison(f"p50 of honest votes beside {what}", *_medians(beside, alone), 1),
-        Comparison("the longest of the hostile votes", max(taken), "the deadline for comparing", WITHIN, 1),
+        Comparison(f"p99 of honest votes beside {what}", _p99(beside), "alone", _p99(alone)),
+        Comparison(f"p50 of honest votes beside {what}", statistics.median(beside), "alone", statistics.median(alone)),
+        Comparison("the longest of the hostile votes", max(taken), "the deadline for comparing", WITHIN),
     ]
-
-
-def _medians(ours: list[float], theirs: list[float]) -> tuple[float, str, float]:
-    return statistics.median(ours), "alone", statistics.median(theirs)
 
 
 def _p99(taken: list[float]) -> float:
@@ -65,13 +56,8 @@ def _p99(taken: list[float]) -> float:
 
 def _measure(url: str, requests: list[tuple[str, bytes]], count: int) -> tuple[list[float], list[str]]:
     """The seconds of each request, and the elected answers in the order of the requests."""
-    answers: dict[int, str] = {}
-
-    def note(number: int, answer: bytes) -> None:
-        answers[number] = json.loads(answer)["answer"]
-
-    taken = clients.call(url, requests, count, note)
-    return taken, [answers[number] for number in range(len(requests))]
+    replies = clients.call(url, requests, count)
+    return [reply.seconds for reply in replies], [reply.json()["answer"] for reply in replies]
 
 
 def vote(rng: random.Random, problem: str, solutions: list[list[str]]) -> tuple[str, bytes]:

@@ -1,22 +1,17 @@
 """Votes while the worker processes that compare answers are killed, and scores of two replicas under Ray Serve while
 replicas are killed: every answer must be the same as without a server."""
 
-import json
-import os
 import random
 import signal
-import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from typing import Any
 
-import httpx
 import psutil
-from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks import clients, mixed, models, servers
+from benchmarks import clients, models, queries, servers
 from benchmarks.timing import Comparison
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
@@ -38,96 +33,69 @@ def run() -> list[Comparison]:
 def _comparers() -> Comparison:
     """Sends requests, which include step scores, until all kills are done."""
     rng = random.Random(0)
-    rounds: list[list[list[str]]] = []
-    killed = 0
-    done = threading.Event()
-    with servers.unprm_process(f"--model={mini.NAME}", "--device=cpu", "--max-request-seconds=30") as (url, process):
-
-        def kill() -> None:
-            nonlocal killed
-            while killed < KILLS:
-                done.wait(EVERY)
-                with suppress(psutil.NoSuchProcess, IndexError):
-                    rng.choice(psutil.Process(process.pid).children(recursive=True)).send_signal(signal.SIGKILL)
-                    killed += 1
-            done.set()
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        elected: list[str] = []
-        taken: list[float] = []
-        while not done.is_set():
-            rounds.append([_answers(rng) for _ in range(REQUESTS)])
-            replies: dict[int, Any] = {}
-            taken += clients.call(url, list(map(_request, rounds[-1])), CLIENTS, _noting(replies))
-            elected += [replies[number]["answer"] for number in range(REQUESTS)]
-        killer.join()
+    ballots: list[list[str]] = []
+    elected: list[str] = []
+    with servers.unprm("--max-request-seconds=30") as (url, process), ThreadPoolExecutor(1) as pool:
+        killer = pool.submit(_kill_comparers, process.pid)
+        while not killer.done():
+            ballots += [_answers(rng) for _ in range(REQUESTS)]
+            replies = clients.call(url, list(map(_request, ballots[-REQUESTS:])), CLIENTS)
+            elected += [reply.json()["answer"] for reply in replies]
+        killer.result()  # raises the killer's exception, if any
     with Equivalence(deadline=60.0) as equivalence:
-        expected = [_elected(equivalence, answers) for batch in rounds for answers in batch]
-    wrong = sum(map(str.__ne__, elected, expected))
-    what = f"votes that came out right of {len(elected):,}, {killed} processes killed"
-    return Comparison(what, len(elected) - wrong, "all", len(elected), 1, "votes")
+        wrong = sum(_elected(equivalence, ballot) != answer for ballot, answer in zip(ballots, elected, strict=True))
+    what = f"votes that came out right of {len(elected):,}, {KILLS} processes killed"
+    return Comparison(what, len(elected) - wrong, "all", len(elected), unit="votes")
+
+
+def _kill_comparers(server: int) -> None:
+    rng, killed = random.Random(1), 0
+    while killed < KILLS:
+        time.sleep(EVERY)
+        with suppress(psutil.NoSuchProcess, IndexError):
+            rng.choice(psutil.Process(server).children(recursive=True)).send_signal(signal.SIGKILL)
+            killed += 1
 
 
 def _replicas() -> list[Comparison]:
     """Kills a replica whenever both answer. Answers with status 200 are compared with the engine alone."""
-    queries = mixed.requests(random.Random(1), DISTINCT, 2)
+    asked = queries.zipf(random.Random(1), DISTINCT, 2)
     with closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine:
         expected = [
-            engine.score([engine.format.encode(problem, steps) for steps in solutions])
-            for problem, solutions in queries
+            engine.score([engine.format.encode(problem, steps) for steps in solutions]) for problem, solutions in asked
         ]
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    model = (f"--model={mini.NAME}", "--device=cpu", "--dtype=float32", "--max-request-seconds=30", "--log-level=error")
-    command = ("-m", "server.scale", *model, "--replicas=2", "--replica-cpus=0.5")
+    options = ("--dtype=float32", "--max-request-seconds=30", "--replica-cpus=0.5")
     outcomes: Counter[str] = Counter()
     wrong = 0
-    with servers.running("/readyz", *command) as (url, process), ThreadPoolExecutor(1) as pool:
+    with servers.ray(*options) as (url, process), ThreadPoolExecutor(1) as pool:
         killer = pool.submit(_kill_replicas, url, process.pid)
         while not killer.done():
-            answers: dict[int, Any] = {}
-            clients.call(url, list(map(mixed.ours, queries)), CALLERS, _noting(answers), DOCUMENTED)
-            outcomes.update(answer.get("code", "answered") for answer in answers.values())
+            replies = clients.call(url, list(map(queries.score_steps, asked)), CALLERS, DOCUMENTED)
+            answers = [reply.json() for reply in replies]
+            outcomes.update(answer.get("code", "answered") for answer in answers)
             wrong += sum(
-                models.apart([solution["step_scores"] for solution in answer["solutions"]], expected[number].scores)
-                > CLOSE
-                for number, answer in answers.items()
+                models.apart([solution["step_scores"] for solution in answer["solutions"]], right.scores) > CLOSE
+                for answer, right in zip(answers, expected, strict=True)
                 if "code" not in answer
             )
         killer.result()  # raises the killer's exception, if any
-    sent = outcomes.total()
+    sent, answered = outcomes.total(), outcomes["answered"]
     failed = ", ".join(f"{count} {code}" for code, count in outcomes.items() if code != "answered") or "none"
     what = f"{DEATHS} of two replicas killed, {sent:,} requests: scores"
     return [
-        Comparison(
-            f"{what} that came out right", outcomes["answered"] - wrong, "answered", outcomes["answered"], 1, "votes"
-        ),
-        Comparison(f"{what} that came at all (not: {failed})", outcomes["answered"], "sent", sent, 1, "votes"),
+        Comparison(f"{what} that came out right", answered - wrong, "answered", answered, unit="votes"),
+        Comparison(f"{what} that came at all (not: {failed})", answered, "sent", sent, unit="votes"),
     ]
 
 
 def _kill_replicas(url: str, cluster: int) -> None:
     rng = random.Random(0)
-    names: set[str] = set()
+    names: Sequence[str] = ()
     for _ in range(DEATHS):
-        names = _wait_for_two(url, names)
+        names = servers.two_replicas(url, names)
         time.sleep(rng.random())
         children = psutil.Process(cluster).children(recursive=True)
         rng.choice([child for child in children if _is_replica(child)]).kill()
-
-
-def _wait_for_two(url: str, before: set[str]) -> set[str]:
-    """Waits until two replicas answer that are not the same two as before; returns their names."""
-    until = time.monotonic() + servers.SECONDS
-    while time.monotonic() < until:
-        response = httpx.get(f"{url}/metrics", timeout=30)
-        if response.status_code == 200:
-            families = text_string_to_metric_families(response.text)
-            names = {sample.labels["replica"] for family in families for sample in family.samples}
-            if len(names) == 2 and names != before:
-                return names
-        time.sleep(0.2)
-    raise RuntimeError(f"there were no two replicas after {servers.SECONDS} s")
 
 
 def _is_replica(process: psutil.Process) -> bool:
@@ -135,13 +103,6 @@ def _is_replica(process: psutil.Process) -> bool:
         return "ServeReplica:unprm:replica" in " ".join(process.cmdline())
     except psutil.Error:
         return False
-
-
-def _noting(replies: dict[int, Any]) -> clients.Note:
-    def note(number: int, answer: bytes) -> None:
-        replies[number] = json.loads(answer)
-
-    return note
 
 
 def _answers(rng: random.Random) -> list[str]:

@@ -1,11 +1,7 @@
-"""A PRM with realistic proportions and random weights, and inputs for it.
-
-Qwen2 with Qwen2.5's vocabulary of 151,936 tokens and six layers as wide as those of its smallest model: 0.1 billion
-parameters besides the embeddings. Random weights are as fast as trained ones.
-"""
+"""PRMs with realistic proportions and random weights, which are as fast as trained ones, and inputs for them."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -17,32 +13,56 @@ from unprm.models.checkpoint import load_tokenizer, read_tokenizer
 from unprm.types import Encoded
 
 VOCABULARY = 151_936
+"""Tokens of Qwen2.5."""
+SMALL = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": True,
+}
+"""Six layers as wide as those of the smallest Qwen2.5: 0.1 billion parameters besides the embeddings."""
+SEVEN_BILLION = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 3584,
+    "intermediate_size": 18_944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+}
+"""Qwen2.5-Math-7B."""
+ONE_AND_A_HALF_BILLION = SEVEN_BILLION | {
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
+}
+"""Qwen2.5-Math-1.5B, and Skywork's PRM of this size."""
 STEP = 20
 """Tokens of a step."""
 QUESTION, CANDIDATE = 100, 200
 """Tokens of a question, and of a candidate solution on average."""
 
 
-def write(place: Path) -> Path:
+def write(place: Path, shape: Mapping[str, int] = SMALL) -> Path:
     """Writes a PRM of this shape with the embedded model's tokenizer."""
     torch.manual_seed(0)
-    tokenizer = read_tokenizer(mini.BASE)
-    shape = Qwen2Config(
-        vocab_size=VOCABULARY,
-        hidden_size=896,
-        intermediate_size=4864,
-        num_hidden_layers=6,
-        num_attention_heads=14,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    Qwen2ForCausalLM(shape).save_pretrained(place)
-    tokenizer.save_pretrained(place)
+    Qwen2ForCausalLM(write_tokenizer(place, shape)).save_pretrained(place)
     PrmConfig.for_base(load_tokenizer(place), "benchmark", ".").write(place)
     return place
+
+
+def write_tokenizer(place: Path, shape: Mapping[str, int]) -> Qwen2Config:
+    """Writes the embedded model's tokenizer; returns the configuration of a model of this shape with it."""
+    tokenizer = read_tokenizer(mini.BASE)
+    tokenizer.save_pretrained(place)
+    return Qwen2Config(**shape, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
 
 
 def tokens(rng: random.Random, count: int) -> list[int]:

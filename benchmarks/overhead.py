@@ -6,8 +6,8 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks import clients, mixed, models, servers
-from benchmarks.mixed import Query
+from benchmarks import clients, models, queries, servers
+from benchmarks.queries import Query, score_steps
 from benchmarks.timing import Comparison, timed
 from unprm import mini
 from unprm.models.load import load_engine
@@ -24,41 +24,38 @@ def run() -> list[Comparison]:
 
 
 def _many(model: str, name: str, requests: int) -> Comparison:
-    rounds = [mixed.requests(random.Random(seed), requests) for seed in range(ROUNDS + 1)]
-    options = (f"--model={model}", "--device=cpu", "--dtype=float32", "--prefix-cache-gb=1")
+    rounds = [queries.zipf(random.Random(seed), requests) for seed in range(ROUNDS + 1)]
     with (
         closing(load_engine(model, device="cpu", dtype="float32", prefix_cache_gb=1.0)) as engine,
-        servers.unprm(*options) as url,
+        servers.unprm("--dtype=float32", "--prefix-cache-gb=1", model=model) as (url, _),
     ):  # alternating, so that other load on the machine affects both
         taken = [
-            (timed(clients.call, url, list(map(mixed.ours, batch)), CLIENTS), _seconds(engine, _encoded(engine, batch)))
+            (
+                timed(clients.call, url, list(map(score_steps, batch)), CLIENTS),
+                timed(engine.score, _encoded(engine, batch)),
+            )
             for batch in rounds
         ]
     rates = [requests / statistics.median(seconds[1:]) for seconds in zip(*taken, strict=True)]  # the first warms up
-    what = f"{name}, {CLIENTS} clients: requests of {mixed.CANDIDATES} candidates over HTTP"
+    what = f"{name}, {CLIENTS} clients: requests of {queries.CANDIDATES} candidates over HTTP"
     return Comparison(what, rates[0], "the engine alone", rates[1], ROUNDS, "/s", allowed=1.0)
 
 
 def _one() -> Comparison:
     """One client, which waits for each answer before it sends the next request."""
-    queries = [(problem, solutions[:1]) for problem, solutions in mixed.requests(random.Random(9), SINGLE)]
-    options = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=0")
+    single = [(problem, solutions[:1]) for problem, solutions in queries.zipf(random.Random(9), SINGLE)]
     with (
         closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine,
-        servers.unprm(f"--model={mini.NAME}", *options) as url,
+        servers.unprm("--dtype=float32", "--prefix-cache-gb=0") as (url, _),
     ):
-        pairs = list(zip(_encoded(engine, queries), map(mixed.ours, queries), strict=True))
+        pairs = list(zip(_encoded(engine, single), map(score_steps, single), strict=True))
         engine.score([item for item, _ in pairs])
         clients.call(url, [body for _, body in pairs], 1)
-        taken = [(clients.call(url, [body], 1)[0], _seconds(engine, [item])) for item, body in pairs]
+        taken = [(clients.call(url, [body], 1)[0].seconds, timed(engine.score, [item])) for item, body in pairs]
     over, alone = map(statistics.median, zip(*taken, strict=True))
     what = f"a single solution by {mini.NAME}: {1000 * (over - alone):.1f} ms more over HTTP"
     return Comparison(what, over, "the engine alone", alone, SINGLE, allowed=1.0)
 
 
-def _encoded(engine: Engine, queries: list[Query]) -> list[Encoded]:
-    return [engine.format.encode(problem, steps) for problem, solutions in queries for steps in solutions]
-
-
-def _seconds(engine: Engine, items: list[Encoded]) -> float:
-    return timed(engine.score, items)
+def _encoded(engine: Engine, asked: list[Query]) -> list[Encoded]:
+    return [engine.format.encode(problem, steps) for problem, solutions in asked for steps in solutions]

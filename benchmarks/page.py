@@ -58,7 +58,7 @@ async ([solutions, rounds]) => {
 def run() -> list[Comparison]:
     """Compares the rendering with the requests, with step scores given, that fetch the same data."""
     solutions = _solutions(random.Random(0))
-    with servers.unprm("--model=unprm-mini", "--device=cpu") as url, sync_playwright() as playwright:
+    with servers.unprm() as (url, _), sync_playwright() as playwright:
         program = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page()

@@ -6,13 +6,10 @@ from contextlib import closing
 
 from sklearn.metrics import roc_auc_score
 
-from benchmarks import models
+from benchmarks import models, queries
 from benchmarks.baselines import loaded, plain_loop
 from benchmarks.timing import Comparison, compare
-from training.mini.slips import Author
 from unprm import mini
-from unprm.mini.checker import labels
-from unprm.mini.storyteller import DEMANDING, generate
 from unprm.models.load import load_engine
 from unprm.models.options import Dtype
 from unprm.types import Encoded
@@ -25,17 +22,10 @@ def run() -> list[Comparison]:
     """Measures speed and AUROC. bf16 is fast on processors that compute in it, int8 on any; float8, for GPUs, is
     measured by AUROC only."""
     candidates = models.vote(random.Random(0))
-    fast = [_speed(dtype, candidates) for dtype in HERE]
-    auroc = {dtype: _auroc(dtype) for dtype in ("float32", *HERE, "float8")}
-    what = f"AUROC of {mini.NAME} over the steps of {SOLUTIONS} solutions"
-    return [
-        *fast,
-        *(
-            Comparison(f"{what}, {dtype}", area, "float32", auroc["float32"], 1, "AUROC")
-            for dtype, area in auroc.items()
-            if dtype != "float32"
-        ),
-    ]
+    rows = [_speed(dtype, candidates) for dtype in HERE]
+    what, expected = f"AUROC of {mini.NAME} over the steps of {SOLUTIONS} solutions", _auroc("float32")
+    others: list[Dtype] = [*HERE, "float8"]
+    return rows + [Comparison(f"{what}, {dtype}", _auroc(dtype), "float32", expected, unit="AUROC") for dtype in others]
 
 
 def _speed(dtype: Dtype, candidates: list[Encoded]) -> Comparison:
@@ -52,11 +42,9 @@ def _speed(dtype: Dtype, candidates: list[Encoded]) -> Comparison:
 
 
 def _auroc(dtype: Dtype) -> float:
-    rng = random.Random(0)
-    problems = [generate(rng, DEMANDING) for _ in range(SOLUTIONS)]
-    solutions = [Author(rng, 1.0).solve(problem) for problem in problems]
-    truth = [label for pair in zip(problems, solutions, strict=True) for label in labels(*pair)]
+    solutions = queries.labelled(0, SOLUTIONS)
+    truth = [label for solution in solutions for label in solution.labels]
     with closing(load_engine(mini.NAME, device="cpu", dtype=dtype)) as engine:
-        items = [engine.format.encode(problem.text, steps) for problem, steps in zip(problems, solutions, strict=True)]
+        items = [engine.format.encode(solution.problem, solution.steps) for solution in solutions]
         scores = [score for values in engine.score(items).scores for score in values]
     return float(roc_auc_score(truth, scores))

@@ -2,22 +2,18 @@
 scores, and the share of cached tokens, which should be nearly that of one replica that gets all questions. Also against
 `benchmarks.simulation` on the same requests, whose only measured input is the rate of the single replica."""
 
-import json
 import os
 import random
-import re
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from benchmarks import clients, mixed, models, servers
+from benchmarks import clients, models, queries, servers
+from benchmarks.queries import Query
 from benchmarks.simulation import Outcome, Replicas, Request, Tree, by_affinity, simulate
 from benchmarks.timing import Comparison
 from unprm.affinity import HEADER, question_hash
@@ -28,7 +24,7 @@ REQUESTS, ROUNDS, WARM, CLIENTS, CANDIDATES, QUESTIONS = 160, 2, 8, 16, 8, 100
 """So many questions that none dominates a replica's work. Each round sends one and two replicas the same requests."""
 DEALS = 100
 """Simulated assignments of questions to two replicas, whose names differ at every start."""
-OPTIONS = ("--device=cpu", "--dtype=float32", "--prefix-cache-gb=1", "--log-level=error")
+OPTIONS = ("--dtype=float32", "--prefix-cache-gb=1")
 
 
 def run() -> list[Comparison]:
@@ -37,8 +33,8 @@ def run() -> list[Comparison]:
     os.environ["OMP_NUM_THREADS"] = "1"
     count = WARM + REQUESTS
     loads = {
-        "hot questions": mixed.requests(random.Random(0), count, CANDIDATES, QUESTIONS),
-        "questions alike": mixed.alike(random.Random(1), count, CANDIDATES, QUESTIONS),
+        "hot questions": queries.zipf(random.Random(0), count, CANDIDATES, QUESTIONS),
+        "questions alike": queries.in_turn(random.Random(1), count, CANDIDATES, QUESTIONS),
     }
     rows = []
     with tempfile.TemporaryDirectory() as directory:
@@ -46,9 +42,9 @@ def run() -> list[Comparison]:
         form = UnprmFormat(load_tokenizer(place), PrmConfig.read(place))
         for name, two, bound in (
             ("behind nginx", _nginx(place, Path(directory)), False),
-            ("under Ray Serve", _ray(place), True),
+            ("under Ray Serve", servers.ray(*OPTIONS, model=place), True),
         ):
-            with servers.unprm(f"--model={place}", *OPTIONS, core=0) as alone, two as url:
+            with servers.unprm(*OPTIONS, model=place, core=0) as (alone, _), two as (url, _):
                 for kind, load in loads.items():
                     one, more = _by_turns((alone, url), load)
                     rows += _rows(f"{name}, {kind}", one, more, expect(requests(form, load), one.rate, bound))
@@ -61,10 +57,10 @@ def _rows(what: str, one: "_Seen", two: "_Seen", expected: "Expected") -> list[C
         Comparison(
             f"two replicas {what}, scores within {apart:.0e}", two.rate, "one", one.rate, ROUNDS, "/s", allowed=2.0
         ),
-        Comparison(f"two replicas {what}", two.rate, expected.description, expected.rate, 1, "/s"),
-        Comparison(f"tokens known, two replicas {what}", two.known, "one", one.known, 1, "share"),
-        Comparison(f"tokens known, two replicas {what}", two.known, "simulated", expected.known, 1, "share"),
-        Comparison(f"tokens known, one replica, {what}", one.known, "simulated", expected.one, 1, "share"),
+        Comparison(f"two replicas {what}", two.rate, expected.description, expected.rate, unit="/s"),
+        Comparison(f"tokens known, two replicas {what}", two.known, "one", one.known, unit="share"),
+        Comparison(f"tokens known, two replicas {what}", two.known, "simulated", expected.known, unit="share"),
+        Comparison(f"tokens known, one replica, {what}", one.known, "simulated", expected.one, unit="share"),
     ]
 
 
@@ -80,7 +76,7 @@ class Expected:
     description: str
 
 
-def requests(form: UnprmFormat, load: Sequence[mixed.Query]) -> list[Request]:
+def requests(form: UnprmFormat, load: Sequence[Query]) -> list[Request]:
     """The load as requests for the simulation."""
     tree = Tree()
     return [
@@ -142,9 +138,9 @@ class _Seen:
         return float(cached / tokens)
 
 
-def _by_turns(urls: Sequence[str], load: Sequence[mixed.Query]) -> list[_Seen]:
+def _by_turns(urls: Sequence[str], load: Sequence[Query]) -> list[_Seen]:
     """Sends the whole load to each server, in alternating parts, so that other load on the machine affects all."""
-    sent = [(*mixed.ours(query), {HEADER: question_hash(query[0])}) for query in load]
+    sent = [(*queries.score_steps(query), {HEADER: question_hash(query[0])}) for query in load]
     seen = [_Seen() for _ in urls]
     part = REQUESTS // ROUNDS
     with _beside_the_first():
@@ -152,25 +148,12 @@ def _by_turns(urls: Sequence[str], load: Sequence[mixed.Query]) -> list[_Seen]:
             clients.call(url, sent[:WARM], CLIENTS)
         for start in range(WARM, WARM + REQUESTS, part):
             for url, record in zip(urls, seen, strict=True):
-                answers, ends = _answers(url, sent[start : start + part])
-                record.answers += answers
+                replies = clients.call(url, sent[start : start + part], CLIENTS)
+                record.answers += [reply.json() for reply in replies]
                 record.counted += part - CLIENTS
-                record.seconds += ends[part - CLIENTS - 1]  # when the last request is sent
+                ends = sorted(reply.received for reply in replies)
+                record.seconds += ends[part - CLIENTS - 1] - replies[0].sent  # when the last request is sent
     return seen
-
-
-def _answers(url: str, sent: Sequence[clients.Request]) -> tuple[list[Any], list[float]]:
-    """The answers in the order of the requests, and the seconds until each answer, in ascending order."""
-    answers: dict[int, bytes] = {}
-    ends: list[float] = []
-    begun = time.perf_counter()
-
-    def note(number: int, answer: bytes) -> None:
-        ends.append(time.perf_counter() - begun)
-        answers[number] = answer
-
-    clients.call(url, sent, CLIENTS, note)
-    return [json.loads(answers[number]) for number in range(len(sent))], sorted(ends)
 
 
 @contextmanager
@@ -185,23 +168,11 @@ def _beside_the_first() -> Iterator[None]:
 
 
 @contextmanager
-def _nginx(place: Path, directory: Path) -> Iterator[str]:
+def _nginx(place: Path, directory: Path) -> Iterator[tuple[str, servers.Process]]:
     """Two servers, each on its own core, behind nginx."""
-    model = f"--model={place}"
     with (
-        servers.unprm(model, *OPTIONS, core=0) as one,
-        servers.unprm(model, *OPTIONS, core=1) as other,
+        servers.unprm(*OPTIONS, model=place, core=0) as (one, _),
+        servers.unprm(*OPTIONS, model=place, core=1) as (other, process),
         servers.nginx(directory, one, other) as url,
     ):
-        yield url
-
-
-@contextmanager
-def _ray(place: Path) -> Iterator[str]:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    command = ["-m", "server.scale", f"--model={place}", *OPTIONS, "--replicas=2"]
-    with servers.running("/readyz", *command) as (url, process):
-        while len(set(re.findall(r'\breplica="(\w+)"', httpx.get(f"{url}/metrics").text))) < 2:
-            assert process.poll() is None, "the second replica did not start"  # readiness only needs the first
-            time.sleep(0.5)
-        yield url
+        yield url, process

@@ -16,7 +16,7 @@ from transformers import Qwen2Config, Qwen2Model
 
 from benchmarks import models
 from benchmarks.fake_card import Count, FakeCard, FakeEngine, fake_card
-from benchmarks.size import SEVEN_BILLION
+from benchmarks.models import SEVEN_BILLION
 from benchmarks.timing import Comparison
 from unprm.models.options import EngineOptions
 from unprm.types import Encoded
@@ -54,7 +54,7 @@ def run() -> list[Comparison]:
         for card in CARDS:
             what = f"{card.name}, {work}: {shared.tokens:,} tokens, {shared.flops / 1e12:,.0f} TFLOP"
             baseline = f"whole sequences: {whole.tokens:,} tokens, {whole.flops / 1e12:,.0f} TFLOP"
-            rows.append(Comparison(what, card.seconds(shared), baseline, card.seconds(whole), 1))
+            rows.append(Comparison(what, card.seconds(shared), baseline, card.seconds(whole)))
     return rows
 
 

@@ -57,7 +57,7 @@ def run() -> list[Comparison]:
     for arrivals in LOADS:
         what = f"replicas for {RATE:.0f} requests of searches a second ({arrivals}), p99 within {DEADLINE:.0f} s"
         ours, theirs = needed(RATE, arrivals, "affinity"), needed(RATE, arrivals, "random")
-        rows.append(Comparison(what, ours, "any replica", theirs, 1, "replicas"))
+        rows.append(Comparison(what, ours, "any replica", theirs, unit="replicas"))
     return rows
 
 
@@ -112,14 +112,13 @@ def _router(how: How, count: int) -> Router:
 def _rows(count: int, rate: float, arrivals: Arrivals, kind: Kind = "search") -> Iterator[Comparison]:
     ours, theirs = (trial(count, rate, arrivals, how, kind) for how in ("affinity", "random"))
     what = f"{count:,} replicas, {kind} ({arrivals}), {rate:,.0f} requests a second"
-    yield Comparison(f"{what}: hit rate", ours.hit_rate, "any replica", theirs.hit_rate, 1, "share")
+    yield Comparison(f"{what}: hit rate", ours.hit_rate, "any replica", theirs.hit_rate, unit="share")
     yield Comparison(
         f"{what}: answered within {DEADLINE:.0f} s; {_summary(ours, count)}",
         ours.rate(DEADLINE),
         f"any replica; {_summary(theirs, count)}",
         theirs.rate(DEADLINE),
-        1,
-        "/s",
+        unit="/s",
     )
 
 

@@ -41,8 +41,8 @@ def run() -> list[Comparison]:
     os.environ["OMP_NUM_THREADS"] = "1"  # otherwise the threads of the two models would block each other
     questions = make_mini(QUESTIONS, SEED)
     with (
-        servers.running("/health", "-m", "benchmarks.reasoner") as (upstream, _),
-        servers.unprm(f"--model={mini.NAME}", "--device=cpu") as url,
+        servers.python("/health", "-m", "benchmarks.reasoner") as (upstream, _),
+        servers.unprm() as (url, _),
     ):
         return asyncio.run(_run(questions, upstream, url))
 

@@ -1,17 +1,20 @@
 """Servers on loopback, for benchmarks and tests: ours, vLLM's and nginx. Each runs for the time of its `with` block."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import psutil
+
+from unprm import mini
 
 NGINX = Path(__file__).parents[1] / "docker" / "nginx" / "unprm.conf"
 Process = subprocess.Popen[bytes]
@@ -20,24 +23,9 @@ SECONDS = 900
 
 
 @contextmanager
-def vllm(model: Path, *options: str) -> Iterator[str]:
-    """Starts a vLLM server; yields its address."""
-    command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--enforce-eager"]
-    with running("/health", *command, *options) as (url, _):
-        yield url
-
-
-@contextmanager
-def unprm(*options: str, core: int | None = None) -> Iterator[str]:
-    """Starts our server, on one core if `core` is given; yields its address."""
-    with unprm_process(*options, core=core) as (url, _):
-        yield url
-
-
-@contextmanager
-def unprm_process(*options: str, core: int | None = None) -> Iterator[tuple[str, Process]]:
-    """Starts our server, on one core if `core` is given; yields its address and its process."""
-    with running("/readyz", "-m", "server", "--log-level=error", *options) as (url, process):
+def unprm(*options: str, model: str | Path = mini.NAME, core: int | None = None) -> Iterator[tuple[str, Process]]:
+    """Starts our server on the CPU, on one core if `core` is given; yields its address and its process."""
+    with python("/readyz", "-m", "server", *_options(model), *options) as (url, process):
         if core is not None:
             for thread in psutil.Process(process.pid).threads():
                 with suppress(ProcessLookupError):  # the thread has ended
@@ -46,17 +34,46 @@ def unprm_process(*options: str, core: int | None = None) -> Iterator[tuple[str,
 
 
 @contextmanager
-def running(health: str, *command: str) -> Iterator[tuple[str, Process]]:
+def ray(*options: str, model: str | Path = mini.NAME) -> Iterator[tuple[str, Process]]:
+    """Starts two replicas of our server under Ray Serve, and waits for both; yields their address and the process that
+    started them."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    with python("/readyz", "-m", "server.scale", *_options(model), "--replicas=2", *options) as (url, process):
+        two_replicas(url)
+        yield url, process
+
+
+def _options(model: str | Path) -> list[str]:
+    return [f"--model={model}", "--device=cpu", "--log-level=error"]
+
+
+def two_replicas(url: str, before: Sequence[str] = ()) -> list[str]:
+    """Waits until two replicas under Ray Serve answer that are not the same two as before; returns their names,
+    sorted."""
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        names = sorted(set(re.findall(r'\breplica="(\w+)"', httpx.get(f"{url}/metrics", timeout=30).text)))
+        if len(names) == 2 and names != before:
+            return names
+        time.sleep(0.2)
+    raise RuntimeError(f"there were no two replicas after {SECONDS} s")
+
+
+@contextmanager
+def vllm(model: Path, *options: str) -> Iterator[str]:
+    """Starts a vLLM server; yields its address."""
+    command = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--enforce-eager"]
+    with python("/health", *command, *options) as (url, _):
+        yield url
+
+
+@contextmanager
+def python(health: str, *command: str) -> Iterator[tuple[str, Process]]:
     """Starts Python with `command`, which must accept --host and --port, and waits until the path `health` responds;
     yields its address and its process."""
     port = _free_port()
-    whole = [sys.executable, *command, "--host=127.0.0.1", f"--port={port}"]
-    with subprocess.Popen(whole, stdout=subprocess.DEVNULL) as process:
-        try:
-            wait(f"http://127.0.0.1:{port}{health}", process)
-            yield f"http://127.0.0.1:{port}", process
-        finally:
-            process.terminate()
+    with _running([sys.executable, *command, "--host=127.0.0.1", f"--port={port}"], port, health) as served:
+        yield served
 
 
 @contextmanager
@@ -76,10 +93,17 @@ def nginx(directory: Path, one: str, other: str) -> Iterator[str]:
     configuration.write_text(
         f"daemon off; pid {directory}/pid; events {{}}\nhttp {{ access_log off; {folders}\n{site} }}\n", "utf-8"
     )
-    with subprocess.Popen([binary, "-c", str(configuration), "-e", "stderr"]) as process:
+    with _running([binary, "-c", str(configuration), "-e", "stderr"], port, "/readyz") as (url, _):
+        yield url
+
+
+@contextmanager
+def _running(command: Sequence[str], port: int, health: str) -> Iterator[tuple[str, Process]]:
+    url = f"http://127.0.0.1:{port}"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
-            wait(f"http://127.0.0.1:{port}/readyz", process)
-            yield f"http://127.0.0.1:{port}"
+            _wait(f"{url}{health}", process)
+            yield url, process
         finally:
             process.terminate()
 
@@ -90,7 +114,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait(url: str, process: Process) -> None:
+def _wait(url: str, process: Process) -> None:
     """Waits until the address responds with 200; raises `AssertionError` if the process ends or after `SECONDS`."""
     until = time.monotonic() + SECONDS
     with httpx.Client() as client:  # only one, as creating a client takes longer than a request

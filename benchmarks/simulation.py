@@ -62,7 +62,7 @@ class Tree:
 
 class Cache:
     """A replica's prefix cache: the most recently used nodes, at most `budget` tokens. As in
-    `unprm.engines.torch.prefix_tree`, a node is never evicted before its children."""
+    `unprm.engines.torch.tree`, a node is never evicted before its children."""
 
     def __init__(self, budget: float) -> None:
         self.budget, self.held = budget, 0

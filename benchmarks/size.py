@@ -8,13 +8,12 @@ it; in these cases measured memory is compared with the plan without the embeddi
 """
 
 import json
-import random
 import shutil
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,47 +27,27 @@ from huggingface_hub import split_torch_state_dict_into_shards
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from rich.console import Console
 from safetensors.torch import save_file
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2ForCausalLM
 
-from benchmarks import models, servers
+from benchmarks import models, queries, servers
 from benchmarks.baselines import Plain, padded
-from benchmarks.timing import Comparison, timed
+from benchmarks.models import ONE_AND_A_HALF_BILLION, SEVEN_BILLION
+from benchmarks.queries import Query
+from benchmarks.timing import Comparison, median, timed
 from training import records
-from training.mini.slips import Author
 from training.prm.memory import Footprint
 from training.prm.train import Trainer
 from training.records import LabelledSolution
 from training.settings import TrainSettings
-from unprm import mini
 from unprm.engines.torch.quantized import widen
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
-from unprm.mini.storyteller import DEMANDING, generate
-from unprm.models.checkpoint import load_base, load_tokenizer, read_tokenizer
+from unprm.models.checkpoint import load_base, load_tokenizer
 from unprm_client import Client
 
-SEVEN_BILLION = {
-    "vocab_size": models.VOCABULARY,
-    "hidden_size": 3584,
-    "intermediate_size": 18_944,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 4096,
-    "tie_word_embeddings": False,
-}
-"""Qwen2.5-Math-7B."""
-ONE_AND_A_HALF_BILLION = SEVEN_BILLION | {
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": True,
-}
-"""Qwen2.5-Math-1.5B, and Skywork's PRM of this size."""
 SHARD = 5 * 10**9
 DISK = 40 * 10**9
-CANDIDATES, ATTEMPTS, ROUNDS, SOLUTIONS, SECONDS = 8, 1, 2, 4, 900
+CANDIDATES, ROUNDS, SOLUTIONS, SECONDS = 8, 2, 4, 900
 console = Console(stderr=True)
 
 
@@ -103,7 +82,7 @@ def run() -> list[Comparison]:
 def _measured(
     name: str, shape: dict[str, int], dtypes: Sequence[str], program: float, adapter: bool = False
 ) -> list[Comparison]:
-    votes = [vote(seed) for seed in range(ROUNDS)]
+    votes = [queries.single(seed, CANDIDATES) for seed in range(ROUNDS)]
     unread = 2 * shape["vocab_size"] * shape["hidden_size"]
     with tempfile.TemporaryDirectory() as directory:
         model = write(Path(directory), shape, adapter)
@@ -116,7 +95,7 @@ def _measured(
         what, rate = f"{name}, {dtype}", found.computed / ROUNDS / found.vote
         work = f"{found.tokens / ROUNDS:,.0f} tokens, {found.computed / ROUNDS:,.0f} run, {rate:.0f} a second"
         rows += [
-            Comparison(f"{what}: from nothing to ready", found.ready, "the weights read by transformers", loading, 1),
+            Comparison(f"{what}: from nothing to ready", found.ready, "the weights read by transformers", loading),
             Comparison(f"{what}: a vote of {CANDIDATES}, {work}", found.vote, "padded, bfloat16", plain, ROUNDS),
             Comparison(f"{what}: until ready, beside the mapped file", found.loading, "the files' size", files, 1, "B"),
             Comparison(f"{what}: memory while it serves", found.serving, "as planned", found.planned, 1, "B"),
@@ -124,16 +103,14 @@ def _measured(
     return rows
 
 
-def write(place: Path, shape: dict[str, int], adapter: bool, shard: int = SHARD) -> Path:
+def write(place: Path, shape: Mapping[str, int], adapter: bool, shard: int = SHARD) -> Path:
     """Writes a PRM in bfloat16, as a base with an adapter or merged, with one shard in memory at a time; returns its
     directory."""
     torch.manual_seed(0)
-    tokenizer = read_tokenizer(mini.BASE)
-    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = models.write_tokenizer(place, shape)
     with torch.device("meta"):
-        network = Qwen2ForCausalLM._from_config(Qwen2Config(**shape, **ends), dtype=torch.bfloat16)
+        network = Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16)
     network.config.save_pretrained(place)
-    tokenizer.save_pretrained(place)
     weights = dict(network.named_parameters())
     shards = split_torch_state_dict_into_shards(weights, max_shard_size=shard)
     for file, names in shards.filename_to_tensors.items():
@@ -159,32 +136,22 @@ def _random(name: str, like: torch.Tensor) -> torch.Tensor:
     return made.fill_(1.0) if name.endswith("norm.weight") else made.normal_(0.0, 0.02)
 
 
-def vote(seed: int) -> tuple[str, list[list[str]]]:
-    """A problem of the embedded model's domain, and candidates made of `ATTEMPTS` solutions each."""
-    rng = random.Random(seed)
-    problem = generate(rng, DEMANDING)
-    tries = [[step for _ in range(ATTEMPTS) for step in Author(rng).solve(problem)] for _ in range(CANDIDATES)]
-    return problem.text, tries
-
-
 def _program() -> float:
     """Bytes of the server itself: its memory with a small model, minus that model's weights."""
-    with watched() as taken, servers.unprm("--device=cpu", "--prefix-cache-gb=0") as url, Client(url) as client:
+    with watched() as taken, servers.unprm("--prefix-cache-gb=0") as (url, _), Client(url) as client:
         memory = client.model().memory
         assert memory is not None
         time.sleep(1.0)
     return max(taken).resident - memory.weights
 
 
-def _served(
-    model: Path, dtype: str, votes: Sequence[tuple[str, list[list[str]]]], program: float, unread: int
-) -> Served:
-    options = (f"--model={model}", "--device=cpu", f"--dtype={dtype}", "--max-solution-tokens=1024")
-    limits = ("--prefix-cache-gb=0.05", f"--max-request-seconds={SECONDS}", f"--max-batch-seconds={SECONDS}")
+def _served(model: Path, dtype: str, votes: Sequence[Query], program: float, unread: int) -> Served:
+    options = (f"--dtype={dtype}", "--max-solution-tokens=1024", "--prefix-cache-gb=0.05")
+    limits = (f"--max-request-seconds={SECONDS}", f"--max-batch-seconds={SECONDS}")
     start = time.perf_counter()
     with (
         watched() as taken,
-        servers.unprm(*options, *limits) as url,
+        servers.unprm(*options, *limits, model=model) as (url, _),
         Client(url, timeout=SECONDS) as client,
     ):
         ready = time.perf_counter() - start
@@ -205,7 +172,7 @@ def _served(
     return found
 
 
-def _padded(base: Path, votes: Sequence[tuple[str, list[list[str]]]]) -> tuple[float, float]:
+def _padded(base: Path, votes: Sequence[Query]) -> tuple[float, float]:
     """Seconds for transformers to read the weights, and for a vote in padded batches (median)."""
     start = time.perf_counter()
     network = load_base(base, torch.bfloat16)
@@ -216,12 +183,12 @@ def _padded(base: Path, votes: Sequence[tuple[str, list[list[str]]]]) -> tuple[f
     plain = Plain(network, Verdicts(config.positive_id, config.negative_id))
     widen(plain.decoder)  # makes the baseline as fast as possible on this CPU
     items = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in votes]
-    return loading, statistics.median(timed(padded, plain, batch) for batch in items)
+    return loading, median(lambda batch: padded(plain, batch), items)
 
 
 def _trained(name: str, base: Path, unread: int) -> Comparison:
     """An optimiser step with the paper's settings, except for the batch size, in a separate process."""
-    problem, solutions = vote(ROUNDS)
+    problem, solutions = queries.single(ROUNDS, CANDIDATES)
     labelled = [LabelledSolution(problem, tuple(steps), (True,) * len(steps)) for steps in solutions[:SOLUTIONS]]
     records.write(base / "data.jsonl", labelled)
     settings = TrainSettings(str(base), (base / "data.jsonl",), base / "prm", batch_size=SOLUTIONS, bf16=True)
@@ -230,7 +197,7 @@ def _trained(name: str, base: Path, unread: int) -> Comparison:
     console.print(f"{base}, a step of training: {footprint}")
     planned = footprint.weights + footprint.adapter + footprint.activations - unread
     what = f"{name}: a step of training on {tokens:,} tokens, {seconds:.0f} s, memory"
-    return Comparison(what, max(taken).resident - program, "as planned", planned, 1, "B")
+    return Comparison(what, max(taken).resident - program, "as planned", planned, unit="B")
 
 
 def _step(settings: TrainSettings) -> tuple[int, float, int, Footprint]:

@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from benchmarks import fuzz, hostile, mixed, servers
+from benchmarks import fuzz, hostile, queries, servers
 from benchmarks.timing import Comparison
-from unprm import mini
 
 MINUTES, WARM_MINUTES, CLIENTS, SAMPLE_SECONDS = 30.0, 8.0, 6, 5.0
 
@@ -25,8 +24,8 @@ def run() -> list[Comparison]:
     memory: dict[bool, list[float]] = {False: [], True: []}
     files: dict[bool, list[int]] = {False: [], True: []}
     with TemporaryDirectory() as directory:
-        options = ["--device=cpu", "--prefix-cache-gb=0.05", f"--journal={Path(directory, 'j')}", "--journal-mb=8"]
-        with servers.unprm_process(f"--model={mini.NAME}", *options) as (url, process):
+        options = ["--prefix-cache-gb=0.05", f"--journal={Path(directory, 'j')}", "--journal-mb=8"]
+        with servers.unprm(*options) as (url, process):
             callers = [threading.Thread(target=_call, args=(url, seed, end)) for seed in range(CLIENTS)]
             for caller in callers:
                 caller.start()
@@ -74,5 +73,5 @@ def _request(rng: random.Random) -> tuple[str, bytes]:
     kind = rng.random()
     if kind < 0.03:
         return hostile.attack(rng, rng.randrange(10**6))
-    (query,) = mixed.requests(rng, 1, rng.randint(1, 8))
-    return mixed.ours(query) if kind < 0.4 else hostile.vote(rng, *query)
+    (query,) = queries.zipf(rng, 1, rng.randint(1, 8))
+    return queries.score_steps(query) if kind < 0.4 else hostile.vote(rng, *query)

@@ -31,7 +31,7 @@ def run() -> list[Comparison]:
 def _first_score() -> float:
     """Seconds from the start of the process to its first score; its termination is not counted."""
     start = time.perf_counter()
-    with servers.unprm(f"--model={mini.NAME}") as url:
+    with servers.unprm() as (url, _):
         clients.call(url, [_REQUEST], 1)
         return time.perf_counter() - start
 

@@ -2,13 +2,14 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, ParamSpec
+from typing import Literal, ParamSpec, TypeVar
 
 from rich.table import Table
 
 P = ParamSpec("P")
+T = TypeVar("T")
 Unit = Literal["s", "B", "/s", "AUROC", "votes", "files", "share", "tokens", "replicas"]
 
 
@@ -21,7 +22,7 @@ class Comparison:
     ours: float
     baseline_name: str
     baseline: float
-    rounds: int
+    rounds: int = 1
     unit: Unit = "s"
     allowed: float | None = None
 
@@ -56,6 +57,11 @@ def timed(run: Callable[P, object], *arguments: P.args, **options: P.kwargs) -> 
     start = time.perf_counter()
     run(*arguments, **options)
     return time.perf_counter() - start
+
+
+def median(run: Callable[[T], object], arguments: Iterable[T]) -> float:
+    """The median of the seconds that calls with each of these arguments take."""
+    return statistics.median(timed(run, argument) for argument in arguments)
 
 
 def table(comparisons: list[Comparison]) -> Table:

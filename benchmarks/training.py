@@ -1,7 +1,6 @@
 """An optimiser step of the PRM trainer, against a plain one (batches padded in data order, logits of the whole
 vocabulary), with a random Qwen2 of 0.1 billion parameters, Qwen2.5's 151,936 tokens, LoRA, and the same solutions."""
 
-import random
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -10,21 +9,22 @@ from pathlib import Path
 
 import torch
 from torch.nn import functional
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks import models, queries
 from benchmarks.timing import Comparison, compare, peak
 from training import records
-from training.mini.slips import Author
 from training.prm.collate import Example
 from training.prm.train import Trainer
-from training.records import LabelledSolution
 from training.settings import LINEAR, TrainSettings
-from unprm import mini
-from unprm.mini.checker import labels
-from unprm.mini.storyteller import DEMANDING, generate
-from unprm.models.checkpoint import read_tokenizer
 
 SOLUTIONS, PLAIN_BATCH = 8, 8
+SHAPE = models.SMALL | {
+    "hidden_size": 512,
+    "intermediate_size": 1376,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 32_768,
+}
 
 
 def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
@@ -63,7 +63,7 @@ def run() -> list[Comparison]:
     # each in a separate process, as memory freed by one could be reused by the other without being counted
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
         ours, plain = pool.map(_peak, (False, True))
-    return [taken, Comparison("the same, memory at most", ours, baseline, plain, 1, "B")]
+    return [taken, Comparison("the same, memory at most", ours, baseline, plain, unit="B")]
 
 
 def _peak(plainly: bool) -> float:
@@ -74,26 +74,7 @@ def _peak(plainly: bool) -> float:
 
 
 def _trainer(place: Path) -> Trainer:
-    tokenizer = read_tokenizer(mini.BASE)
-    shape = Qwen2Config(
-        vocab_size=151_936,
-        hidden_size=512,
-        intermediate_size=1376,
-        num_hidden_layers=8,
-        num_attention_heads=8,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    Qwen2ForCausalLM(shape).save_pretrained(place / "base")
-    tokenizer.save_pretrained(place / "base")
-    rng = random.Random(0)
-    problems = [generate(rng, DEMANDING) for _ in range(SOLUTIONS)]
-    written = [(problem, Author(rng, 1.0).solve(problem)) for problem in problems]
-    solutions = [LabelledSolution(p.text, tuple(steps), tuple(labels(p, steps))) for p, steps in written]
-    records.write(place / "data.jsonl", solutions)
-    settings = TrainSettings(
-        base=str(place / "base"), data=(place / "data.jsonl",), output=place / "prm", lora_targets=LINEAR, bf16=True
-    )
+    base, data = models.write(place / "base", SHAPE), place / "data.jsonl"
+    records.write(data, queries.labelled(0, SOLUTIONS))
+    settings = TrainSettings(base=str(base), data=(data,), output=place / "prm", lora_targets=LINEAR, bf16=True)
     return Trainer(settings)

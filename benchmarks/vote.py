@@ -2,6 +2,7 @@
 scripts and against padded batches."""
 
 import random
+from functools import partial
 
 from benchmarks import models
 from benchmarks.baselines import loaded, padded, plain_loop
@@ -18,30 +19,15 @@ def run() -> list[Comparison]:
         engine.score(unlike[:8])  # the first forward pass of a process is slow
         result, expected = engine.score(candidates), padded(plain, candidates)
         share = sum(result.computed) / models.distinct(candidates)
-        what = f"64 candidates of one question; {share:.3f} × their distinct tokens run, scores within"
+        close = models.apart(result.scores, expected)
+        what = f"64 candidates of one question; {share:.3f} × their distinct tokens run, scores within {close:.0e}"
+        least = plain.least(candidates)
+        works = (
+            (what, candidates, "one solution at a time, all logits", plain_loop, plain.work(candidates, True) / least),
+            ("the same", candidates, "padded batches of 8", padded, plain.work(candidates) / least),
+            ("64 solutions of as many questions", unlike, "padded batches of 8", padded, 1.0),
+        )
         return [
-            compare(
-                f"{what} {models.apart(result.scores, expected):.0e}",
-                lambda: engine.score(candidates),
-                "one solution at a time, all logits",
-                lambda: plain_loop(plain, candidates),
-                ROUNDS,
-                plain.work(candidates, logits=True) / plain.least(candidates),
-            ),
-            compare(
-                "the same",
-                lambda: engine.score(candidates),
-                "padded batches of 8",
-                lambda: padded(plain, candidates),
-                ROUNDS,
-                plain.work(candidates) / plain.least(candidates),
-            ),
-            compare(
-                "64 solutions of as many questions",
-                lambda: engine.score(unlike),
-                "padded batches of 8",
-                lambda: padded(plain, unlike),
-                ROUNDS,
-                1.0,
-            ),
+            compare(name, partial(engine.score, items), baseline, partial(score, plain, items), ROUNDS, allowed)
+            for name, items, baseline, score, allowed in works
         ]

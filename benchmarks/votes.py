@@ -1,11 +1,10 @@
 """Votes with given step scores: library calls against Math-Verify, and HTTP against library calls."""
 
 import random
-import statistics
 
 from benchmarks import clients, servers
 from benchmarks.answers import with_math_verify
-from benchmarks.timing import Comparison, timed
+from benchmarks.timing import Comparison, median, timed
 from unprm.answers.equivalence import Equivalence
 from unprm.votes import decide as votes
 
@@ -18,12 +17,12 @@ def run() -> list[Comparison]:
     ballots = [_ballots(random.Random(seed)) for seed in range(ROUNDS)]
     few = ballots[0][:50]
     with Equivalence() as equivalence:
-        library = statistics.median(VOTES / timed(_decide_all, equivalence, batch) for batch in ballots)
+        library = VOTES / median(lambda batch: _decide_all(equivalence, batch), ballots)
     plain = len(few) / timed(lambda: [with_math_verify(answers) for answers, _ in few])
-    with servers.unprm("--model=unprm-mini", "--device=cpu") as url:
+    with servers.unprm() as (url, _):
         clients.call(url, [_request(*ballot) for ballot in few], CLIENTS)
         bodies = [[_request(*ballot) for ballot in batch] for batch in ballots]
-        over = statistics.median(VOTES / timed(clients.call, url, requests, CLIENTS) for requests in bodies)
+        over = VOTES / median(lambda requests: clients.call(url, requests, CLIENTS), bodies)
     what = f"WRF votes over {CANDIDATES} candidates, step scores given"
     return [
         Comparison(f"{what}: library calls", library, "Math-Verify with each class", plain, ROUNDS, "/s"),

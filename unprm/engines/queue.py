@@ -1,6 +1,6 @@
 """The async front of a blocking engine: concurrent requests share its batches.
 
-All state lives on the event loop, so nothing here is locked; only the engine runs elsewhere, in one thread.
+All state lives on the event loop, so nothing here is locked; only the engine runs elsewhere, in the `Runner`'s thread.
 `StepScorer._step` is the whole design.
 """
 
@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
+from unprm.engines.runner import Runner
 from unprm.engines.turns import Batch, Job, Scored, Turns
-from unprm.engines.worker import Worker
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, ShuttingDown, SolutionTooLong
 from unprm.types import BatchScores, Encoded, Engine, Usage
 
@@ -22,10 +21,6 @@ logger = logging.getLogger(__name__)
 
 _MEMORY = 0.8
 """Weight of earlier batches in the moving average of the speed."""
-_FAILURES = 3
-"""Failed batches in a row after which the model is tested."""
-_CLOSING = 5.0
-"""Seconds that an engine may take to free its memory."""
 _SLACK = 2
 """A request may have up to this many times its permit's tokens: estimates err by less, and it is already encoded."""
 
@@ -49,11 +44,8 @@ class Permit:
     held: int
 
 
-class _Finished(NamedTuple):
-    """A batch and its scores, not delivered yet."""
-
-    batch: Batch
-    scores: BatchScores
+Finished = tuple[Batch, BatchScores]
+"""A batch and its scores, not delivered yet."""
 
 
 class StepScorer:
@@ -80,17 +72,14 @@ class StepScorer:
         self._engine = engine
         self._batch_tokens = batch_tokens
         self._max_queued_tokens = max_queued_tokens
-        self._patience = patience
         self._observe = observe
         self._tell_lost = lost
+        self._runner = Runner(engine, patience, self._lose)
         self._turns = Turns()
         self._jobs: dict[Job, None] = {}  # unanswered, by arrival
         self._reserved = 0
-        self._failures = 0
-        self._lost: str | None = None
         self._tokens_per_second = 0.0
         self._closed = False
-        self._worker = Worker("engine")
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -147,11 +136,7 @@ class StepScorer:
             await asyncio.wait({self._serving}, timeout=timeout)
             self._serving.cancel()
         self._fail(self._jobs, ShuttingDown())
-        patience = 0.0 if self._worker.busy else _CLOSING
-        closing = asyncio.create_task(self._worker.run(self._engine.close))
-        await asyncio.wait({closing}, timeout=patience)
-        closing.cancel()
-        self._worker.close()
+        await self._runner.close()
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[Permit]:
@@ -184,8 +169,8 @@ class StepScorer:
     def _check_open(self) -> None:
         if self._closed:
             raise ShuttingDown
-        if self._lost is not None:
-            raise ModelUnavailable(self._lost)
+        if self._runner.lost is not None:
+            raise ModelUnavailable(self._runner.lost)
 
     def _check(self, encoded: Sequence[Encoded], seconds: float, permit: Permit | None) -> None:
         """Admission, all or nothing."""
@@ -213,7 +198,7 @@ class StepScorer:
             self._serving = asyncio.create_task(self._serve())
 
     async def _serve(self) -> None:
-        finished: _Finished | None = None
+        finished: Finished | None = None
         try:
             while self._turns or finished is not None:
                 finished = await self._step(finished)
@@ -221,7 +206,7 @@ class StepScorer:
             logger.exception("the queue stopped on an error of its own")
             self._fail(self._jobs, ModelUnavailable(f"the queue failed ({type(error).__name__})"))
 
-    async def _step(self, before: _Finished | None) -> _Finished | None:
+    async def _step(self, before: Finished | None) -> Finished | None:
         """One batch: take what fits, run it, and meanwhile deliver the scores of the batch before."""
         for job in self._turns.late(asyncio.get_running_loop().time()):
             self._turns.leave(job)  # its caller's own timeout is about to fire
@@ -232,54 +217,30 @@ class StepScorer:
         finished, _ = await asyncio.gather(self._ran(batch), self._deliver(before))
         return finished
 
-    async def _ran(self, batch: Batch) -> _Finished | None:
+    async def _ran(self, batch: Batch) -> Finished | None:
         """Runs a batch; None if it failed, in which case its requests have the error."""
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
-            scores = await self._run(batch)
+            scores = await self._runner.run(tuple(batch))
         except ModelUnavailable as error:
-            await self._failed(batch, error)
+            self._fail([place.job for places in batch.values() for place in places], error)
+            await self._runner.test_after_failures()
             return None
-        self._failures = 0
         self._measure(batch, scores, started, clock() - started)
-        return _Finished(batch, scores)
+        return batch, scores
 
-    async def _run(self, batch: Iterable[Encoded]) -> BatchScores:
-        """Raises `ModelUnavailable`; a model that hangs is lost."""
-        try:
-            async with asyncio.timeout(self._patience):
-                return await self._worker.run(partial(_run, self._engine, tuple(batch)))
-        except TimeoutError:
-            reason = f"the model did not answer within {self._patience:g} s"
-            self._lose(reason)
-            raise ModelUnavailable(reason) from None
+    def _lose(self) -> None:
+        self._fail(self._jobs, ModelUnavailable(str(self._runner.lost)))
+        self._tell_lost()
 
-    async def _failed(self, batch: Batch, error: ModelUnavailable) -> None:
-        """Passes the error to the requests; after several failures in a row, tests whether the model is at fault."""
-        self._fail([place.job for places in batch.values() for place in places], error)
-        self._failures += 1
-        if self._failures < _FAILURES or self._lost is not None:
-            return
-        try:
-            await self._run([self._engine.format.encode("1 + 1 = ?", ["2"])])
-            self._failures = 0
-        except ModelUnavailable:
-            self._lose(f"the model failed {self._failures} times in a row, then on a plain sum")
-
-    def _lose(self, reason: str) -> None:
-        if self._lost is None:
-            logger.critical("the model is lost: %s", reason)
-            self._lost = f"the model is lost: {reason}"
-            self._fail(self._jobs, ModelUnavailable(self._lost))
-            self._tell_lost()
-
-    async def _deliver(self, finished: _Finished | None) -> None:
+    async def _deliver(self, finished: Finished | None) -> None:
         """Delivers the scores, one request at a time: writing an answer takes a while, and many at once would delay
         requests that arrive meanwhile."""
         if finished is None:
             return
-        for places, values, cost in zip(finished.batch.values(), *finished.scores, strict=True):
+        batch, scores = finished
+        for places, values, cost in zip(batch.values(), *scores, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller has gone
                     continue
@@ -302,29 +263,3 @@ class StepScorer:
         self._tokens_per_second = _MEMORY * past + (1 - _MEMORY) * speed
         waits = [started - place.job.arrived for places in batch.values() for place in places if place.position == 0]
         self._observe(BatchFigures(len(batch), tokens, sum(scores.computed), seconds, waits))
-
-
-def _run(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
-    """The engine's scores, checked to be usable; runs in the engine's thread."""
-    try:
-        scores = engine.score(batch)
-        fault = _fault(batch, scores)
-    except BaseException as error:  # a library may raise anything: every caller gets an error
-        logger.exception("the model failed on a batch of %d items", len(batch))
-        raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
-    if fault is not None:
-        logger.error("the model answered a batch of %d items wrongly: %s", len(batch), fault)
-        raise ModelUnavailable(f"the model's answer can't be used: {fault}")
-    return scores
-
-
-def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
-    scores, computed = answer
-    if not len(scores) == len(computed) == len(batch):
-        return f"it has scores for {len(scores)} of {len(batch)} items"
-    for item, values in zip(batch, scores, strict=True):
-        if len(values) != len(item.positions):
-            return f"an item has {len(values)} scores for {len(item.positions)} steps"
-        if not all(0.0 <= value <= 1.0 for value in values):  # false for NaN, too
-            return "a score is not within 0 and 1"
-    return None

@@ -1,10 +1,8 @@
 """The chat layout of Qwen2 models: turns between `<|im_start|>` and `<|im_end|>`."""
 
-from collections.abc import Sequence
+from typing import ClassVar
 
-from tokenizers import Tokenizer
-
-from unprm.formats.pieces import Draft, PieceFormat, Pieces
+from unprm.formats.pieces import Draft, PieceFormat
 
 START, END = "<|im_start|>", "<|im_end|>"
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -14,8 +12,7 @@ SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}
 class ChatmlFormat(PieceFormat):
     """Begins every input with the system turn, and the problem as the user's turn."""
 
-    def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
-        super().__init__(Pieces(tokenizer, (START, END, *marks)))
+    marks: ClassVar[tuple[str, ...]] = (START, END)
 
     def opened(self, problem: str) -> Draft:
         """An input up to the mark that begins the assistant's turn."""

@@ -7,8 +7,6 @@ further, over the blank line into the next step; with their β of 0.001 that mak
 
 from collections.abc import Sequence
 
-from tokenizers import Tokenizer
-
 from unprm.formats.chatml import ChatmlFormat
 from unprm.formats.family import Family, KnownModel, LikelihoodRatio
 from unprm.formats.numbering import numbered
@@ -27,16 +25,10 @@ class EurusFormat(ChatmlFormat):
         "log-likelihood ratio of the response so far)"
     )
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer)
-
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat; scored at each step's last token, over the response from its first token."""
-        text, ends = HEAD, []
-        for number, step in enumerate(numbered(steps)):
-            text += f"\n\n{step}" if number else step
-            ends.append(len(text))
-        ids, (head, *places) = self.pieces.locate(text, [len(HEAD), *ends])
+        first, *others = numbered(steps)
+        ids, (head, *places) = self.pieces.locate([HEAD, first, *(f"\n\n{step}" for step in others)])
         draft = self.opened(problem)
         start = len(draft)
         return self.closed(draft.add(ids, scored=places)).done(response=start + head + 1)

@@ -6,7 +6,7 @@ from tokenizers import Tokenizer
 
 from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.numbering import numbered
-from unprm.formats.pieces import PieceFormat, Pieces, token_id
+from unprm.formats.pieces import PieceFormat, token_id
 from unprm.types import Encoded
 
 BEGIN = "<s>"
@@ -22,7 +22,7 @@ class MathShepherdFormat(PieceFormat):
     input_format = "{problem} Step 1: {step 1} ки\\nStep 2: {step 2} ки\\n… (scored at each ки: P(+) against -)"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(Pieces(tokenizer))
+        super().__init__(tokenizer)
         self._begin = token_id(tokenizer, BEGIN)
         self._tag, positive, negative = (token_id(tokenizer, SPACE + name) for name in ("ки", "+", "-"))
         self.readout = Verdicts(positive, negative)
@@ -32,12 +32,8 @@ class MathShepherdFormat(PieceFormat):
 
         Space at a step's end is left out: next to the space of the tag it would change the tag's token.
         """
-        text, ends = f"{problem} ", []
-        for step in numbered(steps):
-            text += step.replace(SPACE, " ").rstrip() + TAG
-            ends.append(len(text))
-            text += "\n"
-        ids, positions = self.pieces.locate(text, ends)
+        first, *others = (step.replace(SPACE, " ").rstrip() + TAG for step in numbered(steps))
+        ids, (_, *positions, _) = self.pieces.locate([f"{problem} ", first, *(f"\n{step}" for step in others), "\n"])
         assert all(ids[position] == self._tag for position in positions), "the tag was merged with what is before it"
         return Encoded((self._begin, *ids), tuple(position + 1 for position in positions))
 

@@ -1,7 +1,8 @@
 """Encodes text as token ids, with special tokens only where a family's template has them."""
 
 from collections.abc import Sequence
-from typing import Self
+from itertools import accumulate
+from typing import ClassVar, Self
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -40,26 +41,31 @@ class Pieces:
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [list(encoding.ids) for encoding in encodings]
 
-    def locate(self, text: str, places: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Ids of a text; and for each of `places`, ascending character offsets from 1 on, the index of the token in
-        which the character before that offset ends."""
-        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+    def locate(self, parts: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Ids of the text that the parts make, encoded as one; and for each part, none of them empty, the index of the
+        token in which its last character ends."""
+        encoding = self.tokenizer.encode("".join(parts), add_special_tokens=False)
         starts = [start for start, _ in encoding.offsets]
         found, token = [], 0
-        for place in places:
-            while token + 1 < len(starts) and starts[token + 1] < place:
+        for end in accumulate(map(len, parts)):
+            while token + 1 < len(starts) and starts[token + 1] < end:
                 token += 1
             found.append(token)
         return list(encoding.ids), found
 
 
 class PieceFormat:
-    """Common base of the formats: `pieces`, and ids as readable text."""
+    """Common base of the formats: `pieces`, and ids as readable text. `marks`: the template's own tokens.
 
-    def __init__(self, pieces: Pieces) -> None:
-        self.pieces = pieces
+    Raises `ModelInvalid` if the vocabulary lacks one of `marks`.
+    """
+
+    marks: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.pieces = Pieces(tokenizer, self.marks)
         # entries consist of bytes or characters, and a text has at least as many bytes as characters
-        self.longest_token = max(map(len, pieces.tokenizer.get_vocab()))
+        self.longest_token = max(map(len, self.pieces.tokenizer.get_vocab()))
 
     def text(self, encoded: Encoded) -> str:
         """The text that the ids stand for."""

@@ -3,8 +3,6 @@ there (Zhang et al., "The Lessons of Developing Process Reward Models in Mathema
 
 from collections.abc import Sequence
 
-from tokenizers import Tokenizer
-
 from unprm.formats.chatml import ChatmlFormat
 from unprm.formats.family import Family, Head, KnownModel
 from unprm.types import Encoded
@@ -16,13 +14,11 @@ class QwenPrmFormat(ChatmlFormat):
     """Raises `ModelInvalid` if the vocabulary lacks the tag or the layout's marks."""
 
     family = "qwen-prm"
+    marks = (*ChatmlFormat.marks, TAG)
     readout = Head(("score.0", "score.2"))
     input_format = (
         "chat: system, user {problem}, assistant {step 1}<extra_0>{step 2}<extra_0>… (scored at each <extra_0>)"
     )
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer, (TAG,))
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat; scored at the tag after each step."""

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Family, KnownModel, Verdicts
-from unprm.formats.pieces import Draft, PieceFormat, Pieces
+from unprm.formats.pieces import Draft, PieceFormat
 from unprm.types import Encoded
 
 BEGIN, START, STOP, END = "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"
@@ -21,13 +21,14 @@ class RlhflowFormat(PieceFormat):
     """Raises `ModelInvalid` if the vocabulary lacks the layout's marks, or a verdict is not a single token."""
 
     family = "rlhflow"
+    marks = (BEGIN, START, STOP, END)
     input_format = (
         "chat without a system turn: user {problem} {step 1}, assistant +, user {step 2}, assistant +, … "
         "(scored before each +: P(+) against -)"
     )
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(Pieces(tokenizer, (BEGIN, START, STOP, END)))
+        super().__init__(tokenizer)
         positive, negative = self.pieces.encode(["\n\n+", "\n\n-"])
         if not len(positive) == len(negative) == 2 or positive[0] != negative[0]:
             raise ModelInvalid("'\\n\\n+' and '\\n\\n-' are not two tokens each: the model belongs to another family")

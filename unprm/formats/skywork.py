@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Family, Head, KnownModel
-from unprm.formats.pieces import Draft, PieceFormat, Pieces
+from unprm.formats.pieces import Draft, PieceFormat
 from unprm.types import Encoded
 
 
@@ -20,7 +20,7 @@ class SkyworkFormat(PieceFormat):
     input_format = "{begin of text}{problem}\\n{step 1}\\n{step 2}\\n… (scored at the newline after each step)"
 
     def __init__(self, tokenizer: Tokenizer, begin: int) -> None:
-        super().__init__(Pieces(tokenizer))
+        super().__init__(tokenizer)
         self._begin = begin
         self._newline = self.pieces.single("\n")
 

@@ -115,18 +115,17 @@ class UnprmFormat(PieceFormat):
     family = "unprm"
 
     def __init__(self, tokenizer: Tokenizer, config: PrmConfig) -> None:
-        pieces = Pieces(tokenizer)
+        super().__init__(tokenizer)
         for text, expected in (
             (config.step_tag, config.step_tag_id),
             (config.positive, config.positive_id),
             (config.negative, config.negative_id),
         ):
-            if (found := pieces.single(text)) != expected:
+            if (found := self.pieces.single(text)) != expected:
                 raise ModelInvalid(
                     f"token {text!r} has id {found} in the base's tokenizer, the PRM was trained with id {expected}: "
                     f"the adapter belongs to another base than the one given ({config.base} is expected)"
                 )
-        super().__init__(pieces)
         self.config = config
         self.readout = Verdicts(config.positive_id, config.negative_id)
         self.input_format = config.input_format

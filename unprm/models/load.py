@@ -9,7 +9,7 @@ import torch
 
 from unprm import mini
 from unprm.calibration import Calibration, RecordedCalibration
-from unprm.engines.torch import tree_attention
+from unprm.engines.torch import attention
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.memory import release_freed
 from unprm.engines.torch.plain import PlainEngine
@@ -129,8 +129,8 @@ def torch_engine(
 
     Raises `ModelInvalid` if the tree can't compute the attention and `cache_bytes` is not 0.
     """
-    attentions = [decoder.config._attn_implementation for decoder in reader.decoders]
-    reasons = [tree_attention.unsupported(decoder.config) for decoder in reader.decoders]
+    implementations = [decoder.config._attn_implementation for decoder in reader.decoders]
+    reasons = [attention.unsupported(decoder.config) for decoder in reader.decoders]
     reason = next(filter(None, reasons), None)
     if reason is None:
         test = TreeTest(reader, format, description.max_tokens, exact=description.dtype == "float32")
@@ -162,8 +162,8 @@ def torch_engine(
             "vllm, or --prefix-cache-gb 0, which runs each sequence alone"
         )
     logger.warning("%s is run one sequence after the other: %s", description.name, reason)
-    for decoder, attention in zip(reader.decoders, attentions, strict=True):
-        decoder.set_attn_implementation(attention)
+    for decoder, implementation in zip(reader.decoders, implementations, strict=True):
+        decoder.set_attn_implementation(implementation)
     return PlainEngine(reader, format, description)
 
 

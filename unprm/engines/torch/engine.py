@@ -13,13 +13,14 @@ from dataclasses import replace
 import torch
 
 from unprm.calibration import sigmoid
-from unprm.engines.torch import tree_attention
+from unprm.engines.torch import attention
+from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.memory import plan
 from unprm.engines.torch.passes import Pass, Waiting, admit
 from unprm.engines.torch.plain import check_lengths
-from unprm.engines.torch.prefix_tree import PrefixTree
 from unprm.engines.torch.readers import Reader
-from unprm.engines.torch.tree_attention import KeyValues, Spans
+from unprm.engines.torch.spans import Spans
+from unprm.engines.torch.tree import PrefixTree
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
 
@@ -53,7 +54,7 @@ class TorchEngine:
         memory = plan(reader.modules, reader.decoders, slots * slot_bytes, pass_tokens)
         self.description = replace(description, memory=memory)
         for decoder in reader.decoders:
-            tree_attention.use(decoder)
+            attention.use(decoder)
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:

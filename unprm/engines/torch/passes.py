@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unprm.engines.torch.prefix_tree import Node, PrefixTree
 from unprm.engines.torch.readers import Reader
-from unprm.engines.torch.tree_attention import Span
+from unprm.engines.torch.spans import Span
+from unprm.engines.torch.tree import Node, PrefixTree
 from unprm.types import Encoded
 
 

@@ -14,10 +14,10 @@ from torch.nn import functional
 from torch.nn.attention import varlen
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from unprm.engines.torch import tree_attention
+from unprm.engines.torch import spans
+from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.engine import GROW, LEAST, TorchEngine
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
-from unprm.engines.torch.tree_attention import KeyValues
 from unprm.types import Encoded, ModelDescription
 
 WINDOW, BETA = 64, 0.5
@@ -253,8 +253,8 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
         return torch.cat(made)
 
     monkeypatch.setattr(varlen, "varlen_attn", varlen_attn)
-    monkeypatch.setattr(tree_attention, "_has_flash", lambda device, dtype: True)
-    monkeypatch.setattr(tree_attention, "TOGETHER", 100)
+    monkeypatch.setattr(spans, "has_flash", lambda device, dtype: True)
+    monkeypatch.setattr(spans, "TOGETHER", 100)
     engine = case.engine(512, 5000)
     for _ in range(2):
         for values, scores in zip(expected, engine.score(items).scores, strict=True):

@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaModel, MistralConfig, MistralModel, Q
 
 from benchmarks import models
 from benchmarks.fake_card import FakeEngine, fake_card
-from benchmarks.size import SEVEN_BILLION
+from benchmarks.models import SEVEN_BILLION
 from unprm.engines.torch.quantized import Eight, quantize
 from unprm.types import Encoded, MemoryPlan
 

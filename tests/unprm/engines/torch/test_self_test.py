@@ -12,7 +12,7 @@ from torch import nn
 from tests.support import ROOT
 from unprm import mini
 from unprm.engines.fake import FakeEngine, hashed
-from unprm.engines.torch import tree_attention
+from unprm.engines.torch import attention
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
 from unprm.engines.torch.plain import PlainEngine
@@ -148,7 +148,7 @@ def test_a_model_is_scored_as_its_authors_wrote_it_or_refused(name, form, loaded
 
 @pytest.mark.parametrize("name", [name for name in REFUSED if name != "Mamba"])
 def test_what_the_list_of_refused_models_would_miss_is_measured(name, form, monkeypatch):
-    monkeypatch.setattr(tree_attention, "unsupported", lambda config: None)
+    monkeypatch.setattr(attention, "unsupported", lambda config: None)
     with pytest.raises(ModelInvalid, match=r"in the self-test margins differ|which are not computed here"):
         torch_engine(_reader(name), form, ABOUT, 64, 2**20)
 
@@ -167,12 +167,12 @@ def _outcome(found):
 
 
 def _sees_what_follows(monkeypatch):
-    kind = tree_attention._group
+    kind = attention._group
 
     def wrong(query, keys, values, group, scaling, window):
         return kind(query, keys, values, replace(group, depths=group.depths + 1, whole=False), scaling, window)
 
-    monkeypatch.setattr(tree_attention, "_group", wrong)
+    monkeypatch.setattr(attention, "_group", wrong)
 
 
 def _begins_every_run_of_tokens_anew(monkeypatch):
@@ -186,8 +186,8 @@ def _begins_every_run_of_tokens_anew(monkeypatch):
 
 
 def _sees_one_token_more_than_the_window(monkeypatch):
-    kind = tree_attention._group
-    monkeypatch.setattr(tree_attention, "_group", lambda *parts: kind(*parts[:-1], parts[-1] + 1))
+    kind = attention._group
+    monkeypatch.setattr(attention, "_group", lambda *parts: kind(*parts[:-1], parts[-1] + 1))
 
 
 @pytest.mark.parametrize(

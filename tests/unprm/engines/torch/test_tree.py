@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unprm.engines.torch.prefix_tree import PrefixTree
+from unprm.engines.torch.tree import PrefixTree
 
 sequences = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8)
 

@@ -1,0 +1,63 @@
+"""Questions of the embedded model's domain with solutions, and the requests that score them."""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+from benchmarks import clients
+from training.mini.slips import Author
+from training.records import LabelledSolution
+from unprm.mini.checker import labels
+from unprm.mini.domain import Problem
+from unprm.mini.storyteller import DEMANDING, generate
+
+CANDIDATES, QUESTIONS = 4, 20
+Query = tuple[str, list[list[str]]]
+"""A problem, and solutions as lists of steps."""
+
+
+def zipf(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Query]:
+    """Problems with solutions; the frequency of the k-th problem is proportional to 1 / k."""
+    problems, weights = _problems(rng, questions)
+    return [_query(rng, problem, candidates) for problem in rng.choices(problems, weights, k=count)]
+
+
+def endless_zipf(rng: random.Random, candidates: int) -> Iterator[Query]:
+    """As `zipf`, but endless."""
+    problems, weights = _problems(rng, QUESTIONS)
+    while True:
+        (problem,) = rng.choices(problems, weights)
+        yield _query(rng, problem, candidates)
+
+
+def in_turn(rng: random.Random, count: int, candidates: int, questions: int) -> list[Query]:
+    """Problems with solutions; the problems come in turn, all equally often."""
+    problems, _ = _problems(rng, questions)
+    return [_query(rng, problem, candidates) for problem in itertools.islice(itertools.cycle(problems), count)]
+
+
+def single(seed: int, candidates: int) -> Query:
+    """One problem with solutions."""
+    rng = random.Random(seed)
+    return _query(rng, generate(rng, DEMANDING), candidates)
+
+
+def labelled(seed: int, count: int) -> list[LabelledSolution]:
+    """One solution for each of `count` problems, with the exact checker's labels."""
+    rng = random.Random(seed)
+    problems = [generate(rng, DEMANDING) for _ in range(count)]
+    solved = [(problem, Author(rng).solve(problem)) for problem in problems]
+    return [LabelledSolution(problem.text, tuple(steps), tuple(labels(problem, steps))) for problem, steps in solved]
+
+
+def score_steps(query: Query) -> tuple[str, bytes]:
+    """The request to our server: path and body."""
+    return clients.request("/score_steps", {"problem": query[0], "solutions": query[1]})
+
+
+def _problems(rng: random.Random, count: int) -> tuple[list[Problem], list[float]]:
+    return [generate(rng, DEMANDING) for _ in range(count)], [1 / (rank + 1) for rank in range(count)]
+
+
+def _query(rng: random.Random, problem: Problem, candidates: int) -> Query:
+    return problem.text, [Author(rng).solve(problem) for _ in range(candidates)]

@@ -1,0 +1,161 @@
+"""Attention over a tree of tokens: a pass stores the keys and values of its tokens, and attends to those that earlier
+passes stored for the same prefixes. `spans` says which."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
+
+from unprm.engines.torch.spans import Group, Packed, Padded, Spans
+
+NAME = "unprm_tree"
+LAYERS = {"full_attention", "sliding_attention"}
+"""Layer types that can be computed over a tree; others mix tokens in their own order."""
+BY_LENGTH = {"dynamic", "longrope"}
+"""Types of rotary embeddings that depend on the length of the longest sequence of a pass."""
+
+
+class KeyValues:
+    """Keys and values of tokens, in slots, for every layer of a model: (slots, key heads, width) each."""
+
+    def __init__(self, network: PreTrainedModel, slots: int) -> None:
+        shape = (slots, *_shape(network.config))
+        layers = range(network.config.num_hidden_layers)
+        make = {"dtype": network.dtype, "device": network.device}
+        # uninitialised: on a CPU what is never used takes no memory
+        self.layers = [(torch.empty(shape, **make), torch.empty(shape, **make)) for _ in layers]
+
+    @staticmethod
+    def bytes_per_token(network: PreTrainedModel) -> int:
+        """Bytes of a slot."""
+        heads, width = _shape(network.config)
+        layers = int(network.config.num_hidden_layers)
+        return 2 * layers * heads * width * int(network.dtype.itemsize)
+
+
+def _shape(config: PretrainedConfig) -> tuple[int, int]:
+    """The number of key heads, and the width of each."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(heads), int(width)
+
+
+def unsupported(config: PretrainedConfig) -> str | None:
+    """Why a model can't be computed over a tree, as far as its configuration shows; None if nothing speaks against."""
+    layers = set(getattr(config, "layer_types", None) or ()) - LAYERS
+    if layers:
+        return f"it has layers of the types {', '.join(sorted(layers))}"
+    if not getattr(config, "num_attention_heads", None):
+        return f"models of the type {config.model_type} have no attention"
+    if getattr(config, "alibi", False):
+        return "its attention leans on distances (ALiBi)"
+    if names := _rope_types(config) & BY_LENGTH:
+        return f"its rotary embedding ({', '.join(sorted(names))}) depends on the length of what is run together"
+    return None
+
+
+def _rope_types(config: PretrainedConfig) -> set[str]:
+    """The rope types of all layers, or of each layer type."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    by_type = [entry for entry in parameters.values() if isinstance(entry, dict)]
+    return {str(entry.get("rope_type", "default")) for entry in (parameters, *by_type)}
+
+
+def use(network: PreTrainedModel) -> None:
+    """Makes a model's forward pass use tree attention, for which it must be given `spans` and `kept`."""
+    AttentionInterface.register(NAME, attention)
+    network.set_attn_implementation(NAME)
+
+
+def attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    spans: Spans,
+    kept: KeyValues,
+    scaling: float,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Stores the tokens' keys and values, and attends to all that each token sees: (1, tokens, heads, width).
+
+    `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width).
+    Raises `NotImplementedError` for attention that it can't compute.
+    """
+    if softcap is not None or s_aux is not None:
+        raise NotImplementedError("its attention has capped scores or sinks, which are not computed here")
+    keys, values = kept.layers[int(module.layer_idx)]  # type: ignore[arg-type]
+    keys.index_copy_(0, spans.slots, key[0].transpose(0, 1))
+    values.index_copy_(0, spans.slots, value[0].transpose(0, 1))
+    queries = query[0].transpose(0, 1)
+    if isinstance(spans.layout, Padded):
+        return _by_groups(queries, keys, values, spans.layout, scaling, sliding_window)[None], None
+    return _flash(queries, keys, values, spans.layout, scaling, sliding_window)[None], None
+
+
+def _flash(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    runs: Sequence[Packed],
+    scaling: float,
+    window: int | None,
+) -> torch.Tensor:
+    """(tokens, heads, width), as `query`; a token attends to the last `window` tokens, itself included."""
+    from torch.nn.attention.varlen import varlen_attn  # slow to import, and only GPUs need it
+
+    parts = query.split([packed.tokens for packed in runs])
+    made = []
+    for part, packed in zip(parts, runs, strict=True):
+        attended = varlen_attn(
+            part.contiguous(),
+            keys[packed.keys],
+            values[packed.keys],
+            packed.cu_seq_q,
+            packed.cu_seq_k,
+            packed.max_q,
+            packed.max_k,
+            scale=scaling,
+            window_size=(-1 if window is None else window - 1, 0),
+            enable_gqa=True,
+        )
+        assert isinstance(attended, torch.Tensor)
+        made.append(attended)
+    return torch.cat(made)
+
+
+def _by_groups(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, spans: Padded, scaling: float, window: int | None
+) -> torch.Tensor:
+    """As `_flash`."""
+    made = [_group(query, keys, values, group, scaling, window) for group in spans.groups]
+    return torch.cat(made)[spans.order]
+
+
+def _group(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: Group, scaling: float, window: int | None
+) -> torch.Tensor:
+    """Attention of the group's real tokens: (tokens, heads, width)."""
+    mask = None
+    if not group.whole or window is not None:
+        places = torch.arange(group.keys.shape[1], device=query.device)
+        mask = places <= group.depths[..., None]  # (spans, length, seen)
+        if window is not None:
+            mask &= places > group.depths[..., None] - window
+        mask = mask[:, None]
+    made = functional.scaled_dot_product_attention(
+        query[group.queries].transpose(1, 2),
+        keys[group.keys].transpose(1, 2),
+        values[group.keys].transpose(1, 2),
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scaling,
+        enable_gqa=True,
+    )
+    return made.transpose(1, 2).flatten(0, 1)[group.real]
