@@ -1,10 +1,15 @@
 """What tests of all kinds need: where files are, free ports, and patience."""
 
+import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
 
 ROOT = Path(__file__).parents[1]
 """The checkout."""
@@ -35,3 +40,13 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE, every: float
     while not condition():
         assert time.monotonic() < end, f"it did not come about in {seconds:g} s"
         time.sleep(every)
+
+
+def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Runs a coroutine as a test, which must not hang."""
+
+    @wraps(test)
+    def run(*arguments: P.args, **options: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **options), PATIENCE))
+
+    return run

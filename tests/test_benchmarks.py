@@ -10,7 +10,7 @@ import torch
 from typer import Typer
 from typer.testing import CliRunner
 
-from benchmarks import gpu, hostile, mixed, models, replicas, scale, timing
+from benchmarks import gpu, hostile, models, queries, replicas, scale, timing
 from benchmarks.__main__ import Name, main
 from unprm import mini
 from unprm.formats.unprm import PrmConfig, UnprmFormat
@@ -75,7 +75,7 @@ def test_two_replicas_are_expected_from_what_one_does():
     tokenizer = load_tokenizer(mini.BASE)
     form = UnprmFormat(tokenizer, PrmConfig.for_base(tokenizer, "b", "."))
     count = replicas.WARM + replicas.REQUESTS
-    load = replicas.requests(form, mixed.requests(random.Random(0), count, replicas.CANDIDATES, replicas.QUESTIONS))
+    load = replicas.requests(form, queries.zipf(random.Random(0), count, replicas.CANDIDATES, replicas.QUESTIONS))
     expected = replicas.expect(load, 4.0, bound=False)
     # as a server counted: `cached_tokens` of `tokens`, over these requests
     assert round(expected.one, 3) == 0.8

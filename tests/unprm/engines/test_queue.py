@@ -5,7 +5,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import PATIENCE, asynchronous
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.engines.queue import BatchFigures, StepScorer
 from unprm.engines.turns import Scored
@@ -26,17 +27,10 @@ from unprm.errors import (
 )
 from unprm.types import BatchScores, Encoded, Usage
 
-PATIENCE = 10.0
-
 
 def item(name: int, tokens: int = 10) -> Encoded:
     """A sequence of this length with two scored positions, another one for each name."""
     return Encoded((name,) * tokens, (0, tokens - 1))
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    """Runs a test that must not hang."""
-    asyncio.run(asyncio.wait_for(test, PATIENCE))
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -82,436 +76,381 @@ async def ask(scorer: StepScorer, *items: Encoded, **options: Any) -> asyncio.Ta
     return task
 
 
-def test_one_and_many_take_the_same_path() -> None:
-    async def test() -> None:
-        engine = FakeEngine()
-        scorer = StepScorer(engine)
-        items = [item(1), item(2, 20), item(3)]
-        for request in (items, items[:1], []):
-            scored = await scorer.score(request)
-            tokens = sum(len(one.ids) for one in request)
-            assert scored == Scored([hashed(one) for one in request], Usage(tokens, tokens, 0))
-        assert len(engine.batches) == 2
-        await scorer.drain(PATIENCE)
-        assert engine.closed
-
-    run(test())
+@asynchronous
+async def test_one_and_many_take_the_same_path() -> None:
+    engine = FakeEngine()
+    scorer = StepScorer(engine)
+    items = [item(1), item(2, 20), item(3)]
+    for request in (items, items[:1], []):
+        scored = await scorer.score(request)
+        tokens = sum(len(one.ids) for one in request)
+        assert scored == Scored([hashed(one) for one in request], Usage(tokens, tokens, 0))
+    assert len(engine.batches) == 2
+    await scorer.drain(PATIENCE)
+    assert engine.closed
 
 
-def test_callers_share_a_batch_in_order_of_arrival() -> None:
-    async def test() -> None:
-        engine, gate, place = held()
-        async with place as scorer:
-            tasks = [
-                await ask(scorer, item(3), item(4)),
-                await ask(scorer, item(1)),
-                await ask(scorer, item(2)),
-            ]
-            assert (scorer.queued_tokens, scorer.queued_requests) == (40, 3)
-            gate.set()
-            results = await asyncio.gather(*tasks)
-        assert engine.batches[1:] == [(item(3), item(4), item(1), item(2))]
-        assert [result.scores for result in results] == [
-            [hashed(item(3)), hashed(item(4))],
-            [hashed(item(1))],
-            [hashed(item(2))],
+@asynchronous
+async def test_callers_share_a_batch_in_order_of_arrival() -> None:
+    engine, gate, place = held()
+    async with place as scorer:
+        tasks = [
+            await ask(scorer, item(3), item(4)),
+            await ask(scorer, item(1)),
+            await ask(scorer, item(2)),
         ]
-        assert (scorer.queued_tokens, scorer.queued_requests) == (0, 0)
-
-    run(test())
-
-
-def test_a_batch_keeps_to_its_budget_and_a_larger_item_runs_alone() -> None:
-    async def test() -> None:
-        engine, gate, place = held(batch_tokens=25)
-        async with place as scorer:
-            task = await ask(scorer, item(1), item(2), item(3), item(4, 100), item(5))
-            gate.set()
-            scored = await task
-        assert engine.batches[1:] == [(item(1), item(2)), (item(3),), (item(4, 100),), (item(5),)]
-        assert scored.usage == Usage(140, 140, 0)
-
-    run(test())
+        assert (scorer.queued_tokens, scorer.queued_requests) == (40, 3)
+        gate.set()
+        results = await asyncio.gather(*tasks)
+    assert engine.batches[1:] == [(item(3), item(4), item(1), item(2))]
+    assert [result.scores for result in results] == [
+        [hashed(item(3)), hashed(item(4))],
+        [hashed(item(1))],
+        [hashed(item(2))],
+    ]
+    assert (scorer.queued_tokens, scorer.queued_requests) == (0, 0)
 
 
-def test_equal_sequences_of_a_batch_run_once_and_the_first_pays() -> None:
-    async def test() -> None:
-        engine, gate, place = held(batch_tokens=20)
-        async with place as scorer:
-            tasks = [
-                await ask(scorer, item(1), item(1), item(2)),
-                await ask(scorer, item(2)),
-                await ask(scorer, Encoded(item(2).ids, (0,))),
-            ]
-            gate.set()
-            results = await asyncio.gather(*tasks)
-        assert engine.batches[1:] == [(item(1), item(2)), (Encoded(item(2).ids, (0,)),)]
-        assert [result.usage for result in results] == [Usage(30, 20, 10), Usage(10, 0, 10), Usage(10, 10, 0)]
-        assert results[0].scores == [hashed(item(1)), hashed(item(1)), hashed(item(2))]
-
-    run(test())
+@asynchronous
+async def test_a_batch_keeps_to_its_budget_and_a_larger_item_runs_alone() -> None:
+    engine, gate, place = held(batch_tokens=25)
+    async with place as scorer:
+        task = await ask(scorer, item(1), item(2), item(3), item(4, 100), item(5))
+        gate.set()
+        scored = await task
+    assert engine.batches[1:] == [(item(1), item(2)), (item(3),), (item(4, 100),), (item(5),)]
+    assert scored.usage == Usage(140, 140, 0)
 
 
-def test_one_that_asks_little_does_not_wait_for_those_who_ask_much() -> None:
-    async def test() -> None:
-        engine, gate, place = held(batch_tokens=40)
-        async with place as scorer:
-            votes = [await ask(scorer, *(item(100 * vote + k) for k in range(20))) for vote in range(3)]
-            single = await ask(scorer, item(1000))
-            late = await ask(scorer, item(1001))
-            gate.set()
-            await asyncio.gather(*votes, single, late)
-        first = [{one.ids[0] for one in batch} for batch in engine.batches[1:]]
-        # half of a batch goes around, the other half to the first
-        assert first[:3] == [{0, 1, 2, 100}, {200, 1000, 3, 4}, {1001, 101, 5, 6}]
-        assert max(k for k, batch in enumerate(first) if batch & set(range(100))) < 10  # two of its twenty in each
-        assert len(first) == 16  # full to the end
-
-    run(test())
+@asynchronous
+async def test_equal_sequences_of_a_batch_run_once_and_the_first_pays() -> None:
+    engine, gate, place = held(batch_tokens=20)
+    async with place as scorer:
+        tasks = [
+            await ask(scorer, item(1), item(1), item(2)),
+            await ask(scorer, item(2)),
+            await ask(scorer, Encoded(item(2).ids, (0,))),
+        ]
+        gate.set()
+        results = await asyncio.gather(*tasks)
+    assert engine.batches[1:] == [(item(1), item(2)), (Encoded(item(2).ids, (0,)),)]
+    assert [result.usage for result in results] == [Usage(30, 20, 10), Usage(10, 0, 10), Usage(10, 10, 0)]
+    assert results[0].scores == [hashed(item(1)), hashed(item(1)), hashed(item(2))]
 
 
-def test_equal_callers_get_equal_shares_of_what_goes_around() -> None:
-    async def test() -> None:
-        engine, gate, place = held(batch_tokens=80)
-        async with place as scorer:
-            tasks = [await ask(scorer, *(item(100 * caller + k) for k in range(9))) for caller in range(2)]
-            gate.set()
-            await asyncio.gather(*tasks)
-        callers = [[one.ids[0] // 100 for one in batch] for batch in engine.batches[1:]]
-        assert callers == [[0, 0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 1, 1, 1], [1, 1]]
-
-    run(test())
-
-
-def test_callers_share_alike_whatever_the_number_of_their_requests() -> None:
-    async def test() -> None:
-        engine, gate, place = held(batch_tokens=80)
-        async with place as scorer:
-            many = [await ask(scorer, item(k), item(100 + k), caller="many") for k in range(8)]
-            one = await ask(scorer, *(item(200 + k) for k in range(4)), caller="one")
-            gate.set()
-            await asyncio.gather(*many, one)
-        callers = [["one" if sequence.ids[0] >= 200 else "many" for sequence in batch] for batch in engine.batches[1:]]
-        # of the four that go around in each batch, two are each caller's; the other four are the first requests'
-        assert [batch.count("one") for batch in callers] == [2, 2, 0]
-
-    run(test())
+@asynchronous
+async def test_one_that_asks_little_does_not_wait_for_those_who_ask_much() -> None:
+    engine, gate, place = held(batch_tokens=40)
+    async with place as scorer:
+        votes = [await ask(scorer, *(item(100 * vote + k) for k in range(20))) for vote in range(3)]
+        single = await ask(scorer, item(1000))
+        late = await ask(scorer, item(1001))
+        gate.set()
+        await asyncio.gather(*votes, single, late)
+    first = [{one.ids[0] for one in batch} for batch in engine.batches[1:]]
+    # half of a batch goes around, the other half to the first
+    assert first[:3] == [{0, 1, 2, 100}, {200, 1000, 3, 4}, {1001, 101, 5, 6}]
+    assert max(k for k, batch in enumerate(first) if batch & set(range(100))) < 10  # two of its twenty in each
+    assert len(first) == 16  # full to the end
 
 
-def test_the_oversized_item_shares_with_its_equals() -> None:
-    async def test() -> None:
-        engine, gate, place = held(batch_tokens=20)
-        async with place as scorer:
-            task = await ask(scorer, item(1, 50), item(1, 50))
-            gate.set()
-            assert (await task).usage == Usage(100, 50, 50)
-        assert engine.batches[1:] == [(item(1, 50),)]
+@asynchronous
+async def test_equal_callers_get_equal_shares_of_what_goes_around() -> None:
+    engine, gate, place = held(batch_tokens=80)
+    async with place as scorer:
+        tasks = [await ask(scorer, *(item(100 * caller + k) for k in range(9))) for caller in range(2)]
+        gate.set()
+        await asyncio.gather(*tasks)
+    callers = [[one.ids[0] // 100 for one in batch] for batch in engine.batches[1:]]
+    assert callers == [[0, 0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 1, 1, 1], [1, 1]]
 
-    run(test())
+
+@asynchronous
+async def test_callers_share_alike_whatever_the_number_of_their_requests() -> None:
+    engine, gate, place = held(batch_tokens=80)
+    async with place as scorer:
+        many = [await ask(scorer, item(k), item(100 + k), caller="many") for k in range(8)]
+        one = await ask(scorer, *(item(200 + k) for k in range(4)), caller="one")
+        gate.set()
+        await asyncio.gather(*many, one)
+    callers = [["one" if sequence.ids[0] >= 200 else "many" for sequence in batch] for batch in engine.batches[1:]]
+    # of the four that go around in each batch, two are each caller's; the other four are the first requests'
+    assert [batch.count("one") for batch in callers] == [2, 2, 0]
 
 
-def test_admission_is_all_or_nothing() -> None:
-    async def test() -> None:
-        engine, gate, place = held(max_queued_tokens=50)
-        async with place as scorer:
-            waiting = await ask(scorer, item(1), item(2), item(3))
-            scorer.check_room(20)
-            with pytest.raises(Overloaded) as refused:
-                await scorer.score([item(4), item(5), item(6)])
-            assert refused.value.retry_after >= 1
-            fitting = await ask(scorer, item(7), item(8))
-            for tokens in (1, 10):
-                with pytest.raises(Overloaded):
-                    scorer.check_room(tokens)
-            gate.set()
-            await asyncio.gather(waiting, fitting)
-        ran = {one for batch in engine.batches for one in batch}
-        assert not ran & {item(4), item(5), item(6)}
+@asynchronous
+async def test_the_oversized_item_shares_with_its_equals() -> None:
+    engine, gate, place = held(batch_tokens=20)
+    async with place as scorer:
+        task = await ask(scorer, item(1, 50), item(1, 50))
+        gate.set()
+        assert (await task).usage == Usage(100, 50, 50)
+    assert engine.batches[1:] == [(item(1, 50),)]
 
-    run(test())
+
+@asynchronous
+async def test_admission_is_all_or_nothing() -> None:
+    engine, gate, place = held(max_queued_tokens=50)
+    async with place as scorer:
+        waiting = await ask(scorer, item(1), item(2), item(3))
+        scorer.check_room(20)
+        with pytest.raises(Overloaded) as refused:
+            await scorer.score([item(4), item(5), item(6)])
+        assert refused.value.retry_after >= 1
+        fitting = await ask(scorer, item(7), item(8))
+        for tokens in (1, 10):
+            with pytest.raises(Overloaded):
+                scorer.check_room(tokens)
+        gate.set()
+        await asyncio.gather(waiting, fitting)
+    ran = {one for batch in engine.batches for one in batch}
+    assert not ran & {item(4), item(5), item(6)}
 
 
 @pytest.mark.parametrize(("tokens", "taken"), [(None, False), (14, False), (15, True)])
-def test_a_permit_is_enough_if_the_estimate_was_not_far_off(tokens: int | None, taken: bool) -> None:
-    async def test() -> None:
-        _, gate, place = held(max_queued_tokens=50)
-        async with place as scorer:
-            waiting = await ask(scorer, item(1), item(2), item(3))
-            with nullcontext() if tokens is None else scorer.reserve(tokens) as permit:
-                late = await ask(scorer, item(4), item(5), item(6), permit=permit)
-            gate.set()
-            assert isinstance(await outcome(late), Scored if taken else Overloaded)
-            await waiting
-
-    run(test())
+@asynchronous
+async def test_a_permit_is_enough_if_the_estimate_was_not_far_off(tokens: int | None, taken: bool) -> None:
+    _, gate, place = held(max_queued_tokens=50)
+    async with place as scorer:
+        waiting = await ask(scorer, item(1), item(2), item(3))
+        with nullcontext() if tokens is None else scorer.reserve(tokens) as permit:
+            late = await ask(scorer, item(4), item(5), item(6), permit=permit)
+        gate.set()
+        assert isinstance(await outcome(late), Scored if taken else Overloaded)
+        await waiting
 
 
-def test_reserved_room_is_kept_until_its_request_waits() -> None:
-    async def test() -> None:
-        _, gate, place = held(max_queued_tokens=50)
-        async with place as scorer:
-            waiting = await ask(scorer, item(1))
-            with scorer.reserve(30) as permit:
-                scorer.check_room(10)
-                with pytest.raises(Overloaded, match="10 tokens are waiting and 41 are to come, the queue takes 50"):
-                    scorer.check_room(11)
-                reserved = await ask(scorer, item(2), permit=permit)
-                scorer.check_room(30)
-                with pytest.raises(Overloaded):
-                    scorer.check_room(31)
-            with pytest.raises(RuntimeError), scorer.reserve(30):
-                raise RuntimeError  # a caller that leaves
+@asynchronous
+async def test_reserved_room_is_kept_until_its_request_waits() -> None:
+    _, gate, place = held(max_queued_tokens=50)
+    async with place as scorer:
+        waiting = await ask(scorer, item(1))
+        with scorer.reserve(30) as permit:
+            scorer.check_room(10)
+            with pytest.raises(Overloaded, match="10 tokens are waiting and 41 are to come, the queue takes 50"):
+                scorer.check_room(11)
+            reserved = await ask(scorer, item(2), permit=permit)
             scorer.check_room(30)
-            gate.set()
-            await asyncio.gather(waiting, reserved)
+            with pytest.raises(Overloaded):
+                scorer.check_room(31)
+        with pytest.raises(RuntimeError), scorer.reserve(30):
+            raise RuntimeError  # a caller that leaves
+        scorer.check_room(30)
+        gate.set()
+        await asyncio.gather(waiting, reserved)
 
-    run(test())
 
-
-def test_answers_of_a_batch_are_handed_out_one_at_a_time() -> None:
+@asynchronous
+async def test_answers_of_a_batch_are_handed_out_one_at_a_time() -> None:
     """So that whatever arrived meanwhile gets its turn between two of them."""
+    engine, gate, place = held()
+    turns, seen = itertools.count(), []
 
-    async def test() -> None:
-        engine, gate, place = held()
-        turns, seen = itertools.count(), []
+    async def answered(task: asyncio.Task[Scored]) -> None:
+        await task
+        seen.append(turn)
 
-        async def answered(task: asyncio.Task[Scored]) -> None:
-            await task
-            seen.append(turn)
-
-        async with place as scorer:
-            callers = [asyncio.create_task(answered(await ask(scorer, item(number)))) for number in range(4)]
-            gate.set()
-            while len(seen) < len(callers):
-                turn = next(turns)
-                await asyncio.sleep(0)
-        assert len(engine.batches) == 2
-        assert len(set(seen)) == len(callers)
-
-    run(test())
-
-
-def test_a_request_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
-    async def test() -> None:
-        scorer = StepScorer(FakeEngine(), batch_tokens=20, max_queued_tokens=30)
-        scored = await scorer.score([item(number) for number in range(10)])
-        assert scored.usage.computed_tokens == 100
-        await scorer.drain(PATIENCE)
-
-    run(test())
-
-
-def test_retry_after_follows_the_measured_speed() -> None:
-    async def test() -> None:
-        gate = threading.Event()
+    async with place as scorer:
+        callers = [asyncio.create_task(answered(await ask(scorer, item(number)))) for number in range(4)]
         gate.set()
-        engine = FakeEngine(gate=gate, delay=0.1)
-        scorer = StepScorer(engine, batch_tokens=10, max_queued_tokens=1000)
-        await scorer.score([item(0)])  # 10 tokens in 0.1 s
-        gate.clear()
-        running = await ask(scorer, item(1))
-        await eventually(lambda: len(engine.batches) == 2)
-        waiting = await ask(scorer, item(2, 1000))
-        with pytest.raises(Overloaded) as refused:
-            await scorer.score([item(3, 500)])
-        assert 3 < refused.value.retry_after < 10  # 500 tokens too many at about 100 a second
-        gate.set()
-        await asyncio.gather(running, waiting)
-        await scorer.drain(PATIENCE)
-
-    run(test())
+        while len(seen) < len(callers):
+            turn = next(turns)
+            await asyncio.sleep(0)
+    assert len(engine.batches) == 2
+    assert len(set(seen)) == len(callers)
 
 
-def test_too_long_an_item_is_refused_with_its_index() -> None:
-    async def test() -> None:
-        engine = FakeEngine(max_tokens=10)
-        scorer = StepScorer(engine)
-        with pytest.raises(SolutionTooLong) as refused:
-            await scorer.score([item(1), item(2, 11)])
-        assert (refused.value.index, refused.value.tokens, refused.value.limit) == (1, 11, 10)
-        await scorer.drain(PATIENCE)
-        assert engine.batches == []
-
-    run(test())
+@asynchronous
+async def test_a_request_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
+    scorer = StepScorer(FakeEngine(), batch_tokens=20, max_queued_tokens=30)
+    scored = await scorer.score([item(number) for number in range(10)])
+    assert scored.usage.computed_tokens == 100
+    await scorer.drain(PATIENCE)
 
 
-def test_a_cancelled_caller_frees_its_place_and_never_runs() -> None:
-    async def test() -> None:
-        engine, gate, place = held()
-        async with place as scorer:
-            gone, staying = await ask(scorer, item(1)), await ask(scorer, item(2), item(3))
-            gone.cancel()
-            await asyncio.wait({gone})
-            assert (scorer.queued_tokens, scorer.queued_requests) == (20, 1)
-            gate.set()
-            await staying
-        assert engine.batches[1:] == [(item(2), item(3))]
+@asynchronous
+async def test_retry_after_follows_the_measured_speed() -> None:
+    gate = threading.Event()
+    gate.set()
+    engine = FakeEngine(gate=gate, delay=0.1)
+    scorer = StepScorer(engine, batch_tokens=10, max_queued_tokens=1000)
+    await scorer.score([item(0)])  # 10 tokens in 0.1 s
+    gate.clear()
+    running = await ask(scorer, item(1))
+    await eventually(lambda: len(engine.batches) == 2)
+    waiting = await ask(scorer, item(2, 1000))
+    with pytest.raises(Overloaded) as refused:
+        await scorer.score([item(3, 500)])
+    assert 3 < refused.value.retry_after < 10  # 500 tokens too many at about 100 a second
+    gate.set()
+    await asyncio.gather(running, waiting)
+    await scorer.drain(PATIENCE)
 
-    run(test())
+
+@asynchronous
+async def test_too_long_an_item_is_refused_with_its_index() -> None:
+    engine = FakeEngine(max_tokens=10)
+    scorer = StepScorer(engine)
+    with pytest.raises(SolutionTooLong) as refused:
+        await scorer.score([item(1), item(2, 11)])
+    assert (refused.value.index, refused.value.tokens, refused.value.limit) == (1, 11, 10)
+    await scorer.drain(PATIENCE)
+    assert engine.batches == []
 
 
-def test_a_caller_cancelled_in_the_middle_stops_there_and_harms_nobody() -> None:
-    async def test() -> None:
-        gate = threading.Event()
-        engine = FakeEngine(gate=gate)
-        scorer = StepScorer(engine, batch_tokens=20)
-        gone = await ask(scorer, item(1), item(2), item(3), item(4))
-        other = await ask(scorer, item(5))
-        await eventually(lambda: len(engine.batches) == 1)
+@asynchronous
+async def test_a_cancelled_caller_frees_its_place_and_never_runs() -> None:
+    engine, gate, place = held()
+    async with place as scorer:
+        gone, staying = await ask(scorer, item(1)), await ask(scorer, item(2), item(3))
         gone.cancel()
+        await asyncio.wait({gone})
+        assert (scorer.queued_tokens, scorer.queued_requests) == (20, 1)
         gate.set()
-        assert (await other).scores == [hashed(item(5))]
-        assert engine.batches == [(item(1), item(2)), (item(5),)]
-        await scorer.drain(PATIENCE)
-
-    run(test())
+        await staying
+    assert engine.batches[1:] == [(item(2), item(3))]
 
 
-def test_who_stays_pays_for_an_equal_sequence_of_who_left() -> None:
-    async def test() -> None:
-        gate = threading.Event()
-        engine = FakeEngine(gate=gate)
-        scorer = StepScorer(engine)
-        gone, other = await ask(scorer, item(1)), await ask(scorer, item(1))
-        await eventually(lambda: len(engine.batches) == 1)
-        gone.cancel()
+@asynchronous
+async def test_a_caller_cancelled_in_the_middle_stops_there_and_harms_nobody() -> None:
+    gate = threading.Event()
+    engine = FakeEngine(gate=gate)
+    scorer = StepScorer(engine, batch_tokens=20)
+    gone = await ask(scorer, item(1), item(2), item(3), item(4))
+    other = await ask(scorer, item(5))
+    await eventually(lambda: len(engine.batches) == 1)
+    gone.cancel()
+    gate.set()
+    assert (await other).scores == [hashed(item(5))]
+    assert engine.batches == [(item(1), item(2)), (item(5),)]
+    await scorer.drain(PATIENCE)
+
+
+@asynchronous
+async def test_who_stays_pays_for_an_equal_sequence_of_who_left() -> None:
+    gate = threading.Event()
+    engine = FakeEngine(gate=gate)
+    scorer = StepScorer(engine)
+    gone, other = await ask(scorer, item(1)), await ask(scorer, item(1))
+    await eventually(lambda: len(engine.batches) == 1)
+    gone.cancel()
+    gate.set()
+    assert (await other).usage == Usage(10, 10, 0)
+    await scorer.drain(PATIENCE)
+
+
+@asynchronous
+async def test_what_waits_past_its_deadline_never_runs() -> None:
+    engine, gate, place = held()
+    async with place as scorer:
+        deadline = asyncio.get_running_loop().time() + 0.03
+        late = await ask(scorer, item(1), deadline=deadline)
+        assert isinstance(await outcome(late), DeadlineExceeded)
+        assert scorer.queued_tokens == 0
         gate.set()
-        assert (await other).usage == Usage(10, 10, 0)
-        await scorer.drain(PATIENCE)
-
-    run(test())
+        await scorer.score([item(2)])
+    assert engine.batches[1:] == [(item(2),)]
 
 
-def test_what_waits_past_its_deadline_never_runs() -> None:
-    async def test() -> None:
-        engine, gate, place = held()
-        async with place as scorer:
-            deadline = asyncio.get_running_loop().time() + 0.03
-            late = await ask(scorer, item(1), deadline=deadline)
-            assert isinstance(await outcome(late), DeadlineExceeded)
-            assert scorer.queued_tokens == 0
-            gate.set()
-            await scorer.score([item(2)])
-        assert engine.batches[1:] == [(item(2),)]
-
-    run(test())
+@asynchronous
+async def test_a_deadline_that_passed_while_the_loop_was_busy_counts() -> None:
+    engine, gate, place = held()
+    async with place as scorer:
+        loop = asyncio.get_running_loop()
+        late = await ask(scorer, item(1), deadline=loop.time() + 0.01)
+        gate.set()
+        time.sleep(0.05)  # the batch ends, and then the deadline passes, before the loop sees either
+        assert isinstance(await outcome(late), DeadlineExceeded)
+    assert engine.batches[1:] == []
 
 
-def test_a_deadline_that_passed_while_the_loop_was_busy_counts() -> None:
-    async def test() -> None:
-        engine, gate, place = held()
-        async with place as scorer:
-            loop = asyncio.get_running_loop()
-            late = await ask(scorer, item(1), deadline=loop.time() + 0.01)
-            gate.set()
-            time.sleep(0.05)  # the batch ends, and then the deadline passes, before the loop sees either
-            assert isinstance(await outcome(late), DeadlineExceeded)
-        assert engine.batches[1:] == []
-
-    run(test())
-
-
-def test_a_deadline_in_the_past_is_refused_at_once() -> None:
-    async def test() -> None:
-        engine = FakeEngine()
-        scorer = StepScorer(engine)
-        with pytest.raises(DeadlineExceeded):
-            await scorer.score([item(1)], deadline=asyncio.get_running_loop().time() - 1)
-        await scorer.drain(PATIENCE)
-        assert engine.batches == []
-
-    run(test())
+@asynchronous
+async def test_a_deadline_in_the_past_is_refused_at_once() -> None:
+    engine = FakeEngine()
+    scorer = StepScorer(engine)
+    with pytest.raises(DeadlineExceeded):
+        await scorer.score([item(1)], deadline=asyncio.get_running_loop().time() - 1)
+    await scorer.drain(PATIENCE)
+    assert engine.batches == []
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("out of memory"), StopIteration(), SystemExit(3)])
-def test_a_failing_batch_answers_every_waiter_and_the_next_one_runs(failure: BaseException) -> None:
-    async def test() -> None:
-        _, gate, place = held(engine={"failures": {1: failure}})
-        async with place as scorer:
-            tasks = [await ask(scorer, item(1)), await ask(scorer, item(2))]
-            gate.set()
-            errors = await asyncio.gather(*map(outcome, tasks))
-            assert [type(error) for error in errors] == [ModelUnavailable, ModelUnavailable]
-            assert "out of memory" not in str(errors[0])
-            assert (await scorer.score([item(1)])).scores == [hashed(item(1))]
-
-    run(test())
+@asynchronous
+async def test_a_failing_batch_answers_every_waiter_and_the_next_one_runs(failure: BaseException) -> None:
+    _, gate, place = held(engine={"failures": {1: failure}})
+    async with place as scorer:
+        tasks = [await ask(scorer, item(1)), await ask(scorer, item(2))]
+        gate.set()
+        errors = await asyncio.gather(*map(outcome, tasks))
+        assert [type(error) for error in errors] == [ModelUnavailable, ModelUnavailable]
+        assert "out of memory" not in str(errors[0])
+        assert (await scorer.score([item(1)])).scores == [hashed(item(1))]
 
 
-def test_a_failing_batch_takes_the_rest_of_its_requests_out_of_the_queue() -> None:
-    async def test() -> None:
-        engine, gate, place = held(engine={"failures": {1: RuntimeError()}}, batch_tokens=10)
-        async with place as scorer:
-            task = await ask(scorer, item(1), item(2), item(3))
-            gate.set()
-            assert isinstance(await outcome(task), ModelUnavailable)
-            assert scorer.queued_tokens == 0
-            await scorer.score([item(4)])
-        assert engine.batches[1:] == [(item(1),), (item(4),)]
-
-    run(test())
+@asynchronous
+async def test_a_failing_batch_takes_the_rest_of_its_requests_out_of_the_queue() -> None:
+    engine, gate, place = held(engine={"failures": {1: RuntimeError()}}, batch_tokens=10)
+    async with place as scorer:
+        task = await ask(scorer, item(1), item(2), item(3))
+        gate.set()
+        assert isinstance(await outcome(task), ModelUnavailable)
+        assert scorer.queued_tokens == 0
+        await scorer.score([item(4)])
+    assert engine.batches[1:] == [(item(1),), (item(4),)]
 
 
 @pytest.mark.parametrize(
     "scores",
     [[0.5], [0.5] * 3, [0.5, math.nan], [0.5, 1.01], [-0.01, 0.5], [0.5, math.inf], [0.5, None], None],
 )
-def test_what_is_no_score_is_never_passed_on(scores: Any) -> None:
-    async def test() -> None:
-        scorer = StepScorer(FakeEngine(scores=lambda _: scores))
-        assert isinstance(await outcome(scorer.score([item(1)])), ModelUnavailable)
-        await scorer.drain(PATIENCE)
-
-    run(test())
+@asynchronous
+async def test_what_is_no_score_is_never_passed_on(scores: Any) -> None:
+    scorer = StepScorer(FakeEngine(scores=lambda _: scores))
+    assert isinstance(await outcome(scorer.score([item(1)])), ModelUnavailable)
+    await scorer.drain(PATIENCE)
 
 
-def test_scores_for_fewer_items_than_requested_are_never_passed_on() -> None:
+@asynchronous
+async def test_scores_for_fewer_items_than_requested_are_never_passed_on() -> None:
     class Forgetful(FakeEngine):
         def score(self, batch: Sequence[Encoded]) -> BatchScores:
             scores, computed = super().score(batch)
             return BatchScores(scores[1:], computed[1:])
 
-    async def test() -> None:
-        scorer = StepScorer(Forgetful())
-        assert isinstance(await outcome(scorer.score([item(1), item(2)])), ModelUnavailable)
-        await scorer.drain(PATIENCE)
-
-    run(test())
+    scorer = StepScorer(Forgetful())
+    assert isinstance(await outcome(scorer.score([item(1), item(2)])), ModelUnavailable)
+    await scorer.drain(PATIENCE)
 
 
-def test_draining_finishes_what_waits_and_refuses_what_comes() -> None:
-    async def test() -> None:
-        engine, gate, place = held()
-        async with place as scorer:
-            waiting = await ask(scorer, item(1))
-            drain = asyncio.create_task(scorer.drain(PATIENCE))
-            await asyncio.sleep(0)
-            with pytest.raises(ShuttingDown):
-                await scorer.score([item(2)])
-            with pytest.raises(ShuttingDown):
-                scorer.check_room()
-            gate.set()
-            assert (await waiting).scores == [hashed(item(1))]
-            await drain
-        assert engine.closed
-        assert engine.batches[1:] == [(item(1),)]
-
-    run(test())
+@asynchronous
+async def test_draining_finishes_what_waits_and_refuses_what_comes() -> None:
+    engine, gate, place = held()
+    async with place as scorer:
+        waiting = await ask(scorer, item(1))
+        drain = asyncio.create_task(scorer.drain(PATIENCE))
+        await asyncio.sleep(0)
+        with pytest.raises(ShuttingDown):
+            await scorer.score([item(2)])
+        with pytest.raises(ShuttingDown):
+            scorer.check_room()
+        gate.set()
+        assert (await waiting).scores == [hashed(item(1))]
+        await drain
+    assert engine.closed
+    assert engine.batches[1:] == [(item(1),)]
 
 
-def test_draining_answers_what_the_engine_does_not_finish_in_time() -> None:
-    async def test() -> None:
-        engine, gate, place = held()
-        async with place as scorer:
-            waiting = await ask(scorer, item(1))
-            drain = asyncio.create_task(scorer.drain(0.05))
-            assert isinstance(await outcome(waiting), ShuttingDown)
-            await drain  # does not wait for the engine
-            gate.set()
-        await eventually(lambda: engine.closed)
-        assert engine.batches[1:] == []
-
-    run(test())
+@asynchronous
+async def test_draining_answers_what_the_engine_does_not_finish_in_time() -> None:
+    engine, gate, place = held()
+    async with place as scorer:
+        waiting = await ask(scorer, item(1))
+        drain = asyncio.create_task(scorer.drain(0.05))
+        assert isinstance(await outcome(waiting), ShuttingDown)
+        await drain  # does not wait for the engine
+        gate.set()
+    await eventually(lambda: engine.closed)
+    assert engine.batches[1:] == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -522,102 +461,93 @@ def test_draining_answers_what_the_engine_does_not_finish_in_time() -> None:
     batch_tokens=st.integers(1, 60),
     queue=st.integers(1, 200),
 )
-def test_every_caller_is_answered_with_its_own_scores(
+@asynchronous
+async def test_every_caller_is_answered_with_its_own_scores(
     sizes: list[list[int]], cancelled: set[int], failing: set[int], batch_tokens: int, queue: int
 ) -> None:
-    async def test() -> None:
-        engine = FakeEngine(failures={call: RuntimeError() for call in failing})
-        scorer = StepScorer(engine, batch_tokens=batch_tokens, max_queued_tokens=queue)
-        names = itertools.cycle(range(4))  # few, so that sequences repeat
-        requests = [[item(next(names), size) for size in request_sizes] for request_sizes in sizes]
-        tasks = [await ask(scorer, *request) for request in requests]
-        for index in cancelled & set(range(len(tasks))):
-            tasks[index].cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        for request, result in zip(requests, results, strict=True):
-            if isinstance(result, Scored):
-                assert result.scores == [hashed(one) for one in request]
-                assert result.usage.tokens == sum(len(one.ids) for one in request)
-                assert result.usage.computed_tokens + result.usage.cached_tokens == result.usage.tokens
-            else:
-                assert isinstance(result, Overloaded | ModelUnavailable | asyncio.CancelledError)
-        assert (scorer.queued_tokens, scorer.queued_requests) == (0, 0)
-        for batch in engine.batches:
-            assert len(set(batch)) == len(batch)
-            assert len(batch) == 1 or sum(len(one.ids) for one in batch) <= batch_tokens
-        await scorer.drain(PATIENCE)
-
-    run(test())
+    engine = FakeEngine(failures={call: RuntimeError() for call in failing})
+    scorer = StepScorer(engine, batch_tokens=batch_tokens, max_queued_tokens=queue)
+    names = itertools.cycle(range(4))  # few, so that sequences repeat
+    requests = [[item(next(names), size) for size in request_sizes] for request_sizes in sizes]
+    tasks = [await ask(scorer, *request) for request in requests]
+    for index in cancelled & set(range(len(tasks))):
+        tasks[index].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    for request, result in zip(requests, results, strict=True):
+        if isinstance(result, Scored):
+            assert result.scores == [hashed(one) for one in request]
+            assert result.usage.tokens == sum(len(one.ids) for one in request)
+            assert result.usage.computed_tokens + result.usage.cached_tokens == result.usage.tokens
+        else:
+            assert isinstance(result, Overloaded | ModelUnavailable | asyncio.CancelledError)
+    assert (scorer.queued_tokens, scorer.queued_requests) == (0, 0)
+    for batch in engine.batches:
+        assert len(set(batch)) == len(batch)
+        assert len(batch) == 1 or sum(len(one.ids) for one in batch) <= batch_tokens
+    await scorer.drain(PATIENCE)
 
 
-def test_a_model_that_hangs_is_lost_and_nobody_waits_for_it() -> None:
-    async def test() -> None:
-        events: list[str] = []
-        engine = FakeEngine(gate=threading.Event())  # never set
-        scorer = StepScorer(engine, batch_tokens=10, patience=0.05, lost=lambda: events.append("lost"))
-        first, second = (asyncio.create_task(outcome(scorer.score([item(k)]))) for k in range(2))
-        for answer in await asyncio.gather(first, second):
-            assert isinstance(answer, ModelUnavailable)
-            assert "did not answer within 0.05 s" in str(answer)
-        with pytest.raises(ModelUnavailable, match="lost"):
-            await scorer.score([item(3)])
-        with pytest.raises(ModelUnavailable, match="lost"):
-            scorer.check_room()
-        assert events == ["lost"]
-        assert len(engine.batches) == 1
-        await scorer.drain(PATIENCE)
-
-    run(test())
+@asynchronous
+async def test_a_model_that_hangs_is_lost_and_nobody_waits_for_it() -> None:
+    events: list[str] = []
+    engine = FakeEngine(gate=threading.Event())  # never set
+    scorer = StepScorer(engine, batch_tokens=10, patience=0.05, lost=lambda: events.append("lost"))
+    first, second = (asyncio.create_task(outcome(scorer.score([item(k)]))) for k in range(2))
+    for answer in await asyncio.gather(first, second):
+        assert isinstance(answer, ModelUnavailable)
+        assert "did not answer within 0.05 s" in str(answer)
+    with pytest.raises(ModelUnavailable, match="lost"):
+        await scorer.score([item(3)])
+    with pytest.raises(ModelUnavailable, match="lost"):
+        scorer.check_room()
+    assert events == ["lost"]
+    await eventually(lambda: len(engine.batches) > 0)  # its thread may have begun after the patience was over
+    assert len(engine.batches) == 1
+    await scorer.drain(PATIENCE)
 
 
 @pytest.mark.parametrize("failing", [3, 100])
-def test_a_model_that_fails_again_and_again_is_put_to_the_test(failing: int) -> None:
-    async def test() -> None:
-        events: list[str] = []
-        failures = {call: RuntimeError("CUDA error") for call in range(failing)}
-        engine = FakeEngine(failures=failures)
-        scorer = StepScorer(engine, lost=lambda: events.append("lost"))
-        for number in range(3):
-            assert isinstance(await outcome(scorer.score([item(number)])), ModelUnavailable)
-        await eventually(lambda: len(engine.batches) == 4)
-        await asyncio.sleep(0.05)
-        if failing == 3:  # it was the requests
-            assert (await scorer.score([item(3)])).scores == [hashed(item(3))]
-        else:
-            with pytest.raises(ModelUnavailable, match="3 times in a row, then on a plain sum"):
-                await scorer.score([item(3)])
-        assert events == ([] if failing == 3 else ["lost"])
-        await scorer.drain(PATIENCE)
-
-    run(test())
+@asynchronous
+async def test_a_model_that_fails_again_and_again_is_put_to_the_test(failing: int) -> None:
+    events: list[str] = []
+    failures = {call: RuntimeError("CUDA error") for call in range(failing)}
+    engine = FakeEngine(failures=failures)
+    scorer = StepScorer(engine, lost=lambda: events.append("lost"))
+    for number in range(3):
+        assert isinstance(await outcome(scorer.score([item(number)])), ModelUnavailable)
+    await eventually(lambda: len(engine.batches) == 4)
+    await asyncio.sleep(0.05)
+    if failing == 3:  # it was the requests
+        assert (await scorer.score([item(3)])).scores == [hashed(item(3))]
+    else:
+        with pytest.raises(ModelUnavailable, match="3 times in a row, then on a plain sum"):
+            await scorer.score([item(3)])
+    assert events == ([] if failing == 3 else ["lost"])
+    await scorer.drain(PATIENCE)
 
 
-def test_a_success_in_between_clears_a_model() -> None:
-    async def test() -> None:
-        engine = FakeEngine(failures={call: RuntimeError() for call in (0, 1, 3, 4)})
-        scorer = StepScorer(engine)
-        answers = [await outcome(scorer.score([item(number)])) for number in range(6)]
-        assert [isinstance(answer, Scored) for answer in answers] == [False, False, True, False, False, True]
-        assert len(engine.batches) == 6  # no plain sum among them
-        await scorer.drain(PATIENCE)
-
-    run(test())
+@asynchronous
+async def test_a_success_in_between_clears_a_model() -> None:
+    engine = FakeEngine(failures={call: RuntimeError() for call in (0, 1, 3, 4)})
+    scorer = StepScorer(engine)
+    answers = [await outcome(scorer.score([item(number)])) for number in range(6)]
+    assert [isinstance(answer, Scored) for answer in answers] == [False, False, True, False, False, True]
+    assert len(engine.batches) == 6  # no plain sum among them
+    await scorer.drain(PATIENCE)
 
 
-def test_every_batch_is_observed() -> None:
-    async def test() -> None:
-        figures: list[BatchFigures] = []
-        _, gate, place = held(batch_tokens=20, observe=figures.append)
-        async with place as scorer:
-            tasks = [await ask(scorer, item(1), item(1), item(2), item(3)), await ask(scorer, item(2))]
-            gate.set()
-            await asyncio.gather(*tasks)
-        assert [(batch.items, batch.tokens, batch.computed, len(batch.waits)) for batch in figures] == [
-            (1, 10, 10, 1),
-            (2, 20, 20, 1),
-            (2, 20, 20, 1),
-        ]
-        assert all(0 <= wait < PATIENCE for batch in figures for wait in batch.waits)
-        assert all(0 <= batch.seconds < PATIENCE for batch in figures)
-
-    run(test())
+@asynchronous
+async def test_every_batch_is_observed() -> None:
+    figures: list[BatchFigures] = []
+    _, gate, place = held(batch_tokens=20, observe=figures.append)
+    async with place as scorer:
+        tasks = [await ask(scorer, item(1), item(1), item(2), item(3)), await ask(scorer, item(2))]
+        gate.set()
+        await asyncio.gather(*tasks)
+    assert [(batch.items, batch.tokens, batch.computed, len(batch.waits)) for batch in figures] == [
+        (1, 10, 10, 1),
+        (2, 20, 20, 1),
+        (2, 20, 20, 1),
+    ]
+    assert all(0 <= wait < PATIENCE for batch in figures for wait in batch.waits)
+    assert all(0 <= batch.seconds < PATIENCE for batch in figures)

@@ -6,24 +6,24 @@ import time
 
 import pytest
 
+from tests.support import asynchronous
 from unprm.engines.worker import Worker
 
 
-def test_runs_calls_in_order_in_one_thread_of_its_own() -> None:
-    async def test() -> None:
-        worker = Worker("own")
-        names = await asyncio.gather(*(worker.run(lambda: threading.current_thread().name) for _ in range(3)))
-        assert names == ["own"] * 3
-        worker.close()
-
-    asyncio.run(test())
+@asynchronous
+async def test_runs_calls_in_order_in_one_thread_of_its_own() -> None:
+    worker = Worker("own")
+    names = await asyncio.gather(*(worker.run(lambda: threading.current_thread().name) for _ in range(3)))
+    assert names == ["own"] * 3
+    worker.close()
 
 
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [(ValueError, ValueError), (StopIteration, RuntimeError), (SystemExit, SystemExit)],
 )
-def test_what_a_call_raises_reaches_the_caller_and_the_thread_goes_on(
+@asynchronous
+async def test_what_a_call_raises_reaches_the_caller_and_the_thread_goes_on(
     raised: type[BaseException], expected: type[BaseException]
 ) -> None:
     async def caught(worker: Worker) -> type[BaseException] | None:
@@ -36,30 +36,25 @@ def test_what_a_call_raises_reaches_the_caller_and_the_thread_goes_on(
             return type(error)
         return None
 
-    async def test() -> None:
-        worker = Worker("own")
-        assert await caught(worker) is expected
-        assert await worker.run(lambda: 7) == 7
-        worker.close()
-
-    asyncio.run(test())
+    worker = Worker("own")
+    assert await caught(worker) is expected
+    assert await worker.run(lambda: 7) == 7
+    worker.close()
 
 
-def test_a_caller_who_leaves_is_not_missed() -> None:
-    async def test() -> None:
-        worker, gate = Worker("own"), threading.Event()
-        leaving = asyncio.create_task(worker.run(gate.wait))
-        await asyncio.sleep(0)
-        leaving.cancel()
-        await asyncio.wait({leaving})
-        assert worker.busy
-        gate.set()
-        assert await worker.run(lambda: 7) == 7
-        while worker.busy:
-            await asyncio.sleep(0.001)
-        worker.close()
-
-    asyncio.run(test())
+@asynchronous
+async def test_a_caller_who_leaves_is_not_missed() -> None:
+    worker, gate = Worker("own"), threading.Event()
+    leaving = asyncio.create_task(worker.run(gate.wait))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    assert worker.busy
+    gate.set()
+    assert await worker.run(lambda: 7) == 7
+    while worker.busy:
+        await asyncio.sleep(0.001)
+    worker.close()
 
 
 def test_a_call_may_outlive_its_loop() -> None:
