@@ -3,8 +3,8 @@
 Each answer has a key that depends only on the answer, and two answers are equal if their keys are (or if one lacks the
 unit of the other, see below): so the relation is reflexive, symmetric and transitive by construction, and the classes
 don't depend on the order of the answers or on earlier calls. Keys of numbers with roots, fractions and pi, and of
-expressions with rational values, are computed in the calling process. Other expressions are evaluated, exactly or to
-130 digits, in worker processes that can be killed.
+expressions with such values, are computed in the calling process. Other functions, large numbers and finite sums are
+computed in worker processes that can be killed.
 
 Conventions, where mathematics leaves a choice (when in doubt, answers are different):
 
@@ -49,8 +49,9 @@ from typing import NamedTuple
 
 from unprm.answers.canonical import canonical
 from unprm.answers.key_cache import KeyCache
-from unprm.answers.mathtext.meaning import AnswerKey, answer_key, text_key
-from unprm.answers.mathtext.scalars import NeedsNumerics, Scalars
+from unprm.answers.mathtext.evaluation import NeedsWorker
+from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
+from unprm.answers.mathtext.scalars import Scalars
 from unprm.answers.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
 from unprm.errors import ShuttingDown
 
@@ -217,7 +218,7 @@ class Equivalence:
         form = canonical(answer)
         try:
             key = answer_key(form, self._scalars)
-        except NeedsNumerics:
+        except NeedsWorker:
             return form, None
         self._count(in_process=1)
         return form, key
@@ -267,11 +268,11 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
 
 
 def worker_command(cpu_seconds: float, memory_mb: int) -> list[str]:
-    """The command line of a worker: this Python, isolated, with only this package and mpmath on its path."""
-    mpmath = importlib.util.find_spec("mpmath")
-    if mpmath is None or mpmath.origin is None:
-        raise ModuleNotFoundError("mpmath is not installed")
-    path = [str(Path(__file__).parents[2]), str(Path(mpmath.origin).parents[1])]
+    """The command line of a worker: this Python, isolated, with only this package and python-flint on its path."""
+    flint = importlib.util.find_spec("flint")
+    if flint is None or flint.origin is None:
+        raise ModuleNotFoundError("python-flint is not installed")
+    path = [str(Path(__file__).parents[2]), str(Path(flint.origin).parents[1])]
     arguments = json.dumps({"path": path, "cpu_seconds": cpu_seconds, "memory_mb": memory_mb})
     return [sys.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP, arguments]
 

@@ -24,8 +24,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import IO
 
-from unprm.answers.mathtext.meaning import answer_key, text_key
-from unprm.answers.mathtext.numeric import numeric_key
+from unprm.answers.mathtext.keys import answer_key, text_key
 from unprm.answers.mathtext.scalars import Scalars
 
 AT_ONCE = 0.02
@@ -37,7 +36,7 @@ _WARM_UP = ("\\sin x+\\sqrt{x^{2}+1}", "\\frac{e^{2}}{\\ln 3}", "3\\sqrt{2}+\\pi
 
 def main(cpu_seconds: float, memory_mb: int) -> None:
     """Answers every line of standard input on standard output. `cpu_seconds` limits each answer."""
-    scalars = Scalars(numeric_key)
+    scalars = Scalars(in_worker=True)
     for expression in _WARM_UP:  # imports every module while files can still be opened
         answer_key(expression, scalars)
     ended, tell_ended = os.pipe()  # gets a byte when a fork ends

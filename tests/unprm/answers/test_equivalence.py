@@ -20,7 +20,7 @@ from tests.support import ROOT, TEST_DATA
 from unprm.answers.equivalence import Equivalence, EquivalenceStats, worker_command
 from unprm.answers.extraction import extract
 from unprm.answers.latex_worker import keyed
-from unprm.answers.mathtext.meaning import AnswerKey
+from unprm.answers.mathtext.keys import AnswerKey
 from unprm.answers.mathtext.units import UNITS
 from unprm.answers.worker_process import OutOfTime, WorkerDied, WorkerPool, WorkerProcess
 from unprm.errors import ShuttingDown
@@ -669,14 +669,11 @@ def test_a_worker_that_somebody_kills_changes_no_class(tmp_path):
         assert (equivalence.stats.crashes, equivalence.stats.in_worker) == (1, 2)
 
 
-ENDLESS = "+".join(rf"\sqrt{{x+{number}}}" for number in range(140))
-
-
 def test_computing_an_answer_that_takes_long_steps_back():
     others = set(psutil.Process().children())
     with Equivalence(deadline=1) as equivalence:
         equivalence.start()
-        slow = threading.Thread(target=equivalence.classes, args=([ENDLESS],))
+        slow = threading.Thread(target=equivalence.classes, args=([SLOW],))
         slow.start()
         (worker,) = set(psutil.Process().children()) - others
         seen = set()
@@ -698,7 +695,7 @@ def test_time_that_runs_out_costs_no_worker():
         equivalence.start()
         (worker,) = set(psutil.Process().children()) - others
         with pytest.raises(OutOfTime):
-            equivalence._pool.ask(ENDLESS, time.monotonic())
+            equivalence._pool.ask(SLOW, time.monotonic())
         assert worker.is_running()
 
 

@@ -3,7 +3,6 @@
 from fractions import Fraction
 
 from unprm.answers.mathtext.atoms import Atoms, unreadable
-from unprm.answers.mathtext.determinants import MAX_ROWS
 from unprm.answers.mathtext.tokens import is_number
 from unprm.answers.mathtext.tree import (
     Call,
@@ -19,6 +18,7 @@ from unprm.answers.mathtext.tree import (
 )
 from unprm.answers.mathtext.words import FUNCTION_NAMES, words_in
 
+_MAX_ROWS = 5  # of a determinant
 _ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "acot": "arccot", "lg": "log"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _SYMBOLS = words_in(
@@ -153,7 +153,7 @@ class Commands(Atoms):
         if not self.take().startswith("\\end{"):
             raise Unreadable("an open matrix")
         size = len(rows)
-        if environment == "vmatrix" and size <= MAX_ROWS and all(len(row) == size for row in rows):
+        if environment == "vmatrix" and size <= _MAX_ROWS and all(len(row) == size for row in rows):
             return Call("det", tuple(cell for row in rows for cell in row))
         return Matrix(_MATRICES[environment], tuple(rows))
 

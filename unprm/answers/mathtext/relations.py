@@ -7,7 +7,7 @@ from functools import cmp_to_key
 
 from unprm.answers.mathtext.linear import degree, difference, linear, negative, quotient
 from unprm.answers.mathtext.quantities import quantity
-from unprm.answers.mathtext.scalars import Scalars, Undecided
+from unprm.answers.mathtext.scalars import Scalars
 from unprm.answers.mathtext.spans import Span, around, merged, ray, spans_of
 from unprm.answers.mathtext.tree import (
     Call,
@@ -23,6 +23,7 @@ from unprm.answers.mathtext.tree import (
     substituted,
     symbols,
 )
+from unprm.answers.mathtext.values import Undecided
 
 _MIRRORED = {">": "<", "\\geq": "\\leq", "<": ">", "\\leq": "\\geq"}
 _COORDINATES = frozenset("xyz")
