@@ -33,7 +33,7 @@ class NeedsWorker(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Evaluates closed trees. `bits` limits every rational, `loop` the terms of finite sums and products; `functions`:
+    """Evaluates closed trees. `bits` limits every rational, `loop` the terms of a finite sum; `functions`:
     evaluates more than arithmetic; `real` makes roots and logarithms of negatives undefined.
 
     Raises `Undefined`, `Undecided`, `Imprecise`, `NeedsWorker`, and `Unreadable` for what isn't a number."""
@@ -59,9 +59,8 @@ class Evaluator:
         raise Unreadable("not a number")
 
     def _call(self, head: str, args: tuple[Node, ...]) -> Value:
-        if head in ("sum", "prod"):
-            terms = map(self.value, self._loop(args))
-            return self._sum(terms) if head == "sum" else self._product(terms)
+        if head == "sum":
+            return self._sum(map(self.value, self._loop(args)))
         values = [self.value(_in_radians(arg) if head in _TRIGONOMETRIC else arg) for arg in args]
         match head:
             case "+":
@@ -145,7 +144,7 @@ class Evaluator:
         return settled(ball(base).root(degree))
 
     def _loop(self, args: tuple[Node, ...]) -> tuple[Node, ...]:
-        """The terms of a finite sum or product: (index, first, last, body)."""
+        """The terms of a finite sum: (index, first, last, body)."""
         index, low, high, body = args
         assert isinstance(index, Symbol)
         start, stop = _integers(self.value(low), self.value(high))

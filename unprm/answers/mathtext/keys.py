@@ -100,7 +100,7 @@ class Meaning:
         variants = alternatives(node)
         if len(variants) > 1:
             return list_of(self.key(variant) for variant in variants)
-        if isinstance(node, Call) and (sum_of_all := _run_together(node)):
+        if isinstance(node, Call) and node.head == "compound" and (sum_of_all := total(node.args)):
             return self.key(sum_of_all)
         try:
             if (found := quantity(node)) is not None:
@@ -121,8 +121,6 @@ class Meaning:
         match node:
             case Call("written-" | "written/"):
                 return structure(node)
-            case Group("[", items, "]") if all(isinstance(item, Group) and item.opening == "[" for item in items):
-                return self.key(Matrix("matrix", tuple(children(row) for row in items)))
             case Group(opening, items, closing):
                 return interval(opening, *(self.key(item) for item in items), closing)
             case Relation():
@@ -174,18 +172,7 @@ class Meaning:
         spans = [self.relations.spans(arg) for arg in args]
         if all(spans):
             return self.relations.set_key([span for found in spans for span in found or ()])
-        pieces: set[str] = set()
-        for arg in args:
-            if isinstance(arg, Group) and arg.opening == "\\{":
-                pieces |= {f"{{{self.key(item)}}}" for item in arg.items}
-            else:
-                pieces.add(self.key(arg))
-        return union_of(pieces)
-
-
-def _run_together(node: Call) -> Node | None:
-    """``1 hour 30 minutes`` as one value; anything that is not such a sum is left unchanged."""
-    return total(node.args) if node.head == "compound" else None
+        return union_of(map(self.key, args))
 
 
 def _is_written(node: Node) -> bool:
