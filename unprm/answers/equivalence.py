@@ -34,16 +34,12 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
   with certainty are compared as they are written.
 """
 
-import importlib.util
-import json
 import signal
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -52,15 +48,12 @@ from unprm.answers.key_cache import KeyCache
 from unprm.answers.mathtext.evaluation import NeedsWorker
 from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
 from unprm.answers.mathtext.scalars import Scalars
-from unprm.answers.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
+from unprm.answers.worker import worker_command
+from unprm.answers.worker_pool import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
 from unprm.errors import ShuttingDown
 
 _ATTEMPTS = 2  # a worker may also be killed for reasons unrelated to the answer
 _SHARE = 0.25  # fraction of the deadline that one answer may take, as CPU time
-_BOOTSTRAP = (
-    "import json, sys; arguments = json.loads(sys.argv[1]); sys.path += arguments['path']; "
-    "from unprm.answers.latex_worker import main; main(arguments['cpu_seconds'], arguments['memory_mb'])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +144,7 @@ class Equivalence:
         self._count(compared=len(wanted), cached=len(keys))
         spelled: dict[str, list[str]] = {}
         # The order depends only on the answers, so that a deadline always cuts off the same ones.
-        for answer in sorted(wanted - keys.keys(), key=_size):
+        for answer in sorted(sorted(wanted - keys.keys()), key=len):
             if time.monotonic() > start + self.deadline:
                 self._count(timeouts=1)
                 keys[answer] = text_key(answer)
@@ -170,7 +163,7 @@ class Equivalence:
     def finish(self, begun: Begun) -> Comparison:
         """The classes of the answers; waits for a worker unless settled. The rest of the deadline starts now."""
         until = time.monotonic() + begun.seconds
-        for form in sorted(begun.spelled, key=_size):
+        for form in sorted(sorted(begun.spelled), key=len):
             key, final = self._key_in_worker(form, until)
             for answer in begun.spelled[form]:
                 begun.keys[answer] = self._cache.put(answer, key) if final else key
@@ -265,17 +258,3 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
         candidates = set() if key.unitless else with_units.get(key.key, set())
         joined[key] = candidates.pop() if len(candidates) == 1 else key.key
     return joined
-
-
-def worker_command(cpu_seconds: float, memory_mb: int) -> list[str]:
-    """The command line of a worker: this Python, isolated, with only this package and python-flint on its path."""
-    flint = importlib.util.find_spec("flint")
-    if flint is None or flint.origin is None:
-        raise ModuleNotFoundError("python-flint is not installed")
-    path = [str(Path(__file__).parents[2]), str(Path(flint.origin).parents[1])]
-    arguments = json.dumps({"path": path, "cpu_seconds": cpu_seconds, "memory_mb": memory_mb})
-    return [sys.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP, arguments]
-
-
-def _size(text: str) -> tuple[int, str]:
-    return len(text), text

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from scipy import constants
 
 from tests.support import ROOT, TEST_DATA
-from unprm.answers.equivalence import Equivalence, EquivalenceStats, worker_command
+from unprm.answers.equivalence import Equivalence, EquivalenceStats
 from unprm.answers.extraction import extract
-from unprm.answers.latex_worker import keyed
 from unprm.answers.mathtext.keys import AnswerKey
 from unprm.answers.mathtext.units import UNITS
-from unprm.answers.worker_process import OutOfTime, WorkerDied, WorkerPool, WorkerProcess
+from unprm.answers.worker import keyed, worker_command
+from unprm.answers.worker_pool import OutOfTime, WorkerDied, WorkerPool, WorkerProcess
 from unprm.errors import ShuttingDown
 
 DATA = TEST_DATA / "equivalence"
@@ -767,7 +767,7 @@ def test_an_interpreter_that_forgets_to_close_ends_all_the_same():
 
 CONFINED = """
 import socket
-from unprm.answers.latex_worker import confine
+from unprm.answers.worker import confine
 confine(512)
 def refused(action):
     try:
