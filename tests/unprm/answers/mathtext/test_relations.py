@@ -4,6 +4,7 @@ from tests.unprm.answers.support import apart, same
 
 
 @same(
+    [r"z = 1+1 = 2", "2"],
     ["y = 2x+1", "2x+1", "2x-y+1=0", "f(x) = 2x+1", "4x-2y=-2"],
     ["x^2/4 + y^2/3 = 1", "x^2/16 + y^2/12 = 1/4"],
     ["x > 2", r"(2,\infty)", "2 < x", "-2x+4 < 0", r"x\in(2,\infty)", r"(2,+\infty)"],
@@ -23,6 +24,7 @@ def test_equal(answers, spellings):
 
 
 @apart(
+    ["10*6 = 6", "22/2 = 12", "z = 3+3 = 2", "2"],
     ["a+b=c", "x+1=2y+3z", "x^2=4", "a=b^2c"],
     ["x>2", r"x\ge2", "x<2", "x=2", r"x\ne2"],
     ["7 = 11a+c", "11a+c", "7"],
