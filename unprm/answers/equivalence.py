@@ -3,8 +3,8 @@
 Each answer has a key that depends only on the answer, and two answers are equal if their keys are (or if one lacks the
 unit of the other, see below): so the relation is reflexive, symmetric and transitive by construction, and the classes
 don't depend on the order of the answers or on earlier calls. Keys of numbers with roots, fractions and pi, and of
-expressions with rational values, are computed in the calling process. Other expressions are evaluated, exactly or to
-130 digits, in worker processes that can be killed.
+expressions with such values, are computed in the calling process. Other functions, large numbers and finite sums are
+computed in worker processes that can be killed.
 
 Conventions, where mathematics leaves a choice (when in doubt, answers are different):
 
@@ -34,32 +34,26 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
   with certainty are compared as they are written.
 """
 
-import importlib.util
-import json
 import signal
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 from unprm.answers.canonical import canonical
 from unprm.answers.key_cache import KeyCache
-from unprm.answers.mathtext.meaning import AnswerKey, answer_key, text_key
-from unprm.answers.mathtext.scalars import NeedsNumerics, Scalars
-from unprm.answers.worker_process import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
+from unprm.answers.mathtext.evaluation import NeedsWorker
+from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
+from unprm.answers.mathtext.scalars import Scalars
+from unprm.answers.worker import worker_command
+from unprm.answers.worker_pool import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
 from unprm.errors import ShuttingDown
 
 _ATTEMPTS = 2  # a worker may also be killed for reasons unrelated to the answer
 _SHARE = 0.25  # fraction of the deadline that one answer may take, as CPU time
-_BOOTSTRAP = (
-    "import json, sys; arguments = json.loads(sys.argv[1]); sys.path += arguments['path']; "
-    "from unprm.answers.latex_worker import main; main(arguments['cpu_seconds'], arguments['memory_mb'])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +144,7 @@ class Equivalence:
         self._count(compared=len(wanted), cached=len(keys))
         spelled: dict[str, list[str]] = {}
         # The order depends only on the answers, so that a deadline always cuts off the same ones.
-        for answer in sorted(wanted - keys.keys(), key=_size):
+        for answer in sorted(sorted(wanted - keys.keys()), key=len):
             if time.monotonic() > start + self.deadline:
                 self._count(timeouts=1)
                 keys[answer] = text_key(answer)
@@ -169,7 +163,7 @@ class Equivalence:
     def finish(self, begun: Begun) -> Comparison:
         """The classes of the answers; waits for a worker unless settled. The rest of the deadline starts now."""
         until = time.monotonic() + begun.seconds
-        for form in sorted(begun.spelled, key=_size):
+        for form in sorted(sorted(begun.spelled), key=len):
             key, final = self._key_in_worker(form, until)
             for answer in begun.spelled[form]:
                 begun.keys[answer] = self._cache.put(answer, key) if final else key
@@ -217,7 +211,7 @@ class Equivalence:
         form = canonical(answer)
         try:
             key = answer_key(form, self._scalars)
-        except NeedsNumerics:
+        except NeedsWorker:
             return form, None
         self._count(in_process=1)
         return form, key
@@ -264,17 +258,3 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
         candidates = set() if key.unitless else with_units.get(key.key, set())
         joined[key] = candidates.pop() if len(candidates) == 1 else key.key
     return joined
-
-
-def worker_command(cpu_seconds: float, memory_mb: int) -> list[str]:
-    """The command line of a worker: this Python, isolated, with only this package and mpmath on its path."""
-    mpmath = importlib.util.find_spec("mpmath")
-    if mpmath is None or mpmath.origin is None:
-        raise ModuleNotFoundError("mpmath is not installed")
-    path = [str(Path(__file__).parents[2]), str(Path(mpmath.origin).parents[1])]
-    arguments = json.dumps({"path": path, "cpu_seconds": cpu_seconds, "memory_mb": memory_mb})
-    return [sys.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP, arguments]
-
-
-def _size(text: str) -> tuple[int, str]:
-    return len(text), text

@@ -4,9 +4,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from unprm.answers.mathtext.leading import NUMBER
 from unprm.answers.mathtext.prose import boxes
-from unprm.answers.mathtext.stated import stated_value
+from unprm.answers.stated import NUMBER, stated_value
 from unprm.types import Extraction
 
 _THINK = re.compile(r"<(/?)think>", re.IGNORECASE)

@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection
 
-from unprm.answers.mathtext.meaning import AnswerKey
+from unprm.answers.mathtext.keys import AnswerKey
 
 
 class KeyCache:

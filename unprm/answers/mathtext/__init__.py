@@ -1,26 +1,30 @@
 """What an answer means: from the text a model wrote to a short key that equal answers share.
 
 In reading order:
+
+spelling, from a text to its canonical form
   characters  Unicode and typographic spellings -> plain LaTeX
-  stated      what follows "the answer is" -> the value in it; leading finds where prose continues after a number
   prose       boxes, dollars and words around the mathematics
   tokens      LaTeX -> tokens -> LaTeX
-  spelling    rewrites of tokens that don't change the meaning, to the canonical form;
-              names (x = …), numbers, figures (two), measures (units and nouns after a
-              value, read by phrases, from the table in units) and words are its parts
-  tree        the nodes of a parsed answer
-  grammar     tokens -> tree: what stands between atoms; atoms and commands below it
-  exact       numbers as sums of rationals, square roots, powers of pi and of i;
-              arithmetic evaluates trees to them
-  piecewise   parts with kinks (absolute values, roots of squares) as unknowns of their own
-  numeric     the other closed expressions, by mpmath at high precision
+  spelling    rewrites of tokens that don't change the meaning
+  names       the name of the unknown before a value: x = …
+  numbers     literal numbers, also in words
+  measures    units and nouns after a value, read by phrases, from the table in units
+  words       English words beside a number
+grammar, from the canonical form to a tree
+  tree        the nodes
+  grammar     what stands between atoms; atoms and commands are below it
+values, from an expression to its key
+  values      rationals and balls, and the keys of numbers
+  evaluation  closed expressions -> values
   decimals    long decimals that are the rounding of a simple number
-  keys        a number -> its key
-  scalars     an expression -> its key: exact where possible, else its value at fixed points
-  relations   equations and inequalities -> their keys, solved where they are linear (see linear)
-              or quadratic; sets of numbers as spans
-  quantities  values with units in the tree, converted
-  meaning     any tree (tuple, set, interval, relation, matrix …) -> its key
+  piecewise   parts with kinks (absolute values, roots of squares) as unknowns of their own
+  scalars     any expression -> its key: its value, or its values at fixed points
+relations and the rest, from any tree to its key
+  quantities  values with units, converted
+  relations   equations and inequalities, solved where they are linear (see linear) or quadratic, with sets of
+              numbers as spans
+  keys        tuples, sets, intervals, relations, matrices …
 
 Nothing here evaluates user text as code, starts a process or reads a clock.
 """

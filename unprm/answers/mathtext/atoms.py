@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Never
 
 from unprm.answers.mathtext.tokens import is_letters, is_number, is_text, number, significant_digits
 from unprm.answers.mathtext.tree import Call, Group, Matrix, Node, Number, Symbol, Text, Unreadable, structure
@@ -11,13 +10,8 @@ from unprm.answers.mathtext.words import FUNCTION_NAMES, is_word
 MAX_DEPTH = 40
 
 
-BRACKETS = {"(": ")", "[": "]", "\\{": "\\}", "\\langle": "\\rangle"}
+BRACKETS = {"(": ")", "[": "]", "\\{": "\\}"}
 _CLOSING = frozenset(BRACKETS.values())
-
-
-def unreadable(why: str) -> Never:
-    """Raises `Unreadable`; for use as an expression."""
-    raise Unreadable(why)
 
 
 class Atoms(ABC):
@@ -154,8 +148,6 @@ class Atoms(ABC):
         closing = self.take()
         if closing not in _CLOSING:
             raise Unreadable("an open bracket")
-        if opening == "\\langle":
-            opening, closing = "(", ")"
         if isinstance(inner, Group) and inner.opening == "":
             return Group(opening, inner.items, closing)
         if (opening, closing) == ("(", ")") or isinstance(inner, Matrix):

@@ -26,7 +26,7 @@ _SIGNS = {
     "±": "\\pm ", "∓": "\\mp ", "…": "...", "⋯": "...", "′": "'", "’": "'", "‘": "'", "“": "",
     "”": "", '"': "", "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℕ": "\\mathbb{N}", "ℚ": "\\mathbb{Q}",
     "ℂ": "\\mathbb{C}", "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ",
-    "⟨": "\\langle ", "⟩": "\\rangle ", "∠": "\\angle ", "△": "\\triangle ", "、": ",", "。": ".",
+    "∠": "\\angle ", "△": "\\triangle ", "、": ",", "。": ".",
     "∨": "\\lor ", "∧": "\\land ", "€": "\\unit{euro}", "£": "\\unit{gbp}",
     "¥": "\\unit{yen}", "₹": "\\unit{inr}", "¢": "\\unit{cent}",
 }  # fmt: skip

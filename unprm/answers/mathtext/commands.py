@@ -2,9 +2,7 @@
 
 from fractions import Fraction
 
-from unprm.answers.mathtext.atoms import Atoms, unreadable
-from unprm.answers.mathtext.determinants import MAX_ROWS
-from unprm.answers.mathtext.tokens import is_number
+from unprm.answers.mathtext.atoms import Atoms
 from unprm.answers.mathtext.tree import (
     Call,
     Group,
@@ -19,6 +17,7 @@ from unprm.answers.mathtext.tree import (
 )
 from unprm.answers.mathtext.words import FUNCTION_NAMES, words_in
 
+_MAX_ROWS = 5  # of a determinant
 _ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "acot": "arccot", "lg": "log"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _SYMBOLS = words_in(
@@ -49,16 +48,15 @@ class Commands(Atoms):
             return self._function(_ALIASES.get(name, name))
         match name:
             case "frac":
-                over = self._fraction_argument()
-                return Call("*", (over, Call("inv", (self._fraction_argument(),))))
+                return Call("*", (self.argument(), Call("inv", (self.argument(),))))
             case "sqrt":
                 return self._root()
             case "binom":
-                return Call("binom", (self._fraction_argument(), self._fraction_argument()))
+                return Call("binom", (self.argument(), self.argument()))
             case "lfloor" | "lceil":
                 return self._rounding(name[1:])
-            case "sum" | "prod":
-                return self._big_operator(name)
+            case "sum":
+                return self._sum()
             case "emptyset":
                 return Group("\\{", (), "\\}")
         if name in _SYMBOLS:
@@ -70,14 +68,6 @@ class Commands(Atoms):
         if name.startswith("begin{"):
             return self._matrix(name[name.index("{") + 1 : -1].strip())
         raise Unreadable(command)
-
-    def _fraction_argument(self) -> Node:
-        """As in TeX, one digit is an argument: ``\\frac12``."""
-        token = self.peek()
-        if is_number(token) and len(token) > 1 and token.isdigit():
-            self.tokens[self.at] = token[1:]
-            return Number(Fraction(token[0]))
-        return self.argument()
 
     def _root(self) -> Node:
         degree: Node = Number(Fraction(2))
@@ -91,7 +81,7 @@ class Commands(Atoms):
         self.expect(f"\\r{name}")
         return Call(name, (inner,))
 
-    def _big_operator(self, name: str) -> Node:
+    def _sum(self) -> Node:
         """\\sum_{k=1}^{n} body, with its body up to the next + or -."""
         self.expect("_")
         below = self.argument()
@@ -99,7 +89,7 @@ class Commands(Atoms):
         above = self.argument()
         match below:
             case Relation(("=",), (Symbol() as index, first)):
-                return Call(name, (index, first, above, self.product()))
+                return Call("sum", (index, first, above, self.product()))
         raise Unreadable("a sum without an index")
 
     def _function(self, name: str) -> Node:
@@ -111,7 +101,9 @@ class Commands(Atoms):
             else:
                 base = self.argument()
         if exponent == Call("neg", (Number(Fraction(1)),)):
-            name, exponent = _INVERSES.get(name) or unreadable("an inverse"), None
+            if name not in _INVERSES:
+                raise Unreadable("an inverse")
+            name, exponent = _INVERSES[name], None
         args = self._function_arguments()
         if (len(args) > 1) != (name in _OF_SEVERAL):
             raise Unreadable("a function of as many arguments")
@@ -127,16 +119,10 @@ class Commands(Atoms):
             inner = self.primary()
             return inner.items if isinstance(inner, Group) and inner.opening in ("", "(") else (inner,)
         factors = self.factors(self.signed_power(), argument=True)
-        return (self._divided(Call("*", tuple(factors)) if len(factors) > 1 else factors[0]),)
-
-    def _divided(self, argument: Node) -> Node:
-        """\\cos 2\\pi/7 divides inside, \\sin x/\\cos x outside; \\ln 2/3 is not read at all."""
-        if self.peek() != "/" or symbols(argument):
-            return argument
-        if "\\pi" not in structure(argument):
+        argument = Call("*", tuple(factors)) if len(factors) > 1 else factors[0]
+        if self.peek() == "/" and not symbols(argument):  # \\sin x/\\cos x divides outside, \\ln 2/3 is not read at all
             raise Unreadable("a quotient after a function")
-        self.take()
-        return Call("*", (argument, Call("inv", (self.signed_power(),))))
+        return (argument,)
 
     def _matrix(self, environment: str) -> Node:
         if environment not in _MATRICES:
@@ -153,7 +139,7 @@ class Commands(Atoms):
         if not self.take().startswith("\\end{"):
             raise Unreadable("an open matrix")
         size = len(rows)
-        if environment == "vmatrix" and size <= MAX_ROWS and all(len(row) == size for row in rows):
+        if environment == "vmatrix" and size <= _MAX_ROWS and all(len(row) == size for row in rows):
             return Call("det", tuple(cell for row in rows for cell in row))
         return Matrix(_MATRICES[environment], tuple(rows))
 

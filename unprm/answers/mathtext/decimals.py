@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import isqrt, ulp
 
-from unprm.answers.mathtext.keys import pi
 from unprm.answers.mathtext.tokens import LONG_DECIMAL
 from unprm.answers.mathtext.tree import Call, Node, Number, Symbol
 
 _SPARE = 5
 _SHORT, _NOISE = 10, 4  # digits of a sum of short decimals, and its allowed error in units of the last place
 _MAX_DIGITS = 40
-_PI = Fraction(pi(60), 10**60)
+_PI = Fraction("3.141592653589793238462643383279502884197169399375105820974945")
 
 
 def identified(node: Node) -> Node:

@@ -6,21 +6,19 @@ text: a wrong reading could make different answers equal.
 
 from collections.abc import Sequence
 
-from unprm.answers.mathtext.atoms import BRACKETS, unreadable
+from unprm.answers.mathtext.atoms import BRACKETS
 from unprm.answers.mathtext.commands import Commands
-from unprm.answers.mathtext.tokens import is_number, is_unit_token, tokenise
+from unprm.answers.mathtext.tokens import RELATIONS, is_number, is_unit_token, tokenise
 from unprm.answers.mathtext.tree import Call, Group, Node, Number, Relation, Text, Unreadable
 from unprm.answers.mathtext.words import FUNCTION_NAMES
 
 MAX_TOKENS = 2000
 
-RELATIONS = frozenset(["=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\approx", "\\equiv"])
 _STOP = frozenset([
     "", ",", ";", "&", "\\\\", "}", "+", "-", "\\pm", "\\mp", "*", "/", ":", "^", "_", "!", "'", "%", "°",
     "\\cup", "\\cap", "\\setminus", "\\lor", "\\choose", "\\mod", "\\rfloor", "\\rceil",
     *RELATIONS, *BRACKETS.values(),
 ])  # fmt: skip
-_SIGNS = {"+-": "-", "--": "+", "++": "+", "-+": "-"}
 _SIGN_HEADS = {"-": "neg", "\\pm": "pm", "\\mp": "mp"}
 
 
@@ -105,7 +103,9 @@ class _Parser(Commands):
     def signed(self, sign: str) -> Node:
         """A product with the sign that was read before it, and any that follow."""
         while self.peek() in ("+", "-"):
-            sign = _SIGNS.get(sign + self.take()) or unreadable("a sign after ±")
+            if sign not in "+-":
+                raise Unreadable("a sign after ±")
+            sign = "+" if sign == self.take() else "-"
         term = self.product()
         return Call(_SIGN_HEADS[sign], (term,)) if sign != "+" else term
 

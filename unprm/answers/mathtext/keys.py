@@ -1,113 +1,224 @@
-"""Keys of numbers: short strings that are the same for the same number, however it was computed.
+"""Computes the key of a parsed answer: its kind, and the keys of its parts.
 
-A rational has an exact key. The key of an irrational real is the first `DIGITS` digits of its product with an odd
-constant: the product keeps numbers that people write (halves of a unit in the last place, for example) away from
-the edges of rounding.
+Two answers are equal if their keys are. The conventions are listed in `unprm.answers.equivalence`.
 """
 
-import hashlib
-from fractions import Fraction
-from functools import cache
-from math import isqrt
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from unprm.answers.mathtext.exact import Exact, NotExact
+from unprm.answers.mathtext.grammar import parse
+from unprm.answers.mathtext.quantities import converted, quantity, total, unitless
+from unprm.answers.mathtext.relations import Relations, interval, is_name, list_of, union_of
+from unprm.answers.mathtext.scalars import Scalars
+from unprm.answers.mathtext.tree import (
+    Call,
+    Group,
+    Matrix,
+    Node,
+    Relation,
+    Symbol,
+    Text,
+    Unreadable,
+    children,
+    mapped,
+    structure,
+)
+from unprm.answers.mathtext.values import Undecided, digest
 
-DIGITS = 90  # of the key of an irrational number
-PRECISION = 130  # decimal digits that are computed for it
-ABSORBED = 85  # a term smaller than 10**-ABSORBED times its sum would not affect the key
-_SCRAMBLE = 1_234_567_891_011_121_314_151_617_181_921  # over 10**30
-_MAX_EXPONENT_BITS = 200_000
-_MAX_HEIGHT_DIGITS = 20
-
-
-class Absorbed(Exception):
-    """A term is too small relative to the others to affect the key, so the key would be that of another
-    number."""
-
-
-def rational_key(value: Fraction) -> str:
-    """The key of a rational: itself, in lowest terms, or its digest if it is long."""
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) <= 320:
-        return f"{value.numerator}/{value.denominator}" if value.denominator > 1 else str(value.numerator)
-    return "#" + digest(f"{value.numerator:x}/{value.denominator:x}")
-
-
-def digest(text: str) -> str:
-    """A fixed-length stand-in for a long text."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+MAX_READABLE = 2000  # characters; a longer answer is compared as text
+_MAX_KEY = 64
 
 
-def real_key(numerator: int, denominator: int) -> str:
-    """The key of an irrational number that numerator/denominator approximates to at least 100 digits."""
-    sign, numerator = ("-", -numerator) if numerator < 0 else ("", numerator)
-    numerator *= _SCRAMBLE
-    magnitude = (numerator.bit_length() - denominator.bit_length()) * 30103 // 100000
-    shift = DIGITS - magnitude + 31
-    scaled = numerator * 10**shift // denominator if shift >= 0 else numerator // (denominator * 10**-shift)
-    digits = str(scaled)
-    return f"~{sign}{digits[:DIGITS]}e{len(digits) - shift}"
+class AnswerKey(NamedTuple):
+    """The key by which answers are compared.
+
+    key        the same for equal answers
+    unitless   if the units of an answer leave its number as written: its key without them, else empty
+    as_text    whether it could not be compared as mathematics, because of an error or for lack of time
+    refused    whether a part was too large or ill-conditioned to compute, so that it is compared as written
+    """
+
+    key: str
+    unitless: str = ""
+    as_text: bool = False
+    refused: bool = False
 
 
-def approximate_key(mantissa: int, exponent: int) -> str:
-    """The key of a real that mantissa * 2**exponent approximates to at least 100 digits; that of a rational if it
-    is one of small numerator and denominator. Raises `NotExact` if the number is far too large or small."""
-    if mantissa == 0:
-        return "0"
-    if abs(exponent) + mantissa.bit_length() > _MAX_EXPONENT_BITS:
-        raise NotExact
-    numerator, denominator = (mantissa << exponent, 1) if exponent >= 0 else (mantissa, 1 << -exponent)
-    value = Fraction(numerator, denominator)
-    simple = value.limit_denominator(10**_MAX_HEIGHT_DIGITS)
-    if abs(value - simple) * 10**100 <= abs(value) and abs(simple.numerator) < 10 ** (2 * _MAX_HEIGHT_DIGITS):
-        return rational_key(simple)
-    return real_key(numerator, denominator)
+def answer_key(canonical: str, scalars: Scalars) -> AnswerKey:
+    """The key of an answer in canonical spelling. Raises `NeedsWorker` if `scalars` can't compute it."""
+    plain = _plain_key(canonical)
+    if plain:
+        return AnswerKey(plain)
+    try:
+        tree = parse(canonical) if len(canonical) <= MAX_READABLE else None
+    except Unreadable:
+        tree = None
+    if tree is None:
+        return AnswerKey(_short("text " + canonical))
+    meaning = Meaning(scalars)
+    key = _short(meaning.key(tree))
+    bare = unitless(tree)
+    unitless_key = "" if bare is None or bare == tree else _short(meaning.key(bare))
+    return AnswerKey(key, unitless_key, refused=meaning.refused)
 
 
-def exact_key(value: Exact) -> str:
-    """The key of an exact value. Raises `Absorbed`."""
-    parts = [Exact({b: c for b, c in value.terms.items() if b[2] == j}) for j in (0, 1)]
-    real, imaginary = (_part_key(part) for part in parts)
-    return complex_key(real, imaginary)
+def text_key(canonical: str) -> AnswerKey:
+    """The key of an answer that is compared as text only: no other text has it."""
+    return AnswerKey(_short("only " + canonical), as_text=True)
 
 
-def complex_key(real: str, imaginary: str) -> str:
-    """The key of a number from the keys of its parts."""
-    return real if imaginary == "0" else f"{real}|{imaginary}i"
+def _short(key: str) -> str:
+    return key if len(key) <= _MAX_KEY else digest(key)
 
 
-def _part_key(value: Exact) -> str:
-    if all(basis[:2] == (1, 0) for basis in value.terms):
-        return rational_key(sum(value.terms.values(), Fraction(0)))
-    scale = 10**PRECISION
-    terms = [_scaled(n, k, coefficient, scale) for (n, k, _), coefficient in value.terms.items()]
-    total, largest, smallest = sum(terms), max(map(abs, terms)), min(map(abs, terms))
-    if smallest * 10**ABSORBED < largest:
-        raise Absorbed
-    if total.bit_length() < 332:  # 100 digits must be left
-        raise NotExact
-    return real_key(total, scale)
+def _plain_key(canonical: str) -> str:
+    """The key of a short rational, which needs no parsing."""
+    if len(canonical) > _MAX_KEY or not canonical.isascii():
+        return ""
+    numerator, slash, denominator = canonical.removeprefix("-").partition("/")
+    return canonical if numerator.isdigit() and (denominator.isdigit() or not slash) else ""
 
 
-def _scaled(radicand: int, pi_power: int, coefficient: Fraction, scale: int) -> int:
-    """coefficient * sqrt(radicand) * pi**pi_power * scale, accurate to about one unit."""
-    value = isqrt(radicand * scale * scale)
-    for _ in range(abs(pi_power)):
-        value = value * pi(PRECISION) // scale if pi_power > 0 else value * scale // pi(PRECISION)
-    return value * coefficient.numerator // coefficient.denominator
+class Meaning:
+    """Keys of trees. After a key is computed, `refused` says whether a part had to be compared as it is
+    written."""
+
+    def __init__(self, scalars: Scalars) -> None:
+        self.scalars = scalars
+        self.relations = Relations(scalars, self.key)
+        self.refused = False
+
+    def key(self, node: Node) -> str:
+        """The key of an answer or a part of one. Raises `NeedsWorker`."""
+        match node:
+            case Text(words):
+                return "text " + words
+            case Symbol("\\mathbb{R}"):
+                return interval("(", "-oo", "oo", ")")
+            case Group("" | "\\{", items, _):
+                return self._list_key(items, distinct=node.opening != "")
+        variants = alternatives(node)
+        if len(variants) > 1:
+            return list_of(self.key(variant) for variant in variants)
+        if isinstance(node, Call) and node.head == "compound" and (sum_of_all := total(node.args)):
+            return self.key(sum_of_all)
+        try:
+            if (found := quantity(node)) is not None:
+                return self._quantity_key(*found)
+            return self._key(node)
+        except (Unreadable, Undecided) as problem:
+            self.refused |= isinstance(problem, Undecided)
+            return "as written " + structure(node)
+
+    def _quantity_key(self, value: Node, spelled: str) -> str:
+        """The key of the value in the base unit of its kind, with that kind."""
+        if isinstance(value, Group | Relation | Matrix) or _is_written(value):
+            return f"{self.key(value)} in {spelled}"
+        number, kind = converted(value, spelled)
+        return f"{self.scalars.key(number)} {kind}"
+
+    def _key(self, node: Node) -> str:
+        match node:
+            case Call("written-" | "written/"):
+                return structure(node)
+            case Group(opening, items, closing):
+                return interval(opening, *(self.key(item) for item in items), closing)
+            case Relation():
+                return self.relations.key(node)
+            case Matrix(kind, rows):
+                return f"{kind}[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
+            case Call("cup", args):
+                return self._union(args)
+            case Call("setminus", (Symbol("\\mathbb{R}"), Group("\\{", holes, _))):
+                return self.relations.reals_without(holes)
+            case Call(":", args):
+                return f"ratio({','.join(map(self.key, args))})"
+            case Call("*" | "neg", args) if any(isinstance(arg, Matrix) for arg in args):
+                return self.key(_scaled_matrix(node))
+        return self.scalars.key(node)
+
+    def _list_key(self, items: Sequence[Node], *, distinct: bool) -> str:
+        """A bare list or a set: in any order, except for words, capital letters and values given to names."""
+        assigned = self._assigned(items)
+        if assigned:
+            return assigned
+        if not distinct and (sum_of_all := total(items)) is not None:
+            return self.key(sum_of_all)
+        keys = [self.key(variant) for item in items for variant in alternatives(item)]
+        if len(items) > 1 and all(_is_label(item) for item in items) and not distinct:
+            return f"sequence({','.join(keys)})"
+        once = distinct or all(isinstance(item, Group) for item in items)  # a solution listed twice is one
+        return list_of(set(keys) if once else keys)
+
+    def _assigned(self, items: Sequence[Node]) -> str:
+        """``x=1, y=2`` is the tuple of the values in the order of the names; ``x=1, x=2`` and ``x=1, 2`` are
+        lists."""
+        pairs = [_assignment(item) for item in items]
+        given = [pair for pair in pairs if pair]
+        if len(items) < 2 or not given or pairs[0] is None:
+            return ""
+        if len(given) == len(items) and len(set(names := [structure(name) for name, _ in given])) == len(items):
+            values = [value for _, (_, value) in sorted(zip(names, given, strict=True), key=_by_name)]
+            return self.key(Group("(", tuple(values), ")"))
+        if len({structure(name) for name, _ in given}) == 1:
+            return self._list_key(
+                [pair[1] if pair else item for pair, item in zip(pairs, items, strict=True)], distinct=False
+            )
+        return ""
+
+    def _union(self, args: Sequence[Node]) -> str:
+        if all(isinstance(arg, Group) and arg.opening == "\\{" for arg in args):
+            return self._list_key([item for arg in args for item in children(arg)], distinct=True)
+        spans = [self.relations.spans(arg) for arg in args]
+        if all(spans):
+            return self.relations.set_key([span for found in spans for span in found or ()])
+        return union_of(map(self.key, args))
 
 
-@cache
-def pi(digits: int) -> int:
-    """floor(pi * 10**digits), or one off, by Machin's formula."""
-    unit = 10 ** (digits + 10)
-    return (16 * _arctan_inverse(5, unit) - 4 * _arctan_inverse(239, unit)) // 10**10
+def _is_written(node: Node) -> bool:
+    return isinstance(node, Call) and node.head.startswith("written")
 
 
-def _arctan_inverse(x: int, unit: int) -> int:
-    total = term = unit // x
-    n, sign = 3, -1
-    while term:
-        term //= x * x
-        total += sign * (term // n)
-        n, sign = n + 2, -sign
-    return total
+def _by_name(named: tuple[str, tuple[Node, Node]]) -> tuple[int, str]:
+    return len(named[0]), named[0]  # a_3 before a_37
+
+
+def _assignment(node: Node) -> tuple[Node, Node] | None:
+    if isinstance(node, Relation) and node.operators == ("=",) and is_name(node.sides[0]):
+        return node.sides[0], node.sides[1]
+    return None
+
+
+def _is_label(node: Node) -> bool:
+    return isinstance(node, Text) or (isinstance(node, Symbol) and len(node.name) == 1 and node.name.isupper())
+
+
+def _scaled_matrix(node: Call) -> Node:
+    """A matrix with a factor or a sign, multiplied out."""
+    matrices = [arg for arg in node.args if isinstance(arg, Matrix)]
+    others = tuple(arg for arg in node.args if not isinstance(arg, Matrix))
+    if len(matrices) != 1 or matrices[0].kind != "matrix":
+        raise Unreadable("a product of matrices")
+    return mapped(matrices[0], lambda cell: Call(node.head, (cell, *others)))
+
+
+def alternatives(node: Node) -> list[Node]:
+    """The values of ±: the node with +, and with - (∓ the other way round); the node itself if it has neither.
+
+    Several ± without ∓ may be meant jointly or independently, so they are left as written."""
+    signs = _signs(node)
+    if signs.count("pm") + signs.count("mp") == 0 or (len(signs) > 1 and "mp" not in signs):
+        return [node]
+    return [_with_sign(node, "pm"), _with_sign(node, "mp")]
+
+
+def _signs(node: Node) -> list[str]:
+    signs = [node.head] if isinstance(node, Call) and node.head in ("pm", "mp") else []
+    return signs + [sign for child in children(node) for sign in _signs(child)]
+
+
+def _with_sign(node: Node, plus: str) -> Node:
+    if isinstance(node, Call) and node.head in ("pm", "mp"):
+        inner = _with_sign(node.args[0], plus)
+        return inner if node.head == plus else Call("neg", (inner,))
+    return mapped(node, lambda child: _with_sign(child, plus))

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_text
+from unprm.answers.mathtext.tokens import CLOSING, OPENING, RELATIONS, is_letters, is_text
 from unprm.answers.mathtext.words import INTRODUCTIONS, words_of
 
-_RELATIONS = frozenset(["=", "\\in", "\\equiv", "<", ">", "\\leq", "\\geq", "\\neq", "\\approx"])
 _NAME = re.compile(
     r"(?:m?\\(?:angle|triangle)|\\(?:overline|vec|hat|bar))?"
     r"\{?(?:[A-Z]+|[a-z]|[a-z]{3,}|\\(?:text\{[^{}]*\}|[a-zA-Z]+))\}?"
@@ -14,7 +13,6 @@ _NAME = re.compile(
 )
 _TUPLE_OF_NAMES = re.compile(rf"\({_NAME.pattern}(?:,{_NAME.pattern})+\)")
 _NOT_A_NAME = re.compile(r"\\(?:frac|sqrt|sin|cos|tan|sec|csc|cot|log|ln|exp|infty|pi|binom|sum|int|lim)(?![a-z])")
-_DERIVATIVE = re.compile(r"\\frac\{d[a-z]?\}\{d[a-z]\}[a-z]?")
 _COORDINATES = "xyz"
 
 
@@ -37,15 +35,13 @@ def _only_relation(tokens: Sequence[str]) -> int:
     depth, found = 0, [0]
     for at, token in enumerate(tokens):
         depth += (token in OPENING or token == "{") - (token in CLOSING or token == "}")
-        if depth == 0 and token in _RELATIONS:
+        if depth == 0 and token in RELATIONS:
             found.append(at)
     return found[1] if len(found) == 2 and tokens[found[1]] in ("=", "\\in") else 0
 
 
 def _names_the_unknown(left: Sequence[str], sign: str, right: Sequence[str]) -> bool:
     name = "".join(left).replace(" ", "")
-    if _DERIVATIVE.fullmatch(name) and sign == "=" and right:
-        return True
     if not right or _NOT_A_NAME.match(name):
         return False
     if sign == "\\in":  # an upper-case letter before "in" is not an unknown number

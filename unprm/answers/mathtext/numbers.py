@@ -1,6 +1,7 @@
-"""Rewrites the literal numbers of an answer in one spelling: 1,234.50 and 2469/2, 1 1/2 and \\frac{3}{2}, 3 million
-and 3*10^{6}."""
+"""Rewrites the numbers of an answer in one spelling: twenty-five and 25, 1,234.50 and 2469/2, 1 1/2 and \\frac{3}{2},
+3 million and 3*10^{6}."""
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +20,43 @@ from unprm.answers.mathtext.tokens import (
 from unprm.answers.mathtext.words import MULTIPLIERS, changes_meaning, words_of
 
 _UNIT_SIGNS = frozenset(["%", "°"])
+_SMALL = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_VALUES = {
+    **{word: value for value, word in enumerate(_SMALL)},
+    **{word: 10 * value for value, word in enumerate(_TENS, start=2)},
+}
+_FIRST, _ANY = "|".join(_VALUES), "|".join([*_VALUES, "hundred"])
+_WORDS = re.compile(
+    r"(?<![A-Za-z\\])(?:(?<![A-Za-z]\s)|(?<=\band\s)|(?<=\bor\s))"  # not in a sentence: 5 apples in three days
+    rf"(?:{_FIRST})(?:(?:[\s-]|\s(?<=hundred\s)and\s)(?:{_ANY}))*(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_SEPARATOR = re.compile(r"[\s-]+(?:and\s+)?")
+
+
+def with_figures(text: str) -> str:
+    """The text with every number in words in figures; a scale like "million" stays."""
+    return _WORDS.sub(lambda found: _figures(found[0]), text)
+
+
+def _figures(words: str) -> str:
+    """The figures of words that are a single number below 10,000; other words unchanged."""
+    total, free = 0, 10**3  # what may follow is less than `free`
+    for word in _SEPARATOR.split(words.lower()):
+        if word == "hundred":
+            if not 0 < total < 100:
+                return words
+            total, free = 100 * total, 100
+        elif (value := _VALUES[word]) < free:
+            total += value
+            free = 10 if value >= 20 and value % 10 == 0 else 0
+        else:
+            return words
+    return str(total)
 
 
 def join_thousands(tokens: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from unprm.answers.mathtext.tree import Call, Node, Number, Symbol, Unreadable, children, mapped, symbols
 
 _KINKED = frozenset(["abs", "max", "min", "floor", "ceil"])
-_GROWING = frozenset(["exp", "sinh", "cosh", "tanh", "!", "binom", "sum", "prod"])
+_GROWING = frozenset(["exp", "sinh", "cosh", "tanh", "!", "binom", "sum"])
 _LIMITED = frozenset(["ln", "log"])
 _HALF = Number(Fraction(1, 2))
 
@@ -81,7 +81,7 @@ class Piecewise:
         if not any(head in _KINKED or head == "even root" for head in _heads(node)):
             return node
         match node:
-            case Call("sum" | "prod", _):
+            case Call("sum", _):
                 raise Unreadable("a sum of what has kinks")
             case Call("^", (Call("abs", (inner,)), exponent)) if _even(_literal(exponent)):
                 return Call("^", (self.smooth(inner), exponent))
@@ -111,18 +111,10 @@ class Piecewise:
         if not symbols(node):
             return Call("abs", (node,))
         match node:
-            case Call("neg", (inner,)):
-                return self._absolute(inner)
-            case Call("inv", (inner,)):
-                return Call("inv", (self._absolute(inner),))
             case Call("*", factors):
                 return Call("*", tuple(map(self._absolute, factors)))
             case Call("^", (base, exponent)) if (power := _literal(exponent)) and power.denominator == 1:
                 return node if _even(power) else _power(self._absolute(base), power)
-            case Call("root", (_, degree)) if _even(_literal(degree)):
-                return node
-            case Symbol(name) if name.startswith("|"):
-                return node
         return self._distance(Call("^", (node, Number(Fraction(2)))))
 
     def _distance(self, square: Node) -> Node:

@@ -7,7 +7,7 @@ from functools import cmp_to_key
 
 from unprm.answers.mathtext.linear import degree, difference, linear, negative, quotient
 from unprm.answers.mathtext.quantities import quantity
-from unprm.answers.mathtext.scalars import Scalars, Undecided
+from unprm.answers.mathtext.scalars import Scalars
 from unprm.answers.mathtext.spans import Span, around, merged, ray, spans_of
 from unprm.answers.mathtext.tree import (
     Call,
@@ -23,15 +23,14 @@ from unprm.answers.mathtext.tree import (
     substituted,
     symbols,
 )
+from unprm.answers.mathtext.values import Undecided
 
 _MIRRORED = {">": "<", "\\geq": "\\leq", "<": ">", "\\leq": "\\geq"}
 _COORDINATES = frozenset("xyz")
 
 
 def is_name(node: Node) -> bool:
-    """Whether a node only names something: ``x``, ``f(2)``, ``area``, ``(x,y)``."""
-    if isinstance(node, Group):
-        return node.opening == "(" and all(isinstance(item, Symbol) for item in node.items)
+    """Whether a node only names something: ``x``, ``f(2)``, ``area``."""
     return isinstance(node, Text) or (isinstance(node, Symbol) and node.name not in ("\\pi", "\\infty"))
 
 
@@ -56,8 +55,6 @@ class Relations:
     def _other(self, operator: str, left: Node, right: Node) -> str:
         if operator == "\\approx":
             return self.node_key(right if is_name(left) else left)
-        if operator == "\\in" and isinstance(left, Symbol) and not left.name[0].isupper():
-            return self.node_key(right)
         if operator == "\\neq":
             solved = self._solved(difference(left, right))
             if solved is None:
@@ -77,8 +74,6 @@ class Relations:
         """The key of a set of real numbers; spans whose ends can't be ordered are left unchanged."""
         with suppress(Undecided, Unreadable):
             spans = merged(spans, self._compared)
-        if spans and all(span.low == span.high for span in spans):
-            return list_of({self.node_key(span.low) for span in spans})
         return union_of(map(self._span_key, spans))
 
     def _span_key(self, span: Span) -> str:
@@ -101,12 +96,12 @@ class Relations:
     def _equation(self, sides: list[Node]) -> str:
         """A name = a value is the value; an equation that is linear in its last coordinate, or its only
         unknown, is solved for it; any other has a key up to a constant factor."""
-        if not any(map(symbols, sides)) and (calculated := self._calculation(sides)):
-            return calculated
         named = False
         while len(sides) > 1 and is_name(sides[0]) and _is_assigned(sides[0], sides[1:]):
             named = True
             sides = sides[1:]
+        if len(sides) > 1 and not any(map(symbols, sides)) and (calculated := self._calculation(sides)):
+            return calculated
         if len(sides) == 2 and is_name(sides[1]) and not symbols(sides[0]):
             sides = sides[:1]
         if len(sides) == 2:
@@ -128,11 +123,12 @@ class Relations:
         solved = self._solved(zero)
         if solved is not None:
             return self.node_key(solved)
+        if not symbols(zero):
+            raise Unreadable("an equation that is false")
         roots = self._roots(zero)
-        return list_of(map(self.node_key, roots)) if roots else f"equation {self._up_to_a_factor(zero)}"
-
-    def _up_to_a_factor(self, zero: Node) -> str:
-        return self.scalars.proportions(zero, signed=False)
+        return (
+            list_of(map(self.node_key, roots)) if roots else f"equation {self.scalars.proportions(zero, signed=False)}"
+        )
 
     def _roots(self, zero: Node) -> list[Node]:
         """The real roots of a quadratic equation in one unknown with rational coefficients."""
@@ -218,8 +214,6 @@ class Relations:
 def _is_assigned(name: Node, others: list[Node]) -> bool:
     if isinstance(name, Text):
         return True
-    if isinstance(name, Group):
-        return all(isinstance(other, Group) for other in others)
     assert isinstance(name, Symbol)
     used = frozenset[str]().union(*(symbols(other) for other in others))
     if name.name in _COORDINATES:  # an equation between coordinates is solved for the last of them

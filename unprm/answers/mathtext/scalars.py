@@ -12,11 +12,12 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
+from typing import TypeVar
 
-from unprm.answers.mathtext.arithmetic import Arithmetic
+from flint import ctx
+
 from unprm.answers.mathtext.decimals import identified
-from unprm.answers.mathtext.exact import NotExact, TooBig, Undefined
-from unprm.answers.mathtext.keys import Absorbed, exact_key
+from unprm.answers.mathtext.evaluation import Evaluator, NeedsWorker
 from unprm.answers.mathtext.piecewise import Piecewise, is_limited
 from unprm.answers.mathtext.tree import (
     Call,
@@ -29,7 +30,9 @@ from unprm.answers.mathtext.tree import (
     substituted,
     symbols,
 )
+from unprm.answers.mathtext.values import PRECISIONS, Imprecise, Undecided, Undefined, Value, number_key
 
+Read = TypeVar("Read")
 _UNDEFINED = "?"
 _LEAST = 3  # points at which an expression must have a value
 _SMALL = 200  # nodes of an expression that is computed at points in the calling process
@@ -42,29 +45,18 @@ _RANGES = (
 _NEAR = 8
 
 
-class NeedsNumerics(Exception):
-    """The key needs high-precision arithmetic, which this `Scalars` does not have."""
-
-
-class Undecided(Exception):
-    """No key can be computed within the limits: the expression is compared by its structure."""
-
-
-NumericKey = Callable[[Node, bool], str]
-
-
 class Scalars:
-    """Keys of expressions: of all with a `numeric` key (`numeric.numeric_key`), without it only those that are
-    exact and cheap. Both give the same key where both give one."""
+    """Keys of expressions: in a worker process of all, otherwise only of those that are computed at once. Both give the
+    same key where both give one."""
 
-    def __init__(self, numeric: NumericKey | None = None) -> None:
-        self.numeric = numeric
-        self.exact = Arithmetic(bits=200_000, terms=24, loop=2000) if numeric else Arithmetic()
-        self.real = replace(self.exact, real=True)
+    def __init__(self, *, in_worker: bool = False) -> None:
+        self._in_worker = in_worker
+        self._complex = Evaluator(bits=200_000, loop=2000, functions=True) if in_worker else Evaluator()
+        self._real = replace(self._complex, real=True)
         self._piecewise = Piecewise(self.key, self._proportional, self._is_square)
 
     def key(self, node: Node) -> str:
-        """The key. Raises `NeedsNumerics`, `Undecided`, `Unreadable`."""
+        """The key. Raises `NeedsWorker`, `Undecided`, `Unreadable`."""
         match node:
             case Symbol("\\infty"):
                 return "oo"
@@ -83,16 +75,12 @@ class Scalars:
         return 0 if key == "0" else -1 if key.startswith(("-", "~-")) else 1
 
     def rational(self, node: Node) -> Fraction | None:
-        """The value of a closed expression if it is rational and can be computed exactly. Raises `NeedsNumerics`."""
+        """The value of a closed expression if it is rational. Raises `NeedsWorker`."""
         try:
-            return self.exact.value(node).rational()
-        except (NotExact, TooBig, Undefined):
-            self._check_numerics()
+            value = self._computed(node, self._complex, lambda value: value)
+        except (Undecided, Undefined):
             return None
-
-    def _check_numerics(self) -> None:
-        if self.numeric is None:  # the limits are lower here, so a failure decides nothing yet
-            raise NeedsNumerics
+        return value if isinstance(value, Fraction) else None
 
     def proportions(self, node: Node, *, signed: bool) -> str:
         """The key of an expression up to a constant factor, up to a positive one if `signed`."""
@@ -101,14 +89,14 @@ class Scalars:
     def _up_to_a_factor(self, node: Node, *, signed: bool) -> tuple[Node, str]:
         """The first value that isn't 0, positive if `signed`, and the key of all values over that one."""
         values = [substituted(node, point) for point in _points(node)]
-        keys = [self._real(value) for value in values]
+        keys = [self._real_key(value) for value in values]
         pivot = next((value for value, key in zip(values, keys, strict=True) if key not in ("0", _UNDEFINED)), None)
         if pivot is None or keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
         if signed and self.sign(pivot) < 0:
             pivot = Call("neg", (pivot,))
         quotients = (
-            key if key == _UNDEFINED else self._real(Call("*", (value, Call("inv", (pivot,)))))
+            key if key == _UNDEFINED else self._real_key(Call("*", (value, Call("inv", (pivot,)))))
             for value, key in zip(values, keys, strict=True)
         )
         return pivot, ";".join(quotients)
@@ -118,54 +106,45 @@ class Scalars:
 
     def _is_square(self, node: Node) -> bool:
         """Whether an expression is the square of a rational one, judged by its values."""
-        found = [self._real_rational(substituted(node, point)) for point in _points(node)]
+        found = [self.rational(substituted(node, point)) for point in _points(node)]
         return all(value is not None and value >= 0 and _is_square(value) for value in found)
 
-    def _real_rational(self, node: Node) -> Fraction | None:
-        try:
-            return self.rational(node)
-        except NeedsNumerics:  # irrational, or too large for this process, which shows when it is computed
-            return None
-
     def _smooth(self, node: Node) -> Node:
-        if self.numeric is None and not is_small(node):
-            raise NeedsNumerics
+        if not self._in_worker and not is_small(node):
+            raise NeedsWorker
         return self._piecewise.smooth(node)
 
     def closed(self, node: Node) -> str:
         """The key of an expression without unknowns."""
         try:
-            return self._closed(node, real=False)
+            return self._computed(node, self._complex, number_key)
         except Undefined:
             raise Undecided from None
 
     def _at_points(self, node: Node) -> str:
         node = self._smooth(node)
-        keys = [self._real(substituted(node, point)) for point in _points(node)]
+        keys = [self._real_key(substituted(node, point)) for point in _points(node)]
         if keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
         return keys[0] if len(set(keys)) == 1 else ";".join(keys)
 
-    def _real(self, node: Node) -> str:
+    def _real_key(self, node: Node) -> str:
         try:
-            return self._closed(node, real=True)
+            return self._computed(node, self._real, number_key)
         except (Undefined, Undecided):
             return _UNDEFINED
 
-    def _closed(self, node: Node, *, real: bool) -> str:
-        try:
-            return exact_key((self.real if real else self.exact).value(node))
-        except NotExact:
-            exact = False
-        except (TooBig, Absorbed):
-            exact = True
-        self._check_numerics()
-        if exact or self.numeric is None:
-            raise Undecided
-        try:
-            return self.numeric(node, real)
-        except (TooBig, Absorbed, NotExact):
-            raise Undecided from None
+    def _computed(self, node: Node, evaluator: Evaluator, read: Callable[[Value], Read]) -> Read:
+        """What `read` reads from the value, at the first precision that is enough for it."""
+        for bits in PRECISIONS if self._in_worker else PRECISIONS[:1]:
+            try:
+                with ctx.workprec(bits):
+                    return read(evaluator.value(node))
+            except Imprecise:
+                continue
+            except Undecided:
+                break
+        raise Undecided if self._in_worker else NeedsWorker
 
 
 def is_small(node: Node) -> bool:

@@ -29,14 +29,9 @@ def ray(bound: Node, *, upwards: bool, closed: bool) -> Span:
     return Span(bound, INFINITE, closed, False) if upwards else Span(MINUS_INFINITE, bound, False, closed)
 
 
-REALS = Span(MINUS_INFINITE, INFINITE)
-
-
 def spans_of(node: Node) -> list[Span] | None:
-    """The spans that a node denotes: an interval, a set of numbers, the real numbers; None for any other node."""
+    """The spans that a node denotes: an interval or a set of numbers; None for any other node."""
     match node:
-        case Symbol("\\mathbb{R}"):
-            return [REALS]
         case Group("(" | "[" as opening, (low, high), ")" | "]" as closing):
             return [Span(low, high, opening == "[", closing == "]")]
         case Group("\\{", items, _):

@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from unprm.answers.mathtext.figures import with_figures
 from unprm.answers.mathtext.measures import Segment, read_measures
 from unprm.answers.mathtext.names import strip_name
-from unprm.answers.mathtext.numbers import join_thousands, plain_values
+from unprm.answers.mathtext.numbers import join_thousands, plain_values, with_figures
 from unprm.answers.mathtext.prose import option_letter
 from unprm.answers.mathtext.tokens import (
     CLOSING,

@@ -10,7 +10,8 @@ TEXT_COMMANDS = (
 )  # fmt: skip
 LONG_DECIMAL = 9  # least significant digits of a decimal that may be the rounding of a simple number
 MAX_DIGITS = 1000  # of one number; beyond it a number is compared as text
-OPENING, CLOSING = frozenset(["(", "[", "\\{", "\\langle"]), frozenset([")", "]", "\\}", "\\rangle"])
+RELATIONS = frozenset(["=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\approx", "\\equiv"])
+OPENING, CLOSING = frozenset(["(", "[", "\\{"]), frozenset([")", "]", "\\}"])
 
 _DECIMAL = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
 _TOKEN = re.compile(

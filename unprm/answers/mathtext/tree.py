@@ -105,7 +105,7 @@ def symbols(node: Node) -> frozenset[str]:
     match node:
         case Symbol(name):
             return frozenset([name]) - CONSTANTS
-        case Call("sum" | "prod", (Symbol(index), low, high, body)):
+        case Call("sum", (Symbol(index), low, high, body)):
             return symbols(low) | symbols(high) | (symbols(body) - {index})
     return frozenset[str]().union(*map(symbols, children(node)))
 
@@ -120,10 +120,10 @@ def substituted(node: Node, values: Mapping[str, Node]) -> Node:
     match node:
         case Symbol(name):
             return values.get(name, node)
-        case Call("sum" | "prod" as head, (Symbol(index) as own, *bounds, body)):
+        case Call("sum", (Symbol(index) as name, *bounds, body)):
             outside = [substituted(bound, values) for bound in bounds]
-            inside = substituted(body, {name: value for name, value in values.items() if name != index})
-            return Call(head, (own, *outside, inside))
+            inside = substituted(body, {key: value for key, value in values.items() if key != index})
+            return Call("sum", (name, *outside, inside))
     return mapped(node, lambda child: substituted(child, values))
 
 

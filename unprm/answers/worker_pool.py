@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from unprm.answers.mathtext.meaning import AnswerKey
+from unprm.answers.mathtext.keys import AnswerKey
 from unprm.errors import ShuttingDown
 
 START_SECONDS = 60.0  # time limit for a process to set itself up, on a busy machine

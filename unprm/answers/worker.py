@@ -14,6 +14,7 @@ can open a file or a socket, has environment variables, or can exceed its memory
 
 import ctypes
 import gc
+import importlib.util
 import json
 import os
 import resource
@@ -21,23 +22,37 @@ import select
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from unprm.answers.mathtext.meaning import answer_key, text_key
-from unprm.answers.mathtext.numeric import numeric_key
+from unprm.answers.mathtext.keys import answer_key, text_key
 from unprm.answers.mathtext.scalars import Scalars
 
 AT_ONCE = 0.02
 """Seconds of CPU time after which the computation of an answer gets the lowest priority."""
+_BOOTSTRAP = (
+    "import json, sys; arguments = json.loads(sys.argv[1]); sys.path += arguments['path']; "
+    "from unprm.answers.worker import main; main(arguments['cpu_seconds'], arguments['memory_mb'])"
+)
 _LEAST_URGENT = 19
 _NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000  # CLONE_NEWNET, CLONE_NEWUSER
 _WARM_UP = ("\\sin x+\\sqrt{x^{2}+1}", "\\frac{e^{2}}{\\ln 3}", "3\\sqrt{2}+\\pi i")
 
 
+def worker_command(cpu_seconds: float, memory_mb: int) -> list[str]:
+    """The command line of a worker: this Python, isolated, with only this package and python-flint on its path."""
+    flint = importlib.util.find_spec("flint")
+    if flint is None or flint.origin is None:
+        raise ModuleNotFoundError("python-flint is not installed")
+    path = [str(Path(__file__).parents[2]), str(Path(flint.origin).parents[1])]
+    arguments = json.dumps({"path": path, "cpu_seconds": cpu_seconds, "memory_mb": memory_mb})
+    return [sys.executable, "-I", "-S", "-B", "-c", _BOOTSTRAP, arguments]
+
+
 def main(cpu_seconds: float, memory_mb: int) -> None:
     """Answers every line of standard input on standard output. `cpu_seconds` limits each answer."""
-    scalars = Scalars(numeric_key)
+    scalars = Scalars(in_worker=True)
     for expression in _WARM_UP:  # imports every module while files can still be opened
         answer_key(expression, scalars)
     ended, tell_ended = os.pipe()  # gets a byte when a fork ends

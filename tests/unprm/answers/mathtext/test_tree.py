@@ -1,0 +1,29 @@
+"""What is asked of a parsed answer."""
+
+from fractions import Fraction
+
+from unprm.answers.mathtext.grammar import parse
+from unprm.answers.mathtext.tree import Number, has_words, structure, substituted, symbols
+
+FIVE = Number(Fraction(5))
+
+
+def test_symbols_are_unknowns_without_constants_and_without_the_index_of_a_sum():
+    assert symbols(parse(r"a_3+e\pi i x")) == {"a_3", "x"}
+    assert symbols(parse(r"\sum_{k=1}^{n} k x")) == {"n", "x"}
+
+
+def test_the_index_of_a_sum_keeps_its_name_inside_of_it():
+    replaced = substituted(parse(r"k+\sum_{k=1}^{k} k x"), {"k": FIVE})
+    assert structure(replaced) == structure(parse(r"5+\sum_{k=1}^{5} k x"))
+
+
+def test_the_structure_has_no_order_where_the_operation_has_none():
+    assert structure(parse("a b+c")) == structure(parse("c+b a"))
+    assert structure(parse("a-b")) != structure(parse("b-a"))
+    assert structure(parse("(1,2]")) != structure(parse("(1,2)"))
+
+
+def test_words():
+    assert has_words(parse(r"x+\text{apples}"))
+    assert not has_words(parse("x+y"))
