@@ -12,10 +12,11 @@ from tests.server.harness import Running, serving
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.steps import first_error
+from unprm.votes.decide import REWARD_STRATEGIES
 
 PROBLEM = "How many?"
 EXAMPLES = ["A slip", "A close vote", "LaTeX"]
-STRATEGIES = ("majority", "prm", "hmr", "wrf", "weighted")
+STRATEGIES = REWARD_STRATEGIES
 # majority: 1; the highest reward: 2; WRF: 1 below α = 0.5 …, 2 above
 SPLIT = [scored(1, [0.4]), scored(1, [0.5]), scored(1, [0.6]), scored(2, [0.9, 0.8]), scored(3, [0.1])]
 

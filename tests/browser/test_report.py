@@ -19,7 +19,6 @@ from training.evaluate.scorers import Identity, Solution
 from training.settings import WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
-from unprm.votes.decide import STRATEGIES
 
 SILENT = Console(file=io.StringIO())
 PIXEL = bytes.fromhex(
@@ -168,7 +167,7 @@ def test_a_lane_tells_which_votes_are_right(report: Sheet, run: Path) -> None:
     _judge(page, "UnPRM")
     judgements = judging.kept(run / "best-of-n" / "UnPRM")
     expected = {
-        name: [right_votes.elects_right(vote, judged, range(4)) for vote in STRATEGIES]
+        name: [right_votes.elects_right(vote, judged, range(4)) for vote in right_votes.STUDIED]
         for name, judged in zip(sorted(QUESTIONS), judgements, strict=True)
     }
     assert expected["split"] == [False, True, False, False, True]
@@ -176,7 +175,7 @@ def test_a_lane_tells_which_votes_are_right(report: Sheet, run: Path) -> None:
     names = list(_marks(page))
     assert names[0] == "easy"
     assert set(names[-2:]) == {"never", "silent"}
-    for k, vote in enumerate(STRATEGIES):
+    for k, vote in enumerate(right_votes.STUDIED):
         number = sum(right[k] for right in expected.values())
         expect(page.locator("#overview svg").nth(k)).to_have_attribute("aria-label", f"{vote}: {number} of 6 right")
     symbols = (

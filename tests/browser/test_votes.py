@@ -75,7 +75,7 @@ def test_the_page_shows_what_the_server_answers(sheet: Sheet, running: Running, 
     for alpha in (0.5, 0.0, 0.83):
         sheet.slide_and_vote(alpha)
         answer = running.post("/vote/compare", {"problem": PROBLEM, "solutions": candidates, "alpha": alpha}).json()
-        assert list(answer["strategies"]) == list(votes.STRATEGIES)
+        assert list(answer["strategies"]) == list(votes.REWARD_STRATEGIES)
         for strategy, outcome in answer["strategies"].items():
             assert sheet.elected(strategy) == outcome["answer"] or "\\" in outcome["answer"]
             assert lead(outcome) in sheet.tile(strategy)

@@ -21,6 +21,7 @@ from tests.server.upstream import upstream
 from tests.test_readme import _approximately
 from unprm import mini
 from unprm.types import Engine
+from unprm.votes.decide import REWARD_STRATEGIES
 
 PAGE = (ROOT / "docs" / "agents.md").read_text("utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
@@ -75,7 +76,7 @@ def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
     output = printed("sh", "-ec", words, UNPRM_CLIENT_URL=gateway.url)
     assert "solution 0: answer 68" in output
     assert "hmr elects 68" in output
-    assert json.loads(output.splitlines()[-1])["strategies"].keys() == {"majority", "prm", "hmr", "wrf", "weighted"}
+    assert json.loads(output.splitlines()[-1])["strategies"].keys() == {*REWARD_STRATEGIES}
 
 
 def test_the_gateway_answers_as_the_page_says() -> None:

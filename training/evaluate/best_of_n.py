@@ -97,7 +97,8 @@ def _write_elections(
             "candidates": len(candidates.correct),
             "right": sum(candidates.correct),
             "elected": {
-                name: elects_right(name, candidates, range(len(candidates.correct)), wrf) for name in votes.STRATEGIES
+                name: elects_right(name, candidates, range(len(candidates.correct)), wrf)
+                for name in votes.REWARD_STRATEGIES
             },
         }
         for question, candidates in zip(sorted(questions, key=lambda question: question.id), judged, strict=True)
@@ -115,7 +116,7 @@ def results(
     aggregates of step scores used as rewards, besides the minimum, which is always used."""
     counts = [len(candidates.classes) for candidates in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
-    rules = {name: partial(right_share, name, wrf=wrf) for name in votes.STRATEGIES}
+    rules = {name: partial(right_share, name, wrf=wrf) for name in votes.REWARD_STRATEGIES}
     rewarded = {name: rule for name, rule in rules.items() if uses_rewards(name)}
     first = _accuracy(judged, rules, sizes, seed)
     any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)

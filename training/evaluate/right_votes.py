@@ -6,6 +6,10 @@ from training.evaluate.judging import JudgedCandidates
 from training.settings import WRF, WrfSettings
 from unprm.types import AnswerClass, Strategy, VoteResult
 from unprm.votes import decide as votes
+from unprm.wire import VoteTerms
+
+STUDIED: tuple[Strategy, ...] = ("majority", "prm", "hmr", "wrf", "weighted")
+"""The votes that reports and the lab compare: the paper's, and the weighted majority."""
 
 RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
 """How right the decision among these candidates (indices) is: 0 or 1, in between only for ties."""
@@ -56,4 +60,5 @@ def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wr
     unscored = all(reward is None for reward in rewards)
     if all(name is None for name in classes) or (unscored and votes.needs_rewards(strategy, classes)):
         return None
-    return votes.decide(strategy, classes, rewards, wrf.alpha, wrf.normalization)
+    terms = VoteTerms(alpha=wrf.alpha, normalization=wrf.normalization)
+    return votes.decide(strategy, classes, rewards, terms)

@@ -9,14 +9,14 @@ import numpy as np
 from training.evaluate import best_of_n
 from training.evaluate.bootstrap import Numbers
 from training.evaluate.judging import JudgedCandidates
-from training.evaluate.right_votes import RightShare, right_share
+from training.evaluate.right_votes import STUDIED, RightShare, right_share
 from training.settings import WrfSettings
 from unprm.types import AnswerClass
 from unprm.votes import decide as votes
 
 Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""
-VOTES: dict[str, RightShare] = {name: partial(right_share, name) for name in votes.STRATEGIES}
+VOTES: dict[str, RightShare] = {name: partial(right_share, name) for name in STUDIED}
 ALPHAS = (0.5, *(k / 10 for k in range(11) if k != 5))
 """Values of α; the paper's comes first."""
 PRIORS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)

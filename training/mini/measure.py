@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from training.evaluate.judging import JudgedCandidates
 from training.evaluate.metrics import Share, first_error_score, percent
-from training.evaluate.right_votes import right_share
+from training.evaluate.right_votes import STUDIED, right_share
 from training.mini.sample import sample
 from unprm import steps
 from unprm.answers.extraction import extract
@@ -21,7 +21,6 @@ from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate
 from unprm.models.checkpoint import load_base, read_tokenizer
 from unprm.models.load import load_engine
-from unprm.votes import decide as votes
 
 TEMPERATURE = 0.8
 CANDIDATES = 16
@@ -91,7 +90,7 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
         right_left_alone=found.correct,
         votes={
             strategy: Share.of([right_share(strategy, group, range(len(group.classes))) for group in judged])
-            for strategy in votes.STRATEGIES
+            for strategy in STUDIED
         },
     )
 

@@ -8,14 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from training.evaluate.metrics import Share, percent
-from training.evaluate.right_votes import uses_rewards
+from training.evaluate.right_votes import STUDIED, uses_rewards
 from training.report.blocks import Plot, Table, counted, lead, listed, seeds
 from training.report.drawing import GREY, legend, percent_axis, plot, styles
 from training.report.found import BestOfN, BySize, over_seeds
 from unprm.types import Strategy
-from unprm.votes.decide import STRATEGIES
 
-REWARDED: tuple[Strategy, ...] = tuple(vote for vote in STRATEGIES if uses_rewards(vote))
+REWARDED: tuple[Strategy, ...] = tuple(vote for vote in STUDIED if uses_rewards(vote))
 _MAJORITY = {"color": GREY, "linestyle": "--", "linewidth": 1.6}
 _ANY = {"color": GREY, "linestyle": ":", "linewidth": 1.6}
 
@@ -57,10 +56,10 @@ def table(prms: Sequence[BestOfN]) -> Table:
     rows = []
     for prm in prms:
         size = max(prm.any_right)
-        cells = [prm.accuracy[vote][size].share.in_percent for vote in STRATEGIES]
+        cells = [prm.accuracy[vote][size].share.in_percent for vote in STUDIED]
         numbers = f"{prm.seeds}", f"{prm.questions:,}", f"{size}"
         rows.append((prm.name, *numbers, *cells, f"{100 * prm.any_right[size].share.mean:.1f}"))
-    columns = ("PRM", "seeds", "questions", "N", *STRATEGIES, "any right")
+    columns = ("PRM", "seeds", "questions", "N", *STUDIED, "any right")
     return Table("right answers in % (95 % interval)", columns, tuple(rows))
 
 
@@ -95,7 +94,7 @@ def _by_prm(prms: Sequence[BestOfN]) -> Plot:
     columns = 2 if len(prms) == 4 else min(3, len(prms))
     look: dict[Strategy, dict[str, Any]] = dict(zip(REWARDED, styles(len(REWARDED)), strict=True))
     look["majority"] = _MAJORITY
-    shares: dict[str, Share] = {vote: _pooled([p.accuracy[vote] for p in prms])[size].share for vote in STRATEGIES}
+    shares: dict[str, Share] = {vote: _pooled([p.accuracy[vote] for p in prms])[size].share for vote in STUDIED}
     among = f", on average over {len(prms)} PRMs," if len(prms) > 1 else ""
     panels: Panels = {}
     for prm in prms:
@@ -108,7 +107,7 @@ def _by_prm(prms: Sequence[BestOfN]) -> Plot:
         "accuracy-by-prm",
         f"At N = {size}{among} {lead(shares)}",
         f"A panel for each of {listed(prm.name for prm in prms)}: accuracy against the number of candidates for "
-        f"{listed(STRATEGIES)}.",
+        f"{listed(STUDIED)}.",
         "Share of questions whose elected answer is right, against the number N of candidates, a line per vote; bands "
         "are the intervals of the best vote and of majority, the dotted line is the share with any right candidate. "
         f"{_note(prms)}.",
@@ -148,7 +147,7 @@ def _pooled(prms: Sequence[BySize]) -> BySize:
 
 
 def _best_vote(prm: BestOfN, size: int) -> Strategy:
-    return max(STRATEGIES, key=lambda vote: prm.accuracy[vote][size].share.mean)
+    return max(STUDIED, key=lambda vote: prm.accuracy[vote][size].share.mean)
 
 
 def _common_size(prms: Sequence[BestOfN]) -> int:

@@ -8,11 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from training.evaluate.metrics import Share, percent
-from training.evaluate.right_votes import right_share
+from training.evaluate.right_votes import STUDIED, right_share
 from training.report.blocks import Plot, counted, lead, listed
 from training.report.drawing import GREY, RIGHT, WRONG, percent_axis, plot
 from training.report.found import BestOfN
-from unprm.votes.decide import STRATEGIES
 
 BINS = 20
 _GOLDEN = 0.618033988749895
@@ -67,16 +66,16 @@ def _distribution(prm: BestOfN, shares: Sequence[float]) -> Plot:
 def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
     outcomes = {
         vote: [right_share(vote, candidates, range(len(candidates.classes)), prm.wrf) for candidates in prm.judged]
-        for vote in STRATEGIES
+        for vote in STUDIED
     }
     hard = [k for k, share in enumerate(shares) if 0 < share < 0.5]
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        heights = list(reversed(range(len(STRATEGIES))))
-        for height, vote in zip(heights, STRATEGIES, strict=True):
+        heights = list(reversed(range(len(STUDIED))))
+        for height, vote in zip(heights, STUDIED, strict=True):
             _lane(axes, height, shares, outcomes[vote])
-        ticks = [f"{vote}\n{percent(sum(outcomes[vote]) / len(shares))}" for vote in STRATEGIES]
+        ticks = [f"{vote}\n{percent(sum(outcomes[vote]) / len(shares))}" for vote in STUDIED]
         axes.set_yticks(heights, labels=ticks)
         axes.grid(visible=False)
         axes.hlines([height - 0.5 for height in heights[:-1]], 0, 1, color="#cccccc", linewidth=0.8)
@@ -86,14 +85,14 @@ def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
         figure.legend(handles[:3], labels[:3], loc="outside lower center", ncols=3, markerscale=1.8)
 
     if hard:
-        hardest: dict[str, Share] = {vote: Share.of([outcomes[vote][k] for k in hard]) for vote in STRATEGIES}
+        hardest: dict[str, Share] = {vote: Share.of([outcomes[vote][k] for k in hard]) for vote in STUDIED}
         title = f"Where fewer than half of a question's candidates are right, {lead(hardest)}"
     else:
         title = "No question has a right answer in fewer than half of its candidates: every vote has it easy"
     return plot(
         "lanes",
         title,
-        f"A lane for each vote, {listed(STRATEGIES)}: a point per question at its gold answer frequency, in the upper "
+        f"A lane for each vote, {listed(STUDIED)}: a point per question at its gold answer frequency, in the upper "
         "half of the lane if the elected answer is right, in the lower if it is wrong, between if both kinds are tied.",
         "A point per question and vote over all its candidates: up and round if the elected answer is right, down and "
         "crossed if it is wrong, a bar between where right and wrong answers are tied; the height within is only "

@@ -12,11 +12,11 @@ from training.data import stats
 from training.evaluate import judging
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import Result
+from training.evaluate.right_votes import STUDIED
 from training.report.found import Annotation, BestOfN, Finding, Found, ProcessBench, over_seeds
 from training.settings import WrfSettings
 from unprm.errors import RecordInvalid
 from unprm.types import Normalization, Strategy
-from unprm.votes import decide as votes
 
 LAYOUT = {
     "findings": "findings.json",
@@ -55,7 +55,7 @@ class _BestOfN(BaseModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if any(self.accuracy.get(vote, {}).keys() != self.any_right.keys() for vote in votes.STRATEGIES):
+        if any(self.accuracy.get(vote, {}).keys() != self.any_right.keys() for vote in STUDIED):
             raise ValueError("the votes and `any_right` are not all there, at the same sizes")
         return self
 
@@ -85,7 +85,7 @@ def _best_of_n(name: str, paths: Sequence[Path]) -> BestOfN:
         name,
         len(runs),
         runs[0].questions,
-        {vote: over_seeds([run.accuracy[vote] for run in runs]) for vote in votes.STRATEGIES},
+        {vote: over_seeds([run.accuracy[vote] for run in runs]) for vote in STUDIED},
         over_seeds([run.any_right for run in runs]),
         () if kept is None else tuple(judging.kept(paths[kept].parent)),
         WrfSettings(runs[kept or 0].alpha, runs[kept or 0].normalization),

@@ -14,11 +14,14 @@ from training.cli.evaluate import app
 from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
 from training.evaluate.judging import JudgedCandidates
 from training.evaluate.scorers import EngineScorer
+from training.evaluate.right_votes import STUDIED
 from training.settings import Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
 from unprm.errors import OutputMismatch, RecordInvalid
 from unprm.votes import decide as votes
+from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.rules import RULES
 
 DATA = TEST_DATA / "votes"
 
@@ -188,6 +191,7 @@ def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equiv
     candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
     rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
+    others = {"logodds": "2", "best_of_majority": "2", "soft": "2"}
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
         best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
         elections = {record["id"]: record for record in resumable.read(tmp_path / "out" / "elections.jsonl")}
@@ -198,7 +202,7 @@ def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equiv
             ("2?", 4, 1),
             ("3?", 4, 0),
         ]
-        elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2"}
+        elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2", **others}
         for gold, election in elections.items():
             assert election["elected"] == {vote: answer == gold for vote, answer in elected.items()}
 
@@ -368,7 +372,9 @@ def test_votes_on_real_step_scores(recorded):
     assert (results["logistic"], results["normalization"]) == (False, "minmax")
     found = {"min": results, **results["aggregates"]}
     twelfths = {
-        aggregate: {vote: 12 * share["mean"] for vote, share in figures["accuracy_of_all"].items()}
+        aggregate: {
+            vote: 12 * share["mean"] for vote, share in figures["accuracy_of_all"].items() if vote in STUDIED
+        }
         for aggregate, figures in found.items()
     }
     assert twelfths.pop("min") == pytest.approx({"majority": 6.7, "prm": 6, "hmr": 7, "wrf": 8, "weighted": 8})
@@ -380,7 +386,7 @@ def test_votes_on_real_step_scores(recorded):
     assert list(results["any_right"]) == ["1", "2", "4"]
     # mean@1 is the mean share of right candidates, whatever the draws
     mean = sum(sum(candidates.correct) / len(candidates.correct) for candidates in judging.kept(output)) / 12
-    assert [accuracy["1"]["mean"] for accuracy in results["accuracy"].values()] == [pytest.approx(mean)] * 5
+    assert [accuracy["1"]["mean"] for accuracy in results["accuracy"].values()] == [pytest.approx(mean)] * 8
 
 
 def test_one_table_has_every_vote_with_every_reward(recorded):
@@ -390,7 +396,7 @@ def test_one_table_has_every_vote_with_every_reward(recorded):
     assert header == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | all 6 to 26 | against majority, points |"
     assert rule == "| --- | --- | --: | --: | --: | --: | --: |"
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    rewarded = [(vote, reward) for vote in ("prm", "hmr", "wrf", "weighted") for reward in vote_results.AGGREGATES]
+    rewarded = [(vote, reward) for vote in REWARD_STRATEGIES[1:] for reward in vote_results.AGGREGATES]
     assert [(vote, reward) for vote, reward, *_ in cells] == [("majority", "–"), *rewarded, ("any right", "–")]
     assert cells[0][-2].startswith("55.8 (")
     assert cells[-1][-2] == "100.0 (100.0–100.0)"
@@ -405,15 +411,15 @@ def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path, equivalence):
     lines = (tmp_path / "votes.md").read_text("utf-8").splitlines()
     # every question has 8 candidates: the largest N is all of them
     assert lines[2] == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | N = 8 | against majority, points |"
-    assert [line.split(" | ")[1] for line in lines[4:]] == ["–", "given", "given", "given", "given", "–"]
+    assert [line.split(" | ")[1] for line in lines[4:]] == ["–", *["given"] * 7, "–"]
     rows = [json.loads(line) for line in (DATA / "qwen_math_cot_rm.jsonl").read_text("utf-8").splitlines()]
     shares = [sum(candidate["correct"] for candidate in row["candidates"]) / 8 for row in rows]
     assert measured.accuracy["majority"][1].mean == pytest.approx(sum(shares) / 6)
 
 
 def test_a_vote_joins_the_table_by_being_registered(monkeypatch):
-    monkeypatch.setattr(votes, "STRATEGIES", (*votes.STRATEGIES, "another"))
-    monkeypatch.setitem(votes._SCORES, "another", votes._SCORES["prm"])
+    monkeypatch.setattr(votes, "REWARD_STRATEGIES", (*votes.REWARD_STRATEGIES, "another"))
+    monkeypatch.setitem(RULES, "another", RULES["prm"])
     judged = JudgedCandidates((0, 1), (True, False), (0.25, 0.5), ((0.5, 0.25), (0.5, 0.5)))
     measured = best_of_n.results([judged])
     assert measured.accuracy["another"] == measured.accuracy["prm"]
