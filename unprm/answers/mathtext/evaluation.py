@@ -182,8 +182,7 @@ class Evaluator:
         size = isqrt(len(cells))
         rationals = [fmpq(*cell.as_integer_ratio()) for cell in cells if isinstance(cell, Fraction)]
         if len(rationals) == len(cells):
-            exact = fmpq_mat(size, size, rationals).det()
-            return self._bounded(Fraction(int(exact.numerator), int(exact.denominator)))
+            return self._bounded(Fraction(str(fmpq_mat(size, size, rationals).det())))
         return settled(acb_mat(size, size, [ball(cell) for cell in cells]).det())
 
     def _function(self, head: str, values: list[Value]) -> Value:
@@ -198,9 +197,8 @@ class Evaluator:
         if head in _QUOTIENTS:
             over, under = (settled(part(argument(value))) for part in _QUOTIENTS[head])
             return self._product([over, inverted(under)])
-        if head == "ln" and (value == 0 or (self.real and is_negative(value))):
-            raise Undefined
-        if head in ("arcsin", "arccos") and self.real and abs(ball(value)) > 1:
+        negative, steep = self.real and is_negative(value), self.real and abs(ball(value)) > 1
+        if (head == "ln" and (value == 0 or negative)) or (head in ("arcsin", "arccos") and steep):
             raise Undefined
         if head == "tanh" and abs(ball(value)) > 40:  # it would be 1 to all digits of its key
             raise Undecided

@@ -2,10 +2,17 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unprm.answers.support import apart, generated, same
+from unprm.answers.mathtext.evaluation import Evaluator, NeedsWorker
+from unprm.answers.mathtext.grammar import parse
+from unprm.answers.mathtext.tree import Unreadable
+from unprm.answers.mathtext.values import Undecided, Undefined
+
+EVERYTHING = Evaluator(bits=200_000, loop=2000, functions=True)
 
 
 @same(
@@ -100,3 +107,69 @@ def test_a_root_has_one_key_however_it_is_written(answers, radicand, factor, squ
     ]
     assert answers.classes([exact, *same]) == [0, 0, 0]
     assert not answers.equal(exact, f"{latex(factor)}\\sqrt{{{radicand}}}+10^{{-40}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r"\sin\frac{\pi}{2}", 1),
+        ("\\tan 45°", 1),
+        (r"\sec 0+\csc\frac{\pi}{2}", 2),
+        (r"\log_{2} 8", 3),
+        (r"\ln e^{3}", 3),
+        (r"\arccos 1", 0),
+        (r"\lfloor\pi\rfloor+\lceil\pi\rceil", 7),
+        (r"\max(\sqrt{2},2,\frac{1}{\sqrt{2}})", 2),
+        (r"|{-\sqrt{2}}|^{2}", 2),
+        (r"\gcd(12,18)", 6),
+        (r"\lcm(2,3)", 6),
+        (r"\frac{\frac{3}{2}!}{\frac{1}{2}!}-\frac{3}{2}", 0),
+        (r"\binom{\frac{1}{2}}{2}", Fraction(-1, 8)),
+        (r"\binom{5}{7}", 0),
+        (r"(-8)^{\frac{2}{3}}", 4),
+        (r"\sum_{k=1}^{100} k", 5050),
+        (r"\begin{vmatrix}\sqrt{2}&1\\1&\sqrt{2}\end{vmatrix}", 1),
+        (r"\begin{vmatrix}\frac{1}{2}&1\\1&2\end{vmatrix}", 0),
+        (r"0^{\sqrt{2}}", 0),
+        (r"1^{\sqrt{2}}", 1),
+        (r"e^{\pi i}", -1),
+    ],
+)
+def test_values(text, value):
+    assert EVERYTHING.value(parse(text)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (r"\ln 0", Undefined),
+        (r"\tan\frac{\pi}{2}", Undefined),
+        ("(-4)!", Undefined),
+        ("0^{0}", Undefined),
+        (r"\tanh 500", Undecided),
+        ("9^{9^{9}}", Undecided),
+        ("100000000!", Undecided),
+        (r"\binom{99999999}{44444444}", Undecided),
+        (r"\sum_{k=1}^{3000} k", Undecided),
+        (r"\sin(10^{50})", Undecided),
+        (r"\gcd(\frac{1}{2},3)", Unreadable),
+        (r"\max(i,1)", Unreadable),
+    ],
+)
+def test_what_has_no_value(text, problem):
+    with pytest.raises(problem):
+        EVERYTHING.value(parse(text))
+
+
+@pytest.mark.parametrize("text", [r"\sqrt{-2}", "(-2)^{0.5}", r"(-2)^{\sqrt{2}}", r"\ln(-2)", r"\arcsin 2"])
+def test_what_is_undefined_over_the_reals_alone(text):
+    EVERYTHING.value(parse(text))
+    with pytest.raises(Undefined):
+        Evaluator(functions=True, real=True).value(parse(text))
+
+
+def test_functions_and_sums_are_left_to_a_worker():
+    with pytest.raises(NeedsWorker):
+        Evaluator().value(parse(r"\sin 1"))
+    with pytest.raises(Undecided):
+        Evaluator().value(parse(r"\sum_{k=1}^{2} k"))
