@@ -13,8 +13,8 @@ from training import resumable
 from training.cli.evaluate import app
 from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
 from training.evaluate.judging import JudgedCandidates
-from training.evaluate.scorers import EngineScorer
 from training.evaluate.right_votes import STUDIED
+from training.evaluate.scorers import EngineScorer
 from training.settings import Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
@@ -372,9 +372,7 @@ def test_votes_on_real_step_scores(recorded):
     assert (results["logistic"], results["normalization"]) == (False, "minmax")
     found = {"min": results, **results["aggregates"]}
     twelfths = {
-        aggregate: {
-            vote: 12 * share["mean"] for vote, share in figures["accuracy_of_all"].items() if vote in STUDIED
-        }
+        aggregate: {vote: 12 * share["mean"] for vote, share in figures["accuracy_of_all"].items() if vote in STUDIED}
         for aggregate, figures in found.items()
     }
     assert twelfths.pop("min") == pytest.approx({"majority": 6.7, "prm": 6, "hmr": 7, "wrf": 8, "weighted": 8})
