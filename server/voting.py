@@ -1,11 +1,11 @@
 """From a request to a response: what is scored, what is compared, which vote is taken."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from server.encoding import encode
 from server.http.context import Context
@@ -13,6 +13,7 @@ from server.models.model import Model
 from server.observe.tracing import span, tell
 from server.service import Service
 from unprm.answers.extraction import extract
+from unprm.concurrent import all_of
 from unprm.engines.queue import Permit
 from unprm.engines.turns import Scored
 from unprm.errors import (
@@ -38,7 +39,6 @@ from unprm.wire import (
     WrfRequest,
 )
 
-Value = TypeVar("Value")
 _NO_PROBLEM = (
     "no answer has half of all candidates for itself, so rewards decide: send the problem, or step_scores with "
     "every solution"
@@ -156,12 +156,12 @@ async def _scores(models: Sequence[Model], request: Candidates, candidates: _Rea
         lengths = {index: len(request.problem) + sum(map(len, each.steps)) for index, each in missing.items()}
         with ExitStack() as room:
             permits = [room.enter_context(model.reserve(lengths.values())) for model in models]
-            inputs = await _all(_encoded(model, request.problem, missing, lengths, context) for model in models)
+            inputs = await all_of(_encoded(model, request.problem, missing, lengths, context) for model in models)
             for encoded in inputs:
                 unscorable |= {index: error for index, error in encoded.items() if isinstance(error, Unscorable)}
             _check_valid(request, unscorable)
             if readable := [index for index in missing if index not in unscorable]:
-                results = await _all(
+                results = await all_of(
                     _run(model, _batch(encoded, readable), permit, context)
                     for model, encoded, permit in zip(models, inputs, permits, strict=True)
                 )
@@ -200,16 +200,6 @@ async def _run(model: Model, batch: Sequence[Encoded], permit: Permit, context: 
             raise DeadlineExceeded(context.seconds) from None
         tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
         return result
-
-
-async def _all(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value]:
-    """The results of all calls; if one fails, the others are cancelled and its error is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(call) for call in calls]
-    except ExceptionGroup as several:
-        raise several.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 def name(models: Sequence[Model]) -> str:

@@ -8,14 +8,22 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from unprm.engines.turns import Batch, Job, Scored, Turns
 from unprm.engines.worker import Worker
-from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, ShuttingDown, SolutionTooLong
+from unprm.errors import (
+    DeadlineExceeded,
+    ModelUnavailable,
+    ModelUnreachable,
+    Overloaded,
+    ShuttingDown,
+    SolutionTooLong,
+    UnprmError,
+)
 from unprm.types import BatchScores, Encoded, Engine, Usage
 
 logger = logging.getLogger(__name__)
@@ -24,6 +32,8 @@ _MEMORY = 0.8
 """Weight of earlier batches in the moving average of the speed."""
 _FAILURES = 3
 """Failed batches in a row after which the model is tested."""
+_RETRY = 5.0
+"""Seconds between two attempts to reach a model that runs in another program."""
 _CLOSING = 5.0
 """Seconds that an engine may take to free its memory."""
 _SLACK = 2
@@ -64,7 +74,8 @@ class StepScorer:
     with the figures of every batch that was run.
 
     A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `lost` is
-    called once.
+    called once. One that can't be reached may come back: requests go on trying, and so does the queue itself, every
+    `retry` seconds, with a plain sum.
     """
 
     def __init__(
@@ -74,6 +85,7 @@ class StepScorer:
         batch_tokens: int = 16_384,
         max_queued_tokens: int = 1_048_576,
         patience: float = 300.0,
+        retry: float = _RETRY,
         observe: Callable[[BatchFigures], None] = lambda figures: None,
         lost: Callable[[], None] = lambda: None,
     ) -> None:
@@ -81,6 +93,7 @@ class StepScorer:
         self._batch_tokens = batch_tokens
         self._max_queued_tokens = max_queued_tokens
         self._patience = patience
+        self._retry = retry
         self._observe = observe
         self._tell_lost = lost
         self._turns = Turns()
@@ -88,6 +101,8 @@ class StepScorer:
         self._reserved = 0
         self._failures = 0
         self._lost: str | None = None
+        self._unreachable: str | None = None
+        self._reaching: asyncio.Task[None] | None = None
         self._tokens_per_second = 0.0
         self._closed = False
         self._worker = Worker("engine")
@@ -143,6 +158,8 @@ class StepScorer:
         if self._closed:
             return
         self._closed = True
+        if self._reaching is not None:
+            self._reaching.cancel()
         if self._serving is not None:
             await asyncio.wait({self._serving}, timeout=timeout)
             self._serving.cancel()
@@ -152,6 +169,12 @@ class StepScorer:
         await asyncio.wait({closing}, timeout=patience)
         closing.cancel()
         self._worker.close()
+
+    def check_ready(self) -> None:
+        """Raises as `check_room`, and `ModelUnavailable` while the model can't be reached."""
+        self.check_room()
+        if self._unreachable is not None:
+            raise ModelUnavailable(self._unreachable)
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[Permit]:
@@ -241,7 +264,7 @@ class StepScorer:
         except ModelUnavailable as error:
             await self._failed(batch, error)
             return None
-        self._failures = 0
+        self._failures, self._unreachable = 0, None
         self._measure(batch, scores, started, clock() - started)
         return _Finished(batch, scores)
 
@@ -258,14 +281,26 @@ class StepScorer:
     async def _failed(self, batch: Batch, error: ModelUnavailable) -> None:
         """Passes the error to the requests; after several failures in a row, tests whether the model is at fault."""
         self._fail([place.job for places in batch.values() for place in places], error)
+        if isinstance(error, ModelUnreachable):
+            self._unreachable = str(error)
+            if self._reaching is None or self._reaching.done():
+                self._reaching = asyncio.create_task(self._reach())
+            return
         self._failures += 1
         if self._failures < _FAILURES or self._lost is not None:
             return
         try:
-            await self._run([self._engine.format.encode("1 + 1 = ?", ["2"])])
+            await self._run([_plain_sum(self._engine)])
             self._failures = 0
         except ModelUnavailable:
             self._lose(f"the model failed {self._failures} times in a row, then on a plain sum")
+
+    async def _reach(self) -> None:
+        """Scores a plain sum now and then, until the model answers."""
+        while self._unreachable is not None:
+            await asyncio.sleep(self._retry)
+            with suppress(UnprmError):
+                await self.score([_plain_sum(self._engine)])
 
     def _lose(self, reason: str) -> None:
         if self._lost is None:
@@ -279,11 +314,14 @@ class StepScorer:
         requests that arrive meanwhile."""
         if finished is None:
             return
-        for places, values, cost in zip(finished.batch.values(), *finished.scores, strict=True):
+        scores, computed, tokens = finished.scores
+        totals = tokens or [len(item.ids) for item in finished.batch]
+        for places, values, cost, total in zip(finished.batch.values(), scores, computed, totals, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller has gone
                     continue
                 job.scores[position] = values
+                job.total += total
                 job.computed, cost = job.computed + cost, 0  # charged to the first
                 if len(job.scores) == len(job.items):
                     job.done.set_result(job.scored())
@@ -304,11 +342,18 @@ class StepScorer:
         self._observe(BatchFigures(len(batch), tokens, sum(scores.computed), seconds, waits))
 
 
+def _plain_sum(engine: Engine) -> Encoded:
+    return engine.format.encode("1 + 1 = ?", ["2"])
+
+
 def _run(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
     """The engine's scores, checked to be usable; runs in the engine's thread."""
     try:
         scores = engine.score(batch)
         fault = _fault(batch, scores)
+    except ModelUnreachable as error:
+        logger.warning("a batch of %d items failed: %s", len(batch), error)
+        raise
     except BaseException as error:  # a library may raise anything: every caller gets an error
         logger.exception("the model failed on a batch of %d items", len(batch))
         raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
@@ -319,8 +364,8 @@ def _run(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
 
 
 def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
-    scores, computed = answer
-    if not len(scores) == len(computed) == len(batch):
+    scores, computed, tokens = answer
+    if not len(scores) == len(computed) == len(batch) == len(batch if tokens is None else tokens):
         return f"it has scores for {len(scores)} of {len(batch)} items"
     for item, values in zip(batch, scores, strict=True):
         if len(values) != len(item.positions):
