@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from unprm.wire import FieldError
 
 MOST = 16
@@ -25,6 +27,11 @@ _MESSAGES = {
 def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     """The first `MOST` of pydantic's errors, which come in FastAPI's form; submitted values are not repeated."""
     return [FieldError(pointer=pointer(e["loc"]), detail=_message(e)) for e in errors[:MOST]]
+
+
+def validation_errors(error: ValidationError) -> list[FieldError]:
+    """As `field_errors`, for an error of pydantic itself, whose locations do not begin with "body"."""
+    return field_errors([{**details, "loc": ("body", *details["loc"])} for details in error.errors(include_url=False)])
 
 
 def pointer(location: Sequence[str | int]) -> str:

@@ -15,7 +15,7 @@ import json
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -179,7 +179,8 @@ class OpenAIClient:
             yield
         except httpx.HTTPError as error:
             server.failures += 1
-            pause = min(LONGEST_PAUSE, self._pause * 2 ** (server.failures - 1))
+            doublings = min(server.failures - 1, 10)  # a server may stay dead for ever
+            pause = min(LONGEST_PAUSE, self._pause * 2**doublings)
             server.rests_until = time.monotonic() + pause
             raise APIConnectionError(server.url, type(error).__name__) from error
 
@@ -192,7 +193,7 @@ class OpenAIClient:
         return awake[ranked(affinity, awake)[0]]
 
 
-async def read_on(response: httpx.Response) -> AsyncIterator[bytes]:
+async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """The rest of a response as it arrives; closes it at the end."""
     try:
         async for part in response.aiter_bytes():

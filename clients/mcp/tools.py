@@ -1,8 +1,6 @@
 """The tools, each one call of the server. Their descriptions are for the model that chooses among them."""
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -11,9 +9,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
-from unprm.fields import field_errors
-from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
-from unprm.wire import EXTRACTION, MAX_SOLUTIONS, NORMALIZATION, SPLIT, Probability, Text
+from unprm.fields import validation_errors
+from unprm.types import Aggregate, Normalization, Strategy
+from unprm.wire import MAX_SOLUTIONS, NORMALIZATION, ExtractionField, Probability, SplitField, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
 from unprm_client._calls import ScoreOptions, VoteOptions
 from unprm_client.errors import ConnectionFailed
@@ -49,8 +47,6 @@ Vote = Annotated[
         "the model; prm: the best reward; hmr: majority if it has half, else prm; weighted: sums of rewards."
     ),
 ]
-Steps = Annotated[Split, Field(description=SPLIT)]
-Answers = Annotated[Extraction, Field(description=EXTRACTION)]
 Scale = Annotated[Normalization, Field(description=f"wrf: {NORMALIZATION}")]
 Alpha = Annotated[Probability, Field(description="wrf: weight of the reward; 1 - alpha weighs the frequency.")]
 
@@ -63,18 +59,16 @@ def create(client: AsyncClient) -> MCPServer:
         solutions: Solutions,
         aggregate: Reward = "min",
         threshold: Threshold = None,
-        split: Steps = "auto",
-        extraction: Answers = "auto",
+        split: SplitField = "auto",
+        extraction: ExtractionField = "auto",
     ) -> ScoreResponse:
         """Finds where a solution goes wrong. Use it to check a solution before you rely on it, or to know which step to
         redo. It returns, for each solution: `step_scores`, one probability in [0, 1] for each step that all is right so
         far; `first_error`, the index of the first wrong step, counted from 0, or null if none is; `reward`, one number
         for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores."""
-        options: ScoreOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
-        if threshold is not None:
-            options["threshold"] = threshold
-        with _as_tool_errors():
-            return await client.score_steps(problem, solutions, **options)
+        return await client.score_steps(
+            problem, solutions, aggregate=aggregate, threshold=threshold, split=split, extraction=extraction
+        )
 
     async def vote(
         problem: Problem,
@@ -83,8 +77,8 @@ def create(client: AsyncClient) -> MCPServer:
         alpha: Alpha = 0.5,
         aggregate: Reward = "min",
         normalization: Scale = "minmax",
-        split: Steps = "auto",
-        extraction: Answers = "auto",
+        split: SplitField = "auto",
+        extraction: ExtractionField = "auto",
     ) -> VoteResponse:
         """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
@@ -94,8 +88,7 @@ def create(client: AsyncClient) -> MCPServer:
         options: VoteOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
         if strategy == "wrf":
             options |= {"alpha": alpha, "normalization": normalization}
-        with _as_tool_errors():
-            return await client.vote(strategy, problem, solutions, **options)
+        return await client.vote(strategy, problem, solutions, **options)
 
     async def compare_votes(
         problem: Problem,
@@ -103,18 +96,14 @@ def create(client: AsyncClient) -> MCPServer:
         alpha: Alpha = 0.5,
         aggregate: Reward = "min",
         normalization: Scale = "minmax",
-        split: Steps = "auto",
-        extraction: Answers = "auto",
+        split: SplitField = "auto",
+        extraction: ExtractionField = "auto",
     ) -> CompareResponse:
         """Takes all five votes on several solutions of one problem at once. Use it to see how safe an answer is; for
         the answer alone, `vote` is enough. It returns: `agree`, whether all votes elect the same answer, and
         `strategies`, the outcome of each."""
-        options: VoteOptions = {
-            "aggregate": aggregate, "split": split, "extraction": extraction,
-            "alpha": alpha, "normalization": normalization,
-        }  # fmt: skip
-        with _as_tool_errors():
-            return await client.compare(problem, solutions, **options)
+        options: ScoreOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
+        return await client.compare(problem, solutions, alpha=alpha, normalization=normalization, **options)
 
     server = _Server(
         "unprm",
@@ -129,8 +118,8 @@ def create(client: AsyncClient) -> MCPServer:
 
 
 class _Server(MCPServer):
-    """Reports invalid arguments as the unprm server reports invalid fields, and refuses unknown ones: a model that
-    misspells one would believe that it took effect."""
+    """Reports errors in sentences that a model can act on. Invalid arguments are reported as the unprm server reports
+    invalid fields, unknown ones too: a model that misspells one would believe that it took effect."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -141,21 +130,14 @@ class _Server(MCPServer):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            if not isinstance(error.__cause__, ValidationError):
-                raise
-            located = [
-                {**details, "loc": ("body", *details["loc"])} for details in error.__cause__.errors(include_url=False)
-            ]
-            wrong = dict.fromkeys(f"{field.pointer[1:]}: {field.detail}" for field in field_errors(located))
-            raise ToolError(f"The arguments of {name} don't fit: {'; '.join(wrong)}") from None
-
-
-@contextmanager
-def _as_tool_errors() -> Iterator[None]:
-    """Turns the client's errors into tool errors: a sentence that the model reads."""
-    try:
-        yield
-    except ConnectionFailed as error:
-        raise ToolError(f"the server of unprm can't be reached ({error})") from error
-    except ClientError as error:
-        raise ToolError(str(error)) from error
+            match error.__cause__:
+                case ValidationError() as invalid:
+                    found = validation_errors(invalid)
+                    wrong = dict.fromkeys(f"{field.pointer[1:]}: {field.detail}" for field in found)
+                    raise ToolError(f"The arguments of {name} don't fit: {'; '.join(wrong)}") from None
+                case ConnectionFailed() as failed:
+                    reason = f"the server of unprm can't be reached ({failed})"
+                    raise ToolError(f"Error executing tool {name}: {reason}") from failed
+                case ClientError() as failed:
+                    raise ToolError(f"Error executing tool {name}: {failed}") from failed
+            raise

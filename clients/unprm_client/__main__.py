@@ -149,7 +149,7 @@ def _show(requests: list[dict[str, Any]], outcomes: Iterable[BaseModel | ClientE
             failed += 1
             print(f"request {number}: {outcome}", file=sys.stderr)
         elif as_json:
-            print(outcome.model_dump_json(exclude_none=False))
+            print(outcome.model_dump_json())
         else:
             _draw(console, request, outcome)
     if failed:

@@ -1,12 +1,13 @@
 """The common parts of both clients, without input or output: time limits, retries and the order of many calls."""
 
-import math
+import asyncio
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -24,21 +25,24 @@ _GRACE = 1.0
 """Seconds to wait after the deadline for the server's answer that it has passed."""
 _AHEAD = 4
 """Most calls submitted but not yet returned to the caller, as a multiple of `concurrency`."""
-_READY_PAUSE = 0.2
-"""Seconds between two checks of whether the server is ready."""
 
 
 class Attempts:
-    """The attempts of one call, until its time is up. `now` is a clock in seconds, `jitter` is in [0, 1)."""
+    """The attempts of one call, until its time is up.
+
+    `every`: seconds from one attempt to the next, as many as there is time for; by default the pauses grow, and there
+    are no more than `most`. `now` is a clock in seconds, `jitter` is in [0, 1).
+    """
 
     def __init__(
         self,
         seconds: float,
-        most: float = ATTEMPTS,
+        most: int = ATTEMPTS,
         now: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
+        every: float | None = None,
     ) -> None:
-        self._most, self._now, self._jitter = most, now, jitter
+        self._most, self._now, self._jitter, self._every = most, now, jitter, every
         self._seconds, self._until = seconds, now() + seconds
         self._made = 0
 
@@ -53,9 +57,10 @@ class Attempts:
     def pause(self, error: errors.ClientError) -> float:
         """Seconds before the next attempt. Raises the error if there is none: it would change nothing, or there is no
         attempt or time left. Repeating scores and votes is safe."""
-        if self._made >= self._most or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
+        last = self._every is None and self._made >= self._most
+        if last or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
             raise error
-        wait = self._wait(error)
+        wait = self._wait(error) if self._every is None else self._every
         if self._now() + wait >= self._until:
             raise error
         return wait
@@ -67,16 +72,6 @@ class Attempts:
         return wait
 
 
-class ReadyChecks(Attempts):
-    """Checks of whether the server is ready, at equal intervals until the time is up."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(max(0.1, seconds), math.inf)
-
-    def _wait(self, error: errors.ClientError) -> float:
-        return _READY_PAUSE
-
-
 class BaseClient:
     """The settings of both clients."""
 
@@ -84,10 +79,7 @@ class BaseClient:
         self._seconds, self._most = timeout, attempts
 
     def _attempts(self, call: Call[Result]) -> Attempts:
-        return Attempts(self._seconds if call.seconds is None else call.seconds, self._most)
-
-    def _ready_checks(self, timeout: float | None) -> ReadyChecks:
-        return ReadyChecks(self._seconds if timeout is None else timeout)
+        return Attempts(self._seconds if call.seconds is None else call.seconds, self._most, every=call.every)
 
 
 def headers(api_key: str | None) -> dict[str, str]:
@@ -109,15 +101,7 @@ def client_errors(request: httpx.Request) -> Iterator[None]:
         raise errors.ConnectionFailed(f"{type(error).__name__}: {error}") from error
 
 
-class Pending(Protocol):
-    """A call that is under way: a future or a task."""
-
-    def cancel(self) -> bool:
-        """Stops it, unless it has run."""
-        ...
-
-
-_Pending = TypeVar("_Pending", bound=Pending)
+_Pending = TypeVar("_Pending", bound="Future[Any] | asyncio.Future[Any]")
 
 
 def ahead(calls: Iterator[_Pending], concurrency: int, progress: Progress) -> Generator[_Pending, None, None]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
-from unprm.fields import field_errors
+from unprm.fields import validation_errors
 from unprm.types import Aggregate, Extraction, Normalization, Split, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
@@ -33,6 +33,8 @@ from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
 _FIELDS = {"strategy", "timeout", *WrfRequest.model_fields}
+_READY_PAUSE = 0.2
+"""Seconds between two checks of whether the server is ready."""
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or the fields of `SolutionIn`."""
 
@@ -44,7 +46,7 @@ class ScoreOptions(TypedDict, total=False):
     extraction: Extraction
     on_invalid: OnInvalid
     aggregate: Aggregate
-    threshold: float
+    threshold: float | None
     log_odds: bool
     model: str | list[str]
     timeout: float
@@ -59,7 +61,7 @@ class VoteOptions(ScoreOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """A request, and the type of its result."""
+    """A request, and the type of its result; `seconds` and `every` as in `Attempts`."""
 
     method: str
     path: str
@@ -67,6 +69,7 @@ class Call(Generic[Result]):
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
+    every: float | None = None
 
     def request(
         self, http: httpx.Client | httpx.AsyncClient, headers: Mapping[str, str], seconds: float
@@ -121,7 +124,10 @@ def model_call(name: str | None) -> Call[ModelResponse]:
     return Call("GET", "/model" if name is None else f"/model?name={name}", ModelResponse)
 
 
-READY = Call("GET", "/readyz", StatusResponse)
+def ready_call(timeout: float | None) -> Call[StatusResponse]:
+    """Asks, until the time is up, whether the server is ready; at least once."""
+    seconds = None if timeout is None else max(0.1, timeout)
+    return Call("GET", "/readyz", StatusResponse, seconds=seconds, every=_READY_PAUSE)
 
 
 def later(
@@ -157,8 +163,7 @@ def _work(
     except InvalidRequest as error:
         raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
     except ValidationError as error:
-        located = [{**details, "loc": ("body", *details["loc"])} for details in error.errors(include_url=False)]
-        found = field_errors(located)
+        found = validation_errors(error)
         raise _invalid(found[0].detail, found) from None
     marks = {"Content-Type": "application/json"}
     if problem is not None:

@@ -10,7 +10,7 @@ import httpx
 from unprm.types import Strategy
 from unprm.wire import CompareResponse, ModelResponse, PreviewResponse, ScoreResponse, VoteResponse
 from unprm_client import _base, _calls
-from unprm_client._base import Attempts, BaseClient, ahead, client_errors
+from unprm_client._base import BaseClient, ahead, client_errors
 from unprm_client._calls import AnySolution, Call, Result, ScoreOptions, VoteOptions
 from unprm_client.errors import ClientError
 from unprm_client.progress import Progress
@@ -63,7 +63,7 @@ class AsyncClient(BaseClient):
 
     async def wait_ready(self, timeout: float | None = None) -> None:
         """Returns once the model is loaded; if the time is up before, raises the last error."""
-        await self._send(_calls.READY, self._ready_checks(timeout))
+        await self._send(_calls.ready_call(timeout))
 
     def score_all(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
@@ -99,8 +99,8 @@ class AsyncClient(BaseClient):
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
-    async def _send(self, call: Call[Result], attempts: Attempts | None = None) -> Result:
-        attempts = attempts or self._attempts(call)
+    async def _send(self, call: Call[Result]) -> Result:
+        attempts = self._attempts(call)
         while True:
             try:
                 request = call.request(self._http, *attempts.begin())

@@ -29,21 +29,20 @@ def scored(response: ScoreResponse, threshold: float | None) -> RenderableType:
     parts: list[RenderableType] = []
     for number, solution in enumerate(response.solutions):
         parts += [_heading(number, solution), _steps(solution.steps, solution, threshold)]
-    return Group(*parts, _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens))
+    return Group(*parts, _footer(response))
 
 
 def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: float | None) -> RenderableType:
     """The vote, and the solution that represents the winner; `steps` are those of the request's solutions."""
     elected = response.solutions[response.solution_index]
     best = _steps(steps[response.solution_index], elected, threshold)
-    usage = response.usage
     return Group(
         _outcome(response),
         *_notes(response),
         _classes(response),
         _heading(response.solution_index, elected),
         best,
-        _footer(response.model, usage.computed_tokens, usage.cached_tokens),
+        _footer(response),
     )
 
 
@@ -56,9 +55,7 @@ def compared(response: CompareResponse) -> RenderableType:
         tie = " (tie)" if vote.tie else ""
         margin = "" if vote.margin is None else f"{vote.margin:.3f}"
         table.add_row(strategy, Text(_plain(vote.answer)), vote.decided_by + tie, margin, str(vote.solution_index))
-    return Group(
-        table, *_notes(response), _footer(response.model, response.usage.computed_tokens, response.usage.cached_tokens)
-    )
+    return Group(table, *_notes(response), _footer(response))
 
 
 def _outcome(vote: VoteOut) -> Text:
@@ -125,8 +122,11 @@ def _heading(number: int, solution: ScoredSolution | VotedSolution) -> Text:
     return line
 
 
-def _footer(model: str, computed: int, cached: int) -> Text:
-    return Text(f"\n{model}: {computed} tokens computed, {cached} known before", "dim")
+def _footer(response: ScoreResponse | Voted) -> Text:
+    usage = response.usage
+    return Text(
+        f"\n{response.model}: {usage.computed_tokens} tokens computed, {usage.cached_tokens} known before", "dim"
+    )
 
 
 def _colour(score: float) -> str:

@@ -50,8 +50,9 @@ class Candidates:
         except (UnprmError, TimeoutError) as error:
             if not self.sampled.choices:
                 raise
-            self._failed = _FAILED if _late(error) else self._failed + 1
-            self._note_failure(count, "the upstream gave none in time" if _late(error) else str(error))
+            late = isinstance(error, TimeoutError)
+            self._failed = _FAILED if late else self._failed + 1
+            self._note_failure(count, "the upstream gave none in time" if late else str(error))
             return
         del sampled.choices[count:]
         if (missing := count - len(sampled.choices)) > 0:
@@ -65,10 +66,6 @@ class Candidates:
 
     def _note_failure(self, candidates: int, detail: str) -> None:
         self.failures.append(UpstreamFailure(candidates=candidates, detail=detail))
-
-
-def _late(error: BaseException) -> bool:
-    return isinstance(error, TimeoutError)
 
 
 def text_of(choice: Json) -> str:

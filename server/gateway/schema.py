@@ -5,14 +5,14 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from unprm.openai_api import Json
-from unprm.types import Aggregate, DecidedBy, Extraction, Normalization, Split, Strategy
+from unprm.types import Aggregate, DecidedBy, Strategy
 from unprm.wire import (
-    EXTRACTION,
-    NORMALIZATION,
-    SPLIT,
     CandidateOut,
+    ExtractionField,
     ModelName,
+    NormalizationField,
     Probability,
+    SplitField,
     Text,
     Unscored,
     UsageOut,
@@ -20,7 +20,6 @@ from unprm.wire import (
 
 MOST = 256
 """Maximum number of candidates for an answer."""
-
 
 Stopped = Literal["certain", "confident", "budget", "failures"]
 
@@ -38,9 +37,9 @@ class Election(BaseModel):
     )
     round: int = Field(default=4, ge=1, le=MOST, description="Candidates sampled between two checks of the vote.")
     alpha: Probability = 0.5
-    normalization: Normalization = Field(default="minmax", description=NORMALIZATION)
-    split: Split = Field(default="auto", description=SPLIT)
-    extraction: Extraction = Field(default="auto", description=EXTRACTION)
+    normalization: NormalizationField = "minmax"
+    split: SplitField = "auto"
+    extraction: ExtractionField = "auto"
     aggregate: Aggregate = "min"
     model: ModelName | None = Field(default=None, description="A served PRM, by default the first.")
     problem: Text | None = Field(default=None, description="For the PRM; by default the last user message.")

@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from typing import Any, TypeVar
 
 import pytest
 
 from tests.openai_server import openai_server
+from unprm.affinity import ranked
 from unprm.openai_api import APIConnectionError, APIError, APIResponseError, APIStatusError, OpenAIClient, read_on
 
 Result = TypeVar("Result")
@@ -127,13 +128,19 @@ def test_a_stream_is_passed_through() -> None:
 
     async def story() -> bytes:
         response = await client.stream("/chat/completions", {"stream": True})
-        parts = [part async for part in read_on(response)]
-        assert response.is_closed
-        return b"".join(parts)
+        return b"".join([part async for part in read_on(response)])
+
+    async def abandoned() -> bool:
+        response = await client.stream("/chat/completions", {})
+        async with aclosing(read_on(response)) as parts:
+            await anext(parts)
+        return response.is_closed
 
     with openai_server(lambda body: payload) as (url, seen):
         client = _client(url)
         assert _run(client, story) == payload
+        client = _client(url)
+        assert _run(client, abandoned)
     assert seen[0].body == {"stream": True}
     with openai_server(_echo, statuses=[503, 503]) as (url, seen):
         client = _client(url)
@@ -188,6 +195,31 @@ def test_a_dead_server_is_left_out_and_taken_back_in() -> None:
     assert back == shares[1]
 
 
+def test_a_server_that_has_answered_is_trusted_as_before() -> None:
+    """Its pauses begin anew, however often it failed earlier."""
+
+    async def story() -> int:
+        with openai_server(_echo) as (mortal, _):
+            port = int(mortal.rpartition(":")[2])
+        with openai_server(_echo) as (alive, _):
+            question = next(q for q in map(str, range(99)) if ranked(q, [alive, mortal])[0] == mortal)
+            client = _client(alive, mortal, pause=0.1)
+            for pause in (0.1, 0.2, 0.4):
+                await client.post("/completions", {}, question)
+                await asyncio.sleep(1.1 * pause)
+            with openai_server(_echo, port=port) as (_, back):
+                await client.post("/completions", {}, question)
+                assert len(back) == 1
+            await client.post("/completions", {}, question)
+            with openai_server(_echo, port=port) as (_, back):
+                await asyncio.sleep(0.15)
+                await client.post("/completions", {}, question)
+            await client.close()
+            return len(back)
+
+    assert asyncio.run(story()) == 1
+
+
 def test_servers_that_are_all_dead_are_reported() -> None:
     with openai_server(_echo) as (url, _):
         pass
@@ -195,3 +227,16 @@ def test_servers_that_are_all_dead_are_reported() -> None:
         _post(_client(url, pause=0.01))
     assert isinstance(caught.value, APIConnectionError)
     assert (caught.value.reason, caught.value.attempts) == ("ConnectError", ATTEMPTS)
+
+
+def test_a_server_may_stay_dead_for_ever() -> None:
+    with openai_server(_echo) as (url, _):
+        pass
+
+    async def story() -> None:
+        for _ in range(1100):
+            with pytest.raises(APIConnectionError):
+                await client.get("/models")
+
+    client = _client(url, attempts=1)
+    _run(client, story)

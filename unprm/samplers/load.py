@@ -33,7 +33,7 @@ class SamplerSource:
     def load(self, settings: SamplingSettings) -> Sampler:
         """The sampler. Raises `ModelInvalid` if the model can't be loaded, `SamplerFailed` if urls are missing."""
         if self.kind in ("openai", "chat"):
-            return self._asking(settings)
+            return self._over_http(settings)
         directory = fetch(self.model, None)
         if self.kind == "vllm":
             from unprm.samplers.vllm_sampler import VllmSampler
@@ -43,7 +43,7 @@ class SamplerSource:
         network = load_base(directory, torch.bfloat16 if device == "cuda" else torch.float32).to(device)
         return TransformersSampler(network, directory, self.model, settings)
 
-    def _asking(self, settings: SamplingSettings) -> Sampler:
+    def _over_http(self, settings: SamplingSettings) -> Sampler:
         if not self.urls:
             raise SamplerFailed(f"the sampler {self.kind!r} asks servers: at least one --url is needed")
         client = OpenAIClient(self.urls, os.environ.get("OPENAI_API_KEY"), timeout=SECONDS, attempts=ATTEMPTS)

@@ -1,0 +1,125 @@
+"""Responses about the server: its models, their state, and its limits."""
+
+from dataclasses import asdict
+from typing import Literal, Self
+
+from pydantic import Field
+
+from unprm.calibration import RecordedCalibration
+from unprm.types import MemoryPlan, SelfTest
+from unprm.wire.types import WireModel
+
+
+class LimitsOut(WireModel):
+    """The server's limits."""
+
+    max_solutions: int
+    max_steps_per_solution: int
+    max_tokens_per_solution: int
+    max_body_bytes: int
+    max_queued_tokens: int
+    max_request_seconds: float
+
+
+class ModelState(WireModel):
+    """A model's state as `/admin/models` reports it; `detail`: why it is not ready."""
+
+    name: str
+    state: Literal["loading", "ready", "failed"]
+    base: str | None = None
+    adapter: str | None = None
+    detail: str | None = None
+
+
+class ModelsResponse(WireModel):
+    """All models: the default first, then the other served ones, then those that are loading or failed to load."""
+
+    models: list[ModelState]
+
+
+class CalibrationOut(WireModel):
+    """A recorded calibration: the log-odds of a returned score are `scale` times those of the model's, plus `shift`. By
+    default a step that scores below `threshold` is an error."""
+
+    model: str = Field(description="Hub name of the model that it was recorded for.")
+    scale: float
+    shift: float
+    threshold: float
+
+    @classmethod
+    def of(cls, recorded: RecordedCalibration) -> Self:
+        """From a recorded calibration."""
+        return cls(
+            model=recorded.model,
+            scale=recorded.calibration.scale,
+            shift=recorded.calibration.shift,
+            threshold=recorded.threshold,
+        )
+
+
+class SelfTestOut(WireModel):
+    """Result of an engine's self-test before it serves, on sequences that share prefixes."""
+
+    difference: float = Field(
+        ge=0,
+        description="The largest difference between values that should be equal: margins of the engine and of plain "
+        "forward passes (torch), or scores of the same steps alone and together (vllm, remote).",
+    )
+    tolerance: float = Field(gt=0, description="Largest difference with which the model is served.")
+    cached: bool = Field(description="Whether tokens that were run once are not run again.")
+
+    @classmethod
+    def of(cls, found: SelfTest) -> Self:
+        """From the result of a self-test."""
+        return cls(**asdict(found))
+
+
+class MemoryOut(WireModel):
+    """Bytes that a model takes on its device."""
+
+    weights: int = Field(ge=0)
+    slots: int = Field(ge=0, description="For keys and values, when all are in use; includes --prefix-cache-gb.")
+    activations: int = Field(ge=0, description="Most for a pass of --batch-tokens; on a CPU, of 1,024 tokens.")
+
+    @classmethod
+    def of(cls, plan: MemoryPlan) -> Self:
+        """From a memory plan."""
+        return cls(**asdict(plan))
+
+
+class ModelResponse(WireModel):
+    """A served model; `demo` marks the embedded model, which knows only its own small domain."""
+
+    name: str
+    models: list[str]
+    family: str
+    base: str = Field(description="Hub name, or the name of its directory.")
+    adapter: str | None = Field(description="Hub name, or the name of its directory.")
+    revision: str | None
+    engine: str
+    device: str
+    dtype: str
+    input_format: str
+    digest: str | None = Field(
+        default=None,
+        description="Hash of weights, input format and `dtype`: models that score differently have different ones. "
+        "null if the model runs in another program, which does not report what it has loaded.",
+    )
+    self_test: SelfTestOut | None = Field(
+        default=None, description="null if each sequence is run alone, by the model authors' own forward pass."
+    )
+    memory: MemoryOut | None = Field(
+        default=None, description="null if another program holds the model (vllm, remote)."
+    )
+    demo: bool
+    calibration: CalibrationOut | None = Field(
+        default=None,
+        description="With --calibration recorded: the calibration of this model's scores when it is used alone.",
+    )
+    limits: LimitsOut
+
+
+class StatusResponse(WireModel):
+    """Answer of a health probe."""
+
+    status: Literal["ok"] = "ok"

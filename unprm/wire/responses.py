@@ -1,0 +1,161 @@
+"""Responses: scores, votes, previews and errors."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from unprm.errors import Unscorable
+from unprm.types import Aggregate, DecidedBy, Strategy
+from unprm.wire.types import WireModel
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+# missing in a response that has none
+_StepLogOdds = Annotated[list[float] | None, Field(exclude_if=_is_none)]
+_UsedThreshold = Annotated[
+    float | None,
+    Field(
+        exclude_if=_is_none,
+        description="The recorded threshold that `first_error` was found by; missing where there was none.",
+    ),
+]
+
+
+class UsageOut(WireModel):
+    """Tokens of a request: in total, actually run by the model, and reused from earlier computation."""
+
+    tokens: int
+    computed_tokens: int
+    cached_tokens: int
+
+
+class Unscored(WireModel):
+    """Why a candidate has no reward."""
+
+    code: Literal["blank", "solution_too_long", "too_many_steps"]
+    detail: str
+
+    @classmethod
+    def of(cls, error: Unscorable) -> Self:
+        """From the error."""
+        return cls.model_validate({"code": error.code, "detail": str(error)})
+
+
+class ScoredSolution(WireModel):
+    """Scores of one solution, null for one that can't be scored; `first_error` is the index of the first step below the
+    threshold."""
+
+    id: str | None
+    steps: list[str]
+    step_scores: list[float] | None
+    reward: float | None
+    first_error: int | None
+    answer: str | None
+    unscored: Unscored | None
+    step_log_odds: _StepLogOdds = None
+    threshold: _UsedThreshold = None
+
+
+class ScoreResponse(WireModel):
+    """Scores in the order of the request."""
+
+    model: str
+    aggregate: Aggregate
+    solutions: list[ScoredSolution]
+    usage: UsageOut
+
+
+class CandidateOut(WireModel):
+    """A class of equal answers; `members` are indices into the request's solutions."""
+
+    answer: str
+    count: int
+    members: list[int]
+    mean_reward: float | None
+    max_reward: float | None
+    normalized_reward: float | None
+    normalized_frequency: float | None
+    score: float | None
+
+
+class VotedSolution(WireModel):
+    """One solution of a vote; scores are null if the vote needed none or the solution can't be scored."""
+
+    id: str | None
+    answer: str | None
+    reward: float | None
+    step_scores: list[float] | None
+    first_error: int | None
+    unscored: Unscored | None
+    step_log_odds: _StepLogOdds = None
+    threshold: _UsedThreshold = None
+
+
+class VoteOut(WireModel):
+    """The outcome of one strategy."""
+
+    strategy: Strategy
+    answer: str
+    solution_index: int
+    decided_by: DecidedBy
+    tie: bool
+    tied_answers: list[str]
+    margin: float | None
+    candidates: list[CandidateOut]
+
+
+class Voted(WireModel):
+    """The solutions a vote was taken on. `compared_as_text`: indices of the candidates whose answers could not be
+    compared as mathematics in time."""
+
+    solutions: list[VotedSolution]
+    unscored_count: int
+    without_answer_count: int
+    compared_as_text: list[int]
+    model: str
+    usage: UsageOut
+
+
+class VoteResponse(Voted, VoteOut):
+    """The outcome of a vote, with its solutions."""
+
+
+class CompareResponse(Voted):
+    """The outcome of every strategy, over one scoring pass; `agree`: all elect the same answer."""
+
+    strategies: dict[Strategy, VoteOut]
+    agree: bool
+
+
+class PreviewResponse(WireModel):
+    """The exact input of the model: `positions[k]` is the index into `token_ids` at which step k is scored."""
+
+    model: str
+    family: str
+    text: str
+    token_ids: list[int]
+    tokens: list[str]
+    positions: list[int]
+    steps: list[str]
+
+
+class FieldError(WireModel):
+    """One offending field: its JSON pointer and what is wrong with it."""
+
+    pointer: str
+    detail: str
+
+
+class ProblemDetails(WireModel):
+    """An error as RFC 9457 describes it, served as `application/problem+json`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[FieldError] = Field(default=[])

@@ -1,0 +1,40 @@
+"""Types of the contract's fields, and the descriptions that several of them share."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from unprm.types import Extraction, Normalization, Split
+
+MAX_SOLUTIONS = 256
+"""Maximum number of candidates in one request; a server may be configured for fewer."""
+
+SPLIT = (
+    "Where texts are cut into steps: `paragraph` at blank lines, `step` before lines that begin with `Step k`, "
+    "`line` at line breaks; `auto` takes the first of these that finds more than one step."
+)
+EXTRACTION = (
+    "Where an answer is looked for: `boxed` in boxes alone; `auto` also in <answer> tags and after “answer is”, "
+    "“Answer:” and ####; `last_number` then takes the last number; `choice` takes the last option letter."
+)
+NORMALIZATION = (
+    "How reward and frequency are made comparable: each min-max over the answers (the paper), or `share`: "
+    "mean reward and share of all candidates as they are."
+)
+
+Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
+Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
+"""A string that is not blank as `str.strip` defines it: the ASCII separators U+001C to U+001F count as blank."""
+FreeText = Annotated[str, StringConstraints(pattern=r"^")]
+"""A string that UTF-8 can encode; it may be blank."""
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")]
+OnInvalid = Literal["unscored", "refuse"]
+SplitField = Annotated[Split, Field(description=SPLIT)]
+ExtractionField = Annotated[Extraction, Field(description=EXTRACTION)]
+NormalizationField = Annotated[Normalization, Field(description=NORMALIZATION)]
+
+
+class WireModel(BaseModel):
+    """Base of requests and responses: a field that the contract does not know is refused."""
+
+    model_config = ConfigDict(extra="forbid")
