@@ -55,7 +55,7 @@ class _Served(BaseModel):
 
     model: Annotated[list[str], NoDecode] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name or path, or judge; with --adapter the base. Several: NAME=MODEL, repeated.",
+        description="Embedded model, hub name or path, or judge; with --adapter the base. Several: NAME=MODEL, each.",
     )
 
 
