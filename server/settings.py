@@ -168,7 +168,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
 
     @field_validator("model", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _models_listed(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")

@@ -12,7 +12,9 @@ from pydantic import (
     SecretStr,
     TypeAdapter,
     ValidationError,
+    field_validator,
 )
+from pydantic_settings import NoDecode
 
 from unprm.wire import ModelName
 
@@ -75,8 +77,8 @@ class JudgeOptions(BaseModel):
     judge_layout: JudgeLayoutName = Field(
         default="plain", description="plain: for any model; else the verifier whose conversation is used."
     )
-    judge_criterion: list[_Token] = Field(
-        default=[], description="Criterion of a grade; for the mean over several, give it several times."
+    judge_criterion: Annotated[list[_Token], NoDecode] = Field(
+        default=[], description="Criterion of a grade; several, repeated or separated by commas, are averaged."
     )
     judge_repeats: int = Field(
         default=4, ge=1, le=128, description="Checks of a solution (chain); answers to a step, without logprobs."
@@ -89,6 +91,11 @@ class JudgeOptions(BaseModel):
     judge_calibration: DirectoryPath | None = Field(
         default=None, description="Directory with the judge's calibration.json, for means with other models."
     )
+
+    @field_validator("judge_criterion", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
 class ModelSpec(JudgeOptions, ModelOptions):
