@@ -1,15 +1,15 @@
 """Scores solutions by models: their texts are encoded by turns, then run in batches with those of other requests."""
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from server.http.context import Context
 from server.models.model import Model
 from server.observe.tracing import span, tell
 from server.sharing import Turns
+from unprm.concurrent import all_of
 from unprm.engines.queue import Permit
 from unprm.engines.turns import Scored
 from unprm.errors import DeadlineExceeded, SolutionTooLong
@@ -48,7 +48,7 @@ async def score(
     with ExitStack() as room:
         lengths = [_length(problem, solution) for solution in solutions.values()]
         permits = [room.enter_context(model.reserve(lengths)) for model in models]
-        outcomes = await _all(_encode_measured(model, problem, solutions, context) for model in models)
+        outcomes = await all_of(_encode_measured(model, problem, solutions, context) for model in models)
         too_long = {
             index: outcome
             for encoded in outcomes
@@ -60,7 +60,7 @@ async def score(
             raise too_long[min(too_long)]
         if not readable:
             return Computed({}, too_long, threshold)
-        results = await _all(
+        results = await all_of(
             _run(model, [item for index in readable if isinstance(item := encoded[index], Encoded)], permit, context)
             for model, encoded, permit in zip(models, outcomes, permits, strict=True)
         )
@@ -149,13 +149,3 @@ async def _run(model: Model, batch: Sequence[Encoded], permit: Permit, context: 
             raise DeadlineExceeded(context.seconds) from None
         tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
         return result
-
-
-async def _all(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value]:
-    """The results of all calls; if one fails, the others are cancelled and its error is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(call) for call in calls]
-    except ExceptionGroup as several:
-        raise several.exceptions[0] from None
-    return [task.result() for task in tasks]

@@ -29,7 +29,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from unprm.models.options import Address, EngineOptions, LoadModelRequest, ModelOptions
+from unprm.models.options import JUDGE, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
 from unprm.types import Strategy
 from unprm.wire import MAX_SOLUTIONS
 
@@ -58,11 +58,11 @@ class _Served(BaseModel):
 
     model: Annotated[list[str], NoDecode] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name or path; with --adapter the base. For several: NAME=MODEL, repeated.",
+        description="Embedded model, hub name or path, or judge; with --adapter the base. Several: NAME=MODEL, each.",
     )
 
 
-class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
+class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served):
     """Serves a process reward model over HTTP: step scores, and votes for the best answer.
 
     `python -m server models` lists the published models it supports.
@@ -162,12 +162,16 @@ class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
 
     @field_validator("model", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _models_listed(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _named(self) -> Self:
         named = self.models()
+        if (self.judge_url is None) == any(request.model == JUDGE for request in named.values()):
+            raise ValueError(
+                "--model judge and --judge-url go together: the one names the judge's server for the other"
+            )
         if len(self.model) > 1:
             if "" in named or len(named) < len(self.model):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
@@ -180,7 +184,7 @@ class Settings(BaseSettings, EngineOptions, ModelOptions, _Served):
 
     def models(self) -> dict[str, LoadModelRequest]:
         """The models to serve, by name; the name of a single one may be empty."""
-        options = self.model_dump(include=set(ModelOptions.model_fields))
+        options = self.model_dump(include={*ModelOptions.model_fields, *JudgeOptions.model_fields})
         split = [spec.rpartition("=") for spec in self.model]
         return {name: LoadModelRequest(name=name or "model", model=model, **options) for name, _, model in split}
 

@@ -12,6 +12,7 @@
     ├── DeadlineExceeded          deadline_exceeded
     ├── ShuttingDown              shutting_down
     ├── ModelUnavailable          model_unavailable
+    │   └── ModelUnreachable      model_unavailable
     ├── ModelInvalid              model_invalid
     ├── RecordInvalid             record_invalid
     ├── OutputMismatch            output_mismatch
@@ -130,6 +131,10 @@ class ModelUnavailable(UnprmError):
     """The model is not loaded, or failed on this request."""
 
     code = "model_unavailable"
+
+
+class ModelUnreachable(ModelUnavailable):
+    """The model runs in another program, which does not answer now and may come back."""
 
 
 class ModelInvalid(UnprmError):

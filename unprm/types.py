@@ -213,10 +213,11 @@ class ModelDescription:
 
 class BatchScores(NamedTuple):
     """For each item of a batch: its step scores, and the tokens that the model ran for it. Tokens that items share
-    count for one of them."""
+    count for one of them. `tokens`: those that scoring it from scratch takes, if they are not its ids."""
 
     scores: list[tuple[float, ...]]
     computed: list[int]
+    tokens: list[int] | None = None
 
 
 class Format(Protocol):

@@ -1,4 +1,4 @@
-"""How the server loads a model; the only module of the server that needs torch."""
+"""How the server loads a model; the only module of the server that needs torch, which a judge does not."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from server.imports import uncollected
 from server.settings import Settings
 from unprm.calibration import RecordedCalibration
 from unprm.formats import recorded
-from unprm.models.options import LoadModelRequest
+from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
 
 logger = logging.getLogger(__name__)
@@ -22,6 +22,10 @@ _IMPORTING = threading.Lock()
 def load(settings: Settings, request: LoadModelRequest) -> Engine:
     """The engine of a model; raises `ModelInvalid`."""
     calibration = _recorded(request) if settings.calibration == "recorded" else None
+    if request.model == JUDGE:
+        from unprm.engines.judge.load import load_judge
+
+        return load_judge(request, settings, settings.max_batch_seconds)
     _import_engines()
     # only here: the server itself needs no torch
     import joblib

@@ -102,7 +102,7 @@ class Model:
     def check_ready(self) -> None:
         """Raises `ModelUnavailable` with the reason if any request would be refused now."""
         try:
-            self.scorer.check_room()
+            self.scorer.check_ready()
         except Overloaded as error:
             raise ModelUnavailable(f"the queue is full: {error}") from None
 

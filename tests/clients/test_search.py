@@ -8,7 +8,8 @@ import pytest
 
 from tests.openai_server import Request, openai_server
 from tests.server.harness import PROBLEM, Running, serving
-from unprm.engines.fake import TAG, FakeEngine
+from unprm.engines.byte_format import TAG
+from unprm.engines.fake import FakeEngine
 from unprm.types import Encoded
 from unprm_client import AsyncClient, errors
 from unprm_client.search import ChatReasoner, Found, Proposal, beam_search, dvts

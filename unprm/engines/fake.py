@@ -6,35 +6,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from unprm.calibration import Calibration, RecordedCalibration
+from unprm.engines.byte_format import ByteFormat, texts
 from unprm.types import BatchScores, Encoded, ModelDescription
-
-TAG = 256
-"""The id that ends a step; ids below it are bytes of UTF-8."""
 
 _SPAN = 2**32
 
 
-class FakeFormat:
-    """Ids are the bytes of `problem + "\\n"` and of each step, a tag after each step; scored at the tags."""
+class FakeFormat(ByteFormat):
+    """The texts' bytes; the text shows `ş` for each tag."""
 
     family = "fake"
-    longest_token = 1
-
-    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """One id per byte and one per step; `len(positions) == len(steps)`."""
-        ids, positions = list(f"{problem}\n".encode()), []
-        for step in steps:
-            ids += [*step.encode(), TAG]
-            positions.append(len(ids) - 1)
-        return Encoded(tuple(ids), tuple(positions))
 
     def text(self, encoded: Encoded) -> str:
         """The text that the ids stand for, `ş` for each tag."""
-        return "ş".join(_pieces(encoded.ids))
-
-    def tokens(self, encoded: Encoded) -> list[str]:
-        """A byte as `<0x41>`, a tag as `ş`."""
-        return ["ş" if token == TAG else f"<0x{token:02X}>" for token in encoded.ids]
+        problem, steps = texts(encoded)
+        return f"{problem}\n" + "".join(f"{step}ş" for step in steps)
 
 
 class FakeEngine:
@@ -108,13 +94,3 @@ def hashed(encoded: Encoded) -> tuple[float, ...]:
         start = position + 1
         scores.append((int.from_bytes(digest.digest()[:4], "big") + 0.5) / _SPAN)
     return tuple(scores)
-
-
-def _pieces(ids: Sequence[int]) -> list[str]:
-    pieces = [bytearray()]
-    for token in ids:
-        if token == TAG:
-            pieces.append(bytearray())
-        else:
-            pieces[-1].append(token)
-    return [piece.decode() for piece in pieces]

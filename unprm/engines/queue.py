@@ -8,19 +8,29 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from unprm.engines.runner import Runner
+from unprm.engines.runner import Runner, plain_sum
 from unprm.engines.turns import Batch, Job, Scored, Turns
-from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, ShuttingDown, SolutionTooLong
+from unprm.errors import (
+    DeadlineExceeded,
+    ModelUnavailable,
+    ModelUnreachable,
+    Overloaded,
+    ShuttingDown,
+    SolutionTooLong,
+    UnprmError,
+)
 from unprm.types import BatchScores, Encoded, Engine, Usage
 
 logger = logging.getLogger(__name__)
 
 _MEMORY = 0.8
 """Weight of earlier batches in the moving average of the speed."""
+_RETRY = 5.0
+"""Seconds between two attempts to reach a model that runs in another program."""
 _SLACK = 2
 """A request may have up to this many times its permit's tokens: estimates err by less, and it is already encoded."""
 
@@ -56,7 +66,8 @@ class StepScorer:
     with the figures of every batch that was run.
 
     A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `lost` is
-    called once.
+    called once. One that can't be reached may come back: requests go on trying, and so does the queue itself, every
+    `retry` seconds, with a plain sum.
     """
 
     def __init__(
@@ -66,18 +77,22 @@ class StepScorer:
         batch_tokens: int = 16_384,
         max_queued_tokens: int = 1_048_576,
         patience: float = 300.0,
+        retry: float = _RETRY,
         observe: Callable[[BatchFigures], None] = lambda figures: None,
         lost: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._batch_tokens = batch_tokens
         self._max_queued_tokens = max_queued_tokens
+        self._retry = retry
         self._observe = observe
         self._tell_lost = lost
         self._runner = Runner(engine, patience, self._lose)
         self._turns = Turns()
         self._jobs: dict[Job, None] = {}  # unanswered, by arrival
         self._reserved = 0
+        self._unreachable: str | None = None
+        self._reaching: asyncio.Task[None] | None = None
         self._tokens_per_second = 0.0
         self._closed = False
         self._serving: asyncio.Task[None] | None = None
@@ -132,11 +147,19 @@ class StepScorer:
         if self._closed:
             return
         self._closed = True
+        if self._reaching is not None:
+            self._reaching.cancel()
         if self._serving is not None:
             await asyncio.wait({self._serving}, timeout=timeout)
             self._serving.cancel()
         self._fail(self._jobs, ShuttingDown())
         await self._runner.close()
+
+    def check_ready(self) -> None:
+        """Raises as `check_room`, and `ModelUnavailable` while the model can't be reached."""
+        self.check_room()
+        if self._unreachable is not None:
+            raise ModelUnavailable(self._unreachable)
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[Permit]:
@@ -225,10 +248,26 @@ class StepScorer:
             scores = await self._runner.run(tuple(batch))
         except ModelUnavailable as error:
             self._fail([place.job for places in batch.values() for place in places], error)
-            await self._runner.test_after_failures()
+            if isinstance(error, ModelUnreachable):
+                self._keep_reaching(str(error))
+            else:
+                await self._runner.test_after_failures()
             return None
+        self._unreachable = None
         self._measure(batch, scores, started, clock() - started)
         return batch, scores
+
+    def _keep_reaching(self, reason: str) -> None:
+        self._unreachable = reason
+        if self._reaching is None or self._reaching.done():
+            self._reaching = asyncio.create_task(self._reach())
+
+    async def _reach(self) -> None:
+        """Scores a plain sum now and then, until the model answers."""
+        while self._unreachable is not None:
+            await asyncio.sleep(self._retry)
+            with suppress(UnprmError):
+                await self.score([plain_sum(self._engine)])
 
     def _lose(self) -> None:
         self._fail(self._jobs, ModelUnavailable(str(self._runner.lost)))
@@ -239,12 +278,14 @@ class StepScorer:
         requests that arrive meanwhile."""
         if finished is None:
             return
-        batch, scores = finished
-        for places, values, cost in zip(batch.values(), *scores, strict=True):
+        batch, (scores, computed, tokens) = finished
+        totals = tokens or [len(item.ids) for item in batch]
+        for places, values, cost, total in zip(batch.values(), scores, computed, totals, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller has gone
                     continue
                 job.scores[position] = values
+                job.total += total
                 job.computed, cost = job.computed + cost, 0  # charged to the first
                 if len(job.scores) == len(job.items):
                     job.done.set_result(job.scored())

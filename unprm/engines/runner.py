@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from unprm.engines.worker import Worker
-from unprm.errors import ModelUnavailable
+from unprm.errors import ModelUnavailable, ModelUnreachable
 from unprm.types import BatchScores, Encoded, Engine
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,8 @@ class Runner:
             reason = f"the model did not answer within {self._patience:g} s"
             self._lose(reason)
             raise ModelUnavailable(reason) from None
+        except ModelUnreachable:  # which is no fault of the model's
+            raise
         except ModelUnavailable:
             self._failures += 1
             raise
@@ -52,7 +54,7 @@ class Runner:
         if failures < _FAILURES or self.lost is not None:
             return
         try:
-            await self.run([self._engine.format.encode("1 + 1 = ?", ["2"])])
+            await self.run([plain_sum(self._engine)])
         except ModelUnavailable:
             self._lose(f"the model failed {failures} times in a row, then on a plain sum")
 
@@ -71,11 +73,19 @@ class Runner:
             self._on_loss()
 
 
+def plain_sum(engine: Engine) -> Encoded:
+    """What any model can score."""
+    return engine.format.encode("1 + 1 = ?", ["2"])
+
+
 def _scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
     """Runs in the engine's thread."""
     try:
         scores = engine.score(batch)
         fault = _fault(batch, scores)
+    except ModelUnreachable as error:
+        logger.warning("a batch of %d items failed: %s", len(batch), error)
+        raise
     except BaseException as error:  # a library may raise anything: every caller gets an error
         logger.exception("the model failed on a batch of %d items", len(batch))
         raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
@@ -86,8 +96,8 @@ def _scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
 
 
 def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
-    scores, computed = answer
-    if not len(scores) == len(computed) == len(batch):
+    scores, computed, tokens = answer
+    if not len(scores) == len(computed) == len(batch) == len(batch if tokens is None else tokens):
         return f"it has scores for {len(scores)} of {len(batch)} items"
     for item, values in zip(batch, scores, strict=True):
         if len(values) != len(item.positions):

@@ -23,7 +23,8 @@ class Scored(NamedTuple):
 @dataclass(eq=False, slots=True)
 class Job:
     """The items of a request; `taken` of them have left the queue. `caller`: jobs of one caller share its turns.
-    `arrived`: time of the event loop's clock; `served`: number of the last batch that took any, or at arrival."""
+    `arrived`: time of the event loop's clock; `served`: number of the last batch that took any, or at arrival.
+    `total` tokens of its scored items, of which `computed` were run."""
 
     items: Sequence[Encoded]
     deadline: float | None
@@ -33,6 +34,7 @@ class Job:
     served: int = 0
     taken: int = 0
     computed: int = 0
+    total: int = 0
     scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     def tokens(self) -> int:
@@ -41,8 +43,7 @@ class Job:
 
     def scored(self) -> Scored:
         """The answer, once all items have scores."""
-        tokens = sum(len(item.ids) for item in self.items)
-        usage = Usage(tokens, self.computed, tokens - self.computed)
+        usage = Usage(self.total, self.computed, self.total - self.computed)
         return Scored([self.scores[index] for index in range(len(self.items))], usage)
 
 

@@ -2,13 +2,30 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AnyHttpUrl, BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    AnyHttpUrl,
+    BaseModel,
+    ConfigDict,
+    DirectoryPath,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
+from pydantic_settings import NoDecode
 
 from unprm.wire import ModelName
 
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16", "int8", "float8"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
+JudgeReadoutName = Literal["verdict", "grade", "chain"]
+JudgeLayoutName = Literal["plain", "fover", "granite", "thinkprm"]
+
+JUDGE = "judge"
+"""The model's name that stands for a language model behind OpenAI's chat API."""
 
 
 def _checked_address(value: str) -> str:
@@ -44,17 +61,56 @@ class ModelOptions(BaseModel):
     )
 
 
-class ModelSpec(ModelOptions):
+class JudgeOptions(BaseModel):
+    """A language model as the judge of steps, for the model `judge`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    judge_url: Address | None = Field(
+        default=None, description="Server with OpenAI's chat API that runs the judge, for --model judge."
+    )
+    judge_model: _Token | None = Field(default=None, description="The judge's name at its server.")
+    judge_readout: JudgeReadoutName = Field(
+        default="verdict",
+        description="verdict: P(Yes) for each step; grade: expected digit for each step; chain: verdicts of a check.",
+    )
+    judge_layout: JudgeLayoutName = Field(
+        default="plain", description="plain: for any model; else the verifier whose conversation is used."
+    )
+    judge_criterion: Annotated[list[_Token], NoDecode] = Field(
+        default=[], description="Criterion of a grade; several, repeated or separated by commas, are averaged."
+    )
+    judge_repeats: int = Field(
+        default=4, ge=1, le=128, description="Checks of a solution (chain); answers to a step, without logprobs."
+    )
+    judge_tokens: int = Field(default=2048, ge=1, description="Most tokens of a check (chain).")
+    judge_concurrency: int = Field(default=32, ge=1, description="Most requests to the judge in flight.")
+    judge_seconds: float = Field(
+        default=60.0, gt=0, allow_inf_nan=False, description="Time limit of an attempt to get an answer of the judge."
+    )
+    judge_calibration: DirectoryPath | None = Field(
+        default=None, description="Directory with the judge's calibration.json, for means with other models."
+    )
+
+    @field_validator("judge_criterion", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+class ModelSpec(JudgeOptions, ModelOptions):
     """A model to load.
 
     `model` is `unprm-mini` or `unprm-mini-rollouts` (embedded); the directory or hub name of a PRM made by
     `training train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
     family, recognised by its name or its `config.json`, or given by `family`. `step_tag`, `positive` and `negative`
     are for a PRM of family unprm without `prm_config.json`. `reference` and `beta` replace those of a family that is
-    scored by likelihood ratios.
+    scored by likelihood ratios. `judge` is the language model that `judge_url` and `judge_model` name.
     """
 
-    model: str = Field(min_length=1, description="Embedded model, directory or hub name; the base with an adapter.")
+    model: str = Field(
+        min_length=1, description="Embedded model, directory or hub name; the base with an adapter; or `judge`."
+    )
 
     @property
     def marks(self) -> dict[str, str]:
@@ -82,6 +138,7 @@ class EngineOptions(BaseModel):
     )
     url: Address | None = Field(default=None, description="Address of the vLLM server, for --engine remote.")
     url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the vLLM server.")
+    judge_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the judge's server.")
     memory: float = Field(default=0.9, gt=0, le=1, description="Fraction of the GPU's memory that vLLM takes.")
     device: Device = Field(default="auto", description="auto: CUDA if there is one.")
     dtype: Dtype = Field(

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unprm.engines.fake import TAG, FakeEngine, FakeFormat
+from unprm.engines.byte_format import TAG
+from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.types import Engine
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

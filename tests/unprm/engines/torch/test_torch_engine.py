@@ -196,7 +196,7 @@ def test_every_distinct_token_is_run_once_and_no_score_changes(adapter, referenc
     engine = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
     items = _candidates(engine.format, 24) + _solutions(engine.format, 6)
     random.Random(5).shuffle(items)
-    scores, computed = engine.score(items)
+    scores, computed, _ = engine.score(items)
     for item, values in zip(items, scores, strict=True):
         assert values == pytest.approx(reference(item), abs=1e-5)
     assert sum(computed) == _distinct(items) < sum(len(item.ids) for item in items)
@@ -215,7 +215,7 @@ def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
     known = 0
     for count in (1, 2, 3):
         item = form.encode("what is 12 + 34 - 5", steps[:count])
-        scores, computed = engine.score([item])
+        scores, computed, _ = engine.score([item])
         assert scores[0] == pytest.approx(reference(item), abs=1e-5)
         assert computed == [len(item.ids) - known]
         known = len(item.ids)

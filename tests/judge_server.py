@@ -1,0 +1,76 @@
+"""A judge behind OpenAI's chat API for tests: its verdict on a step is a rule of the test's."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.openai_server import Request, openai_server
+from unprm.engines.judge.engine import JudgeEngine
+from unprm.engines.judge.load import load_judge
+from unprm.models.options import EngineOptions, JudgeOptions
+
+MODEL = "some/llm"
+Choice = dict[str, Any]
+
+
+def token(text: str, **likely: float) -> dict[str, Any]:
+    """A sampled token, with the probabilities of the likeliest ones in its place."""
+    top = [{"token": each, "logprob": math.log(value), "bytes": None} for each, value in likely.items()]
+    return {"token": text, "logprob": -0.1, "bytes": None, "top_logprobs": top}
+
+
+def choice(text: str, *tokens: dict[str, Any]) -> Choice:
+    """A completion; without tokens it has no log-probabilities."""
+    logprobs = {"content": list(tokens)} if tokens else None
+    return {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": logprobs}
+
+
+def answered(*choices: Choice, prompt: int = 10, cached: int = 0, completion: int = 1) -> dict[str, Any]:
+    """The body of a response."""
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "prompt_tokens_details": None}
+    if cached:
+        usage["prompt_tokens_details"] = {"cached_tokens": cached}  # type: ignore[assignment]
+    return {"id": "x", "object": "chat.completion", "choices": list(choices), "usage": usage}
+
+
+def asked(body: Any) -> str:
+    """The last step of a request in the plain layout."""
+    return re.findall(r"<step [0-9a-f]{16}>\n(.*?)\n</step", body["messages"][-1]["content"], re.DOTALL)[-1]
+
+
+def is_sum(step: str) -> bool:
+    """Whether each equation in a step is a true sum."""
+    return all(int(one) + int(two) == int(three) for one, two, three in re.findall(r"(\d+) \+ (\d+) = (\d+)", step))
+
+
+def checks_sums(body: Any) -> dict[str, Any]:
+    """A judge of sums that is sure of itself, in the verdict read-out."""
+    yes, no = (0.9, 0.1) if is_sum(asked(body)) else (0.2, 0.8)
+    return answered(choice("Yes", token("Yes", Yes=yes, No=no)), prompt=100, cached=60)
+
+
+@dataclass
+class Judge:
+    """A running judge's server and the requests that it got."""
+
+    url: str
+    requests: list[Request]
+
+    def load(self, patience: float = 60.0, **options: Any) -> JudgeEngine:
+        """An engine that asks it."""
+        chosen = JudgeOptions(judge_url=self.url, judge_model=MODEL, **options)
+        return load_judge(chosen, EngineOptions(), patience)
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [request.body for request in self.requests]
+
+
+@contextmanager
+def judging(answer: Callable[[Any], Any] = checks_sums, **more: Any) -> Iterator[Judge]:
+    """Serves until the end of the block."""
+    with openai_server(answer, **more) as (url, requests):
+        yield Judge(url, requests)

@@ -1,0 +1,131 @@
+"""A server whose model is a judge: votes, their cost, the preview, and a judge that goes away."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from server.models.load import load
+from server.settings import Settings, SettingsInvalid
+from tests.judge_server import MODEL, Judge, judging
+from tests.server.harness import Running, boxed, serving
+from tests.server.upstream import upstream
+from tests.support import until
+from tests.test_imports import MODELS, imported
+
+PROBLEM = "What is 1 + 2 + 3?"
+RIGHT, WRONG = boxed(6, "1 + 2 = 3", "3 + 3 = 6"), boxed(7, "1 + 2 = 3", "3 + 3 = 7")
+
+
+@contextmanager
+def served(judge: Judge, **options: Any) -> Iterator[Running]:
+    """A server before the judge, which is ready."""
+    chosen = {"model": ["judge"], "judge_url": judge.url, "judge_model": MODEL, **options}
+    settings = Settings(**chosen)
+    (request,) = settings.models().values()
+    with serving(partial(load, settings, request), partial(load, settings), **chosen) as running:
+        until(lambda: running.get("/readyz").status_code == 200)
+        yield running
+
+
+def test_votes_are_decided_by_the_judge_and_cost_what_its_server_counts() -> None:
+    with judging() as judge, served(judge) as running:
+        done = len(judge.bodies)
+        vote = running.post("/vote/wrf", {"problem": PROBLEM, "solutions": [WRONG, RIGHT]}).json()
+        assert (vote["answer"], vote["model"]) == ("6", MODEL)
+        assert [each["step_scores"] for each in vote["solutions"]] == [
+            pytest.approx([0.9, 0.2, 0.9]), pytest.approx([0.9, 0.9, 0.9])
+        ]  # fmt: skip
+        assert vote["solutions"][0]["first_error"] == 1
+        assert len(judge.bodies) - done == 6
+        usage = {"tokens": 606, "computed_tokens": 246, "cached_tokens": 360}
+        assert {name: vote["usage"][name] for name in usage} == usage
+        assert running.metric("unprm_computed_tokens_total") == 246
+        assert running.metric("unprm_cached_tokens_total") == 360
+        about = running.get("/model").json()
+        assert (about["engine"], about["family"], about["digest"], about["memory"]) == ("judge", "judge", None, None)
+        assert "verdict, layout plain" in about["input_format"]
+        assert about["self_test"]["cached"]
+
+
+def test_the_preview_is_the_conversation_that_the_judge_gets() -> None:
+    with judging() as judge, served(judge) as running:
+        preview = running.post("/preview", {"problem": PROBLEM, "solution": WRONG}).json()
+        done = len(judge.bodies)
+        running.post("/score_steps", {"problem": PROBLEM, "solutions": [WRONG]})
+        longest = judge.bodies[done]["messages"]
+        assert preview["text"] == "\n\n".join(f"<|{each['role']}|>\n{each['content']}" for each in longest)
+        assert [preview["tokens"][position] for position in preview["positions"]] == ["ş"] * 3
+
+
+def test_a_judge_that_goes_away_is_told_of_and_found_again() -> None:
+    body = {"problem": PROBLEM, "solutions": [RIGHT]}
+    with ExitStack() as stack:
+        with judging() as judge:
+            running = stack.enter_context(served(judge))
+            assert running.post("/score_steps", body).status_code == 200
+        refused = running.post("/score_steps", body)
+        assert (refused.status_code, refused.json()["code"]) == (503, "model_unavailable")
+        assert "the judge's server does not answer (ConnectError)" in refused.json()["detail"]
+        unready = running.get("/readyz")
+        assert (unready.status_code, unready.json()["detail"]) == (503, refused.json()["detail"])
+        assert running.get("/healthz").status_code == 200
+        with judging(port=int(judge.url.rpartition(":")[2])):
+            until(lambda: running.get("/readyz").status_code == 200)
+            assert running.post("/score_steps", body).status_code == 200
+
+
+def test_the_gateway_elects_by_a_judge() -> None:
+    texts = ["\n\n".join(WRONG), "\n\n".join(RIGHT)]
+    with (
+        judging() as judge,
+        upstream(*texts) as reasoner,
+        served(judge, upstream_url=reasoner.url) as running,
+    ):
+        answer = running.post(
+            "/v1/chat/completions",
+            {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": {"budget": 2}},
+        ).json()
+        assert answer["unprm"]["answer"] == "6"
+        assert answer["choices"][0]["message"]["content"] == texts[1]
+        assert answer["unprm"]["usage"]["tokens"] == 606
+
+
+def test_a_judge_is_loaded_beside_another_model() -> None:
+    with judging() as judge, serving(open_model=partial(load, Settings()), admin_key="admin") as running:
+        admin = {"Authorization": "Bearer admin"}
+        request = {"name": "j", "model": "judge", "judge_url": judge.url, "judge_model": MODEL}
+        assert running.post("/admin/models", {**request, "judge_key": "CANARY"}, headers=admin).status_code == 422
+        assert running.post("/admin/models", request, headers=admin).status_code == 202
+        until(lambda: "j" in running.get("/model").json()["models"])
+        scored = running.post("/score_steps", {"problem": PROBLEM, "solutions": [WRONG], "model": "j"}).json()
+        assert scored["solutions"][0]["step_scores"] == pytest.approx([0.9, 0.2, 0.9])
+
+
+def test_the_key_is_sent_to_the_judge_alone() -> None:
+    with judging() as judge, served(judge, judge_key="CANARY") as running:
+        assert {request.authorization for request in judge.requests} == {"Bearer CANARY"}
+        assert "CANARY" not in running.get("/model").text
+
+
+@pytest.mark.parametrize("arguments", [["--model=judge"], ["--judge-url=http://127.0.0.1:1"]])
+def test_a_judge_and_its_address_go_together(arguments: list[str]) -> None:
+    with pytest.raises(SettingsInvalid, match="--model judge and --judge-url go together"):
+        Settings.load(arguments)
+
+
+def test_criteria_are_repeated_or_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = ["--model=judge", "--judge-url=http://127.0.0.1:1"]
+    repeated = ["--judge-criterion=is it true", "--judge-criterion=is it clear, is it short"]
+    expected = ["is it true", "is it clear", "is it short"]
+    assert Settings.load([*judge, *repeated]).judge_criterion == expected
+    monkeypatch.setenv("UNPRM_JUDGE_CRITERION", ", ".join(expected))
+    assert Settings.load(judge).judge_criterion == expected
+
+
+def test_a_judge_is_loaded_without_what_models_need() -> None:
+    found = imported("-c", "import server.models.load, unprm.engines.judge.load")
+    assert "httpx" in found
+    assert not found & MODELS

@@ -1,0 +1,167 @@
+"""The judge as an engine: its start, its self-test, its limits, and a server that stops and comes back."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.judge_server import answered, asked, checks_sums, choice, is_sum, judging, token
+from tests.support import PATIENCE, free_port
+from unprm.engines.judge.load import load_judge
+from unprm.engines.queue import StepScorer
+from unprm.errors import ModelInvalid, ModelUnavailable, ModelUnreachable
+from unprm.models.options import EngineOptions, JudgeOptions
+from unprm.types import Usage
+
+STEPS = ["1 + 2 = 3", "3 + 3 = 7"]
+
+
+def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> None:
+    with judging() as judge:
+        engine = judge.load()
+        about = engine.description
+        assert (about.name, about.family, about.engine, about.device) == ("some/llm", "judge", "judge", judge.url)
+        assert (
+            about.input_format
+            == "verdict, layout plain: expected score of the answer (yes or no) over the 20 likeliest tokens"
+        )
+        assert about.self_test is not None
+        assert (about.self_test.difference, about.self_test.cached) == (0, True)
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda body: answered(choice("?", token("?", **{"?": 1.0}))), "gives no verdict that can be read"),
+        (
+            lambda body: answered(
+                choice("Yes", token("Yes", **({"No": 0.9, "Yes": 0.1} if is_sum(asked(body)) else {"Yes": 1.0})))
+            ),
+            r"1 \+ 1 = 3 scores 1\.00 and 1 \+ 1 = 2 only 0\.10: it is no judge",
+        ),
+        (lambda body: {"nonsense": 1}, "answered what is no chat completion"),
+        (lambda body: b"nonsense", "answered what is no chat completion"),
+    ],
+)
+def test_a_judge_that_cannot_judge_a_sum_is_refused(answer: Any, message: str) -> None:
+    with judging(answer) as judge, pytest.raises(ModelInvalid, match=message):
+        judge.load()
+
+
+def test_a_judge_that_answers_the_same_question_differently_is_refused() -> None:
+    values = iter([0.9] * 3 + [0.1] * 30)
+    with (
+        judging(lambda body: answered(choice("Yes", token("Yes", Yes=(p := next(values)), No=1 - p)))) as judge,
+        pytest.raises(ModelInvalid, match=r"scores of the same step differ by 0\.80"),
+    ):
+        judge.load()
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [(401, "answered 401"), (404, "answered 404"), (400, "refuses the conv")]
+)
+def test_a_server_that_refuses_is_no_judge(status: int, message: str) -> None:
+    with judging(statuses=[status] * 9) as judge, pytest.raises(ModelInvalid, match=message) as caught:
+        judge.load()
+    assert "How many" not in str(caught.value)
+
+
+def test_a_judge_that_is_not_there_is_refused() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    options = JudgeOptions(judge_url=url, judge_model="m")
+    with pytest.raises(ModelInvalid, match=r"does not answer \(ConnectError\)"):
+        load_judge(options, EngineOptions(), PATIENCE)
+    with pytest.raises(ModelInvalid, match="needs --judge-url and --judge-model"):
+        load_judge(JudgeOptions(judge_url=url), EngineOptions(), PATIENCE)
+
+
+def test_a_refused_request_costs_its_step_a_verdict_and_others_nothing() -> None:
+    with judging() as judge:
+        engine = judge.load()
+        port = int(judge.url.rpartition(":")[2])
+    with judging(statuses=[400], port=port):
+        first = engine.score([engine.format.encode("How many?", STEPS)])
+        assert first.scores == [pytest.approx((0.9, 0.5))]  # the last step is asked first
+        assert first.tokens == [101]
+        assert engine.unread == 1
+        engine.close()
+
+
+def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
+    gate = threading.Event()
+
+    def answer(body: Any) -> Any:
+        if not asked(body).startswith("1 + 1 = "):
+            gate.wait(PATIENCE)
+        return checks_sums(body)
+
+    with judging(answer) as judge:
+        engine = judge.load(patience=1.0)
+        started = time.monotonic()
+        with pytest.raises(ModelUnreachable, match=r"did not answer a batch within 0\.9 s"):
+            engine.score([engine.format.encode("How many?", STEPS)])
+        assert time.monotonic() - started < PATIENCE / 2
+        gate.set()
+        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [pytest.approx((0.9, 0.2))]
+        engine.close()
+
+
+def test_no_more_requests_are_in_flight_than_allowed() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def answer(body: Any) -> Any:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+        return checks_sums(body)
+
+    with judging(answer) as judge:
+        engine = judge.load(judge_concurrency=3)
+        engine.score([engine.format.encode("How many?", [f"{n} + 1 = {n + 1}"] * 4) for n in range(6)])
+        engine.close()
+    assert most == 3
+
+
+def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
+    """The queue is not ready meanwhile, and finds out by itself when it is again; nothing is lost for good."""
+    with judging() as judge:
+        engine = judge.load()
+        scores, computed, tokens = engine.score([engine.format.encode("How many?", STEPS)] * 2)
+        assert (scores, computed, tokens) == ([pytest.approx((0.9, 0.2))] * 2, [82] * 2, [202] * 2)
+
+    async def test() -> None:
+        item = engine.format.encode("How many?", STEPS)
+        lost: list[bool] = []
+        scorer = StepScorer(engine, retry=0.05, lost=lambda: lost.append(True))
+        for _ in range(4):  # more than the failures after which a model is tested
+            with pytest.raises(ModelUnavailable, match="the judge's server does not answer"):
+                await scorer.score([item])
+            scorer.check_room()
+            with pytest.raises(ModelUnavailable, match="does not answer"):
+                scorer.check_ready()
+        with judging(port=int(judge.url.rpartition(":")[2])):
+            async with asyncio.timeout(PATIENCE):
+                while not _ready(scorer):
+                    await asyncio.sleep(0.01)
+            scored = await scorer.score([item, item])
+            assert scored.scores == [pytest.approx((0.9, 0.2))] * 2
+            assert scored.usage == Usage(404, 82, 322)  # of two equal items, one is asked about
+            await scorer.drain(PATIENCE)
+        assert not lost
+
+    asyncio.run(test())
+
+
+def _ready(scorer: StepScorer) -> bool:
+    try:
+        scorer.check_ready()
+    except ModelUnavailable:
+        return False
+    return True

@@ -1,0 +1,201 @@
+"""Scores read from the answer to each step: what is sent, and what is made of the answers."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.judge_server import MODEL, answered, asked, checks_sums, choice, is_sum, judging, token
+from unprm.engines.judge.answers import expected, stated
+from unprm.engines.judge.chat import Likely
+from unprm.errors import ModelInvalid
+from unprm.types import Engine
+
+YES_NO = {"yes": 1.0, "no": 0.0}
+WORDS = {"correct": 1.0, "incorrect": 0.0}
+STEPS = ["1 + 2 = 3", "3 + 3 = 7", "7 + 1 = 8"]
+
+
+def likely(**probabilities: float) -> list[Likely]:
+    return [Likely(token=text, logprob=math.log(value)) for text, value in probabilities.items()]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "answers", "score"),
+    [
+        ({"Yes": 0.6, " yes": 0.1, "YES": 0.05, "No": 0.2, "▁No": 0.05}, YES_NO, 0.75),
+        ({"Yes": 0.4, "Maybe": 0.5}, YES_NO, 1.0),
+        ({"Maybe": 0.9, "The": 0.1, "": 0.1, "Y": 0.1, "n": 0.1, "Yesterday": 0.1}, YES_NO, None),
+        ({"correct": 0.3, "in": 0.6, "c": 0.1}, WORDS, 1 / 3),
+        ({"inc": 0.5, "cor": 0.5}, WORDS, 0.5),
+        ({"Y": 0.25, "N": 0.75}, {"y": 1.0, "n": 0.0}, 0.25),
+        ({"9": 0.5, "0": 0.25, "10": 0.25}, {str(n): n / 9 for n in range(10)}, 2 / 3),
+    ],
+)
+def test_an_answer_is_found_among_the_likeliest_tokens(tokens: Any, answers: Any, score: float | None) -> None:
+    found = expected(likely(**tokens), answers)
+    assert found == (None if score is None else pytest.approx(score))
+
+
+@pytest.mark.parametrize(
+    ("text", "score"), [("Yes", 1), (" **No**, since", 0), ("\nyes.", 1), ("Not so", None), ("…", None), ("", None)]
+)
+def test_a_sampled_answer_is_its_first_word(text: str, score: float | None) -> None:
+    assert stated(text, YES_NO) == score
+
+
+def test_each_step_is_scored_after_the_steps_before_it() -> None:
+    with judging() as judge:
+        engine: Engine = judge.load()
+        done = len(judge.bodies)
+        scores, computed, tokens = engine.score([engine.format.encode("How many?", STEPS)])
+        assert scores == [pytest.approx((0.9, 0.2, 0.9))]
+        assert (computed, tokens) == ([3 * 41], [3 * 101])
+        first, *others = judge.bodies[done:]
+        engine.close()
+    assert [asked(first), *sorted(map(asked, others))] == [STEPS[2], *STEPS[:2]]  # the longest conversation first
+    assert [message["role"] for message in first["messages"]] == ["system", *["user", "assistant"] * 2, "user"]
+    for body in others:
+        assert first["messages"][: len(body["messages"])] == body["messages"]
+    options = {name: value for name, value in first.items() if name != "messages"}
+    assert options == {"model": MODEL, "max_tokens": 1, "temperature": 0.0, "logprobs": True, "top_logprobs": 20}
+
+
+def test_candidates_of_a_problem_begin_alike_and_the_preview_shows_what_is_sent() -> None:
+    with judging() as judge:
+        engine = judge.load()
+        done = len(judge.bodies)
+        items = [engine.format.encode("How many?", [step]) for step in STEPS]
+        engine.score(items)
+        contents = [[message["content"] for message in body["messages"]] for body in judge.bodies[done:]]
+        assert len({content[0] for content in contents}) == 1
+        assert len({content[1].partition("<step")[0] for content in contents}) == 1
+        shown = engine.format.text(items[0])
+        (sent,) = [content for content in contents if STEPS[0] in content[1]]
+        assert shown == f"<|system|>\n{sent[0]}\n\n<|user|>\n{sent[1]}"
+        engine.close()
+
+
+def test_the_conversations_of_trained_verifiers() -> None:
+    with judging(lambda body: answered(choice("Y", token("Y", Y=0.75, N=0.25)))) as judge:
+        engine = judge.load(judge_layout="granite")
+        done = len(judge.bodies)
+        assert engine.score([engine.format.encode("P", ["a", "b"])]).scores == [pytest.approx((0.75, 0.75))]
+        question = "Is this response correct so far (Y/N)?"
+        assert [(message["role"], message["content"]) for message in judge.bodies[done]["messages"]] == [
+            ("user", f"P a {question}"),
+            ("assistant", "Y"),
+            ("user", f"b {question}"),
+        ]
+        engine.close()
+    with judging(lambda body: answered(choice("correct", token("correct", correct=0.5, incorrect=0.5)))) as judge:
+        engine = judge.load(judge_layout="fover")
+        done = len(judge.bodies)
+        assert engine.score([engine.format.encode("P", ["a", "b"])]).scores == [pytest.approx((0.5, 0.5))]
+        first, second, third = judge.bodies[done]["messages"]
+        assert first["content"].startswith("** Problem **\nP\n\n** Task **\n")
+        assert first["content"].endswith("\n\n** Sotluion **\na")
+        assert (second, third["content"]) == ({"role": "assistant", "content": "correct"}, "b")
+        engine.close()
+
+
+def test_grades_are_expected_digits_and_criteria_are_averaged() -> None:
+    def answer(body: Any) -> Any:
+        good = is_sum(asked(body))
+        if "clarity" in body["messages"][-1]["content"]:
+            return answered(choice("9", token("9", **{"9": 0.5, "0": 0.5})))
+        return answered(choice("9", token("9", **({"9": 1.0} if good else {"3": 1.0}))))
+
+    with judging(answer) as judge:
+        engine = judge.load(judge_readout="grade", judge_criterion=["truth", "clarity {of} it"])
+        scores = engine.score([engine.format.encode("How many?", STEPS)]).scores
+        assert scores == [pytest.approx((0.75, (1 / 3 + 0.5) / 2, 0.75))]
+        assert "by this criterion: clarity {of} it. " in str(judge.bodies)
+        engine.close()
+        engine = judge.load(judge_readout="grade")
+        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [pytest.approx((1, 1 / 3, 1))]
+        engine.close()
+
+
+def test_without_log_probabilities_the_score_is_a_frequency() -> None:
+    answers = iter(["Yes", "Yes.", "no", "Who knows?"] * 100)
+
+    def answer(body: Any) -> Any:
+        assert "logprobs" not in body or body["max_tokens"] == 1
+        if asked(body).startswith("1 + 1 = "):  # the self-test
+            return answered(*[choice("Yes" if is_sum(asked(body)) else "No")] * body.get("n", 1))
+        return answered(choice(next(answers)))  # one, whatever `n` is
+
+    with judging(answer) as judge:
+        engine = judge.load(judge_repeats=4)
+        done = len(judge.bodies)
+        scores, computed, tokens = engine.score([engine.format.encode("How many?", STEPS[:1])])
+        assert scores == [pytest.approx((2 / 3,))]
+        assert tokens == computed == [4 * 11]
+        assert [(body.get("n"), body["temperature"]) for body in judge.bodies[done:]] == [
+            (4, 1.0), (3, 1.0), (2, 1.0), (None, 1.0)
+        ]  # fmt: skip
+        assert "mean score of 4 sampled answers" in engine.description.input_format
+        assert engine.description.self_test is not None
+        assert engine.description.self_test.tolerance == 1.0
+        engine.close()
+
+
+def test_fewer_tokens_are_asked_for_where_twenty_are_refused() -> None:
+    with judging(statuses=[400]) as judge:
+        engine = judge.load()
+        assert [body["top_logprobs"] for body in judge.bodies[:3]] == [20, 5, 5]
+        assert "over the 5 likeliest tokens" in engine.description.input_format
+        engine.close()
+    with judging(
+        lambda body: answered(*[choice("Yes" if is_sum(asked(body)) else "No")] * body.get("n", 1)), statuses=[422, 422]
+    ) as judge:
+        engine = judge.load()
+        assert "logprobs" not in judge.bodies[-1]
+        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [(1, 0, 1)]
+        engine.close()
+
+
+def test_an_answer_may_begin_with_white_space() -> None:
+    def answer(body: Any) -> Any:
+        (verdict,) = checks_sums(body)["choices"]
+        blank = token("\n", **{"\n": 0.9, "Yes": 0.1})
+        tokens = [blank, *verdict["logprobs"]["content"]]
+        return answered(choice("\nYes", *tokens[: body["max_tokens"]]))
+
+    with judging(answer) as judge:
+        engine = judge.load()
+        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [pytest.approx((0.9, 0.2, 0.9))]
+        assert [body["max_tokens"] for body in judge.bodies[:3]] == [1, 4, 4]
+        engine.close()
+
+
+def test_a_step_without_a_verdict_scores_a_half_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    def answer(body: Any) -> Any:
+        if "CANARY" in asked(body):
+            return answered(choice("Well", token("Well", Well=0.9, Hm=0.1)))
+        return checks_sums(body)
+
+    with judging(answer) as judge:
+        engine = judge.load()
+        assert engine.score([engine.format.encode("How many?", ["CANARY", STEPS[1]])]).scores == [
+            pytest.approx((0.5, 0.2))
+        ]
+        assert engine.unread == 1
+        engine.close()
+    assert "no verdict on 1 of 2 steps" in caplog.text
+    assert "CANARY" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"judge_layout": "thinkprm"}, "--judge-readout verdict has the layouts plain, fover, granite, not thinkprm"),
+        ({"judge_readout": "grade", "judge_layout": "fover"}, "has the layouts plain, not fover"),
+        ({"judge_readout": "chain", "judge_layout": "granite"}, "has the layouts plain, thinkprm, not granite"),
+        ({"judge_criterion": ["truth"]}, "--judge-criterion goes with --judge-readout grade"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused(options: Any, message: str) -> None:
+    with judging() as judge, pytest.raises(ModelInvalid, match=message):
+        judge.load(**options)

@@ -1,0 +1,42 @@
+"""Model input that is the text itself: ids are bytes of UTF-8, so that texts come back out exactly."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from unprm.types import Encoded
+
+TAG = 256
+"""The id that ends a step; ids below it are bytes of UTF-8."""
+
+
+class Texts(NamedTuple):
+    """What was encoded."""
+
+    problem: str
+    steps: list[str]
+
+
+class ByteFormat:
+    """Ids are the bytes of `problem + "\\n"` and of each step, a tag after each step; scored at the tags."""
+
+    longest_token = 1
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """One id per byte and one per step; `len(positions) == len(steps)`."""
+        ids, positions = list(f"{problem}\n".encode()), []
+        response = len(ids)
+        for step in steps:
+            ids += [*step.encode(), TAG]
+            positions.append(len(ids) - 1)
+        return Encoded(tuple(ids), tuple(positions), response)
+
+    def tokens(self, encoded: Encoded) -> list[str]:
+        """A byte as `<0x41>`, a tag as `ş`."""
+        return ["ş" if token == TAG else f"<0x{token:02X}>" for token in encoded.ids]
+
+
+def texts(encoded: Encoded) -> Texts:
+    """The problem and the steps that the ids stand for."""
+    starts = [encoded.response, *(position + 1 for position in encoded.positions)]
+    steps = [bytes(encoded.ids[start:end]).decode() for start, end in zip(starts, encoded.positions, strict=False)]
+    return Texts(bytes(encoded.ids[: encoded.response - 1]).decode(), steps)

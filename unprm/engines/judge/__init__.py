@@ -1,0 +1,1 @@
+"""Any language model behind OpenAI's chat API as the verifier of steps."""

@@ -1,0 +1,84 @@
+"""A language model behind OpenAI's chat API as a verifier of steps."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from unprm.concurrent import all_of
+from unprm.engines.byte_format import ByteFormat, texts
+from unprm.engines.judge.chat import JudgeChat
+from unprm.engines.judge.layouts import shown
+from unprm.engines.judge.readout import JudgeReadout, Reading
+from unprm.errors import ModelUnreachable
+from unprm.types import BatchScores, Encoded, ModelDescription
+
+logger = logging.getLogger(__name__)
+
+UNREAD = 0.5
+"""Score of a step on which the judge gives no verdict."""
+
+Result = TypeVar("Result")
+
+
+class JudgeFormat(ByteFormat):
+    """The texts' bytes; the text shows the conversations that are sent."""
+
+    family = "judge"
+
+    def __init__(self, readout: JudgeReadout) -> None:
+        self._readout = readout
+
+    def text(self, encoded: Encoded) -> str:
+        """The conversations, each message after a line with its role."""
+        problem, steps = texts(encoded)
+        return "\n\n".join(map(shown, self._readout.conversations(problem, steps)))
+
+
+class JudgeEngine:
+    """Scores by the judge at `chat`, as `readout` reads them. `seconds`: most that a batch may take.
+
+    The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
+    `unread`: steps so far on which it gave no verdict.
+    """
+
+    def __init__(self, chat: JudgeChat, readout: JudgeReadout, description: ModelDescription, seconds: float) -> None:
+        self.format = JudgeFormat(readout)
+        self.description = description
+        self.unread = 0
+        self._chat, self._readout, self._seconds = chat, readout, seconds
+        self._runner = asyncio.Runner()
+
+    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+        """Step scores per item; tokens as the judge's server counts them."""
+        readings = self.run(self._read(batch))
+        unread = sum(reading.scores.count(None) for reading in readings)
+        if unread:
+            self.unread += unread
+            logger.warning(
+                "the judge gave no verdict on %d of %d steps, which score %g; %d so far",
+                unread, sum(len(item.positions) for item in batch), UNREAD, self.unread,
+            )  # fmt: skip
+        scores = [tuple(UNREAD if score is None else score for score in reading.scores) for reading in readings]
+        usages = [reading.usage for reading in readings]
+        return BatchScores(scores, [usage.computed_tokens for usage in usages], [usage.tokens for usage in usages])
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.run(self._chat.close())
+        self._runner.close()
+
+    def run(self, call: Coroutine[Any, Any, Result]) -> Result:
+        """The result of a call, in the engine's event loop. Raises `ModelUnreachable` if it takes too long."""
+
+        async def limited() -> Result:
+            async with asyncio.timeout(self._seconds):
+                return await call
+
+        try:
+            return self._runner.run(limited())
+        except TimeoutError:
+            raise ModelUnreachable(f"the judge did not answer a batch within {self._seconds:g} s") from None
+
+    async def _read(self, batch: Sequence[Encoded]) -> list[Reading]:
+        return await all_of(self._readout.read(self._chat, *texts(item)) for item in batch)
