@@ -14,6 +14,7 @@ import pytest
 from mcp import Client as Tools
 from tests.commands.blocks import Block, changed, runs
 from tests.commands.world import PRM, REASONERS, World, wait
+from tests.judge_server import judging
 from unprm import mini
 
 pytestmark = [pytest.mark.docs, pytest.mark.timeout(1800)]
@@ -103,6 +104,18 @@ def test_reasoner_and_prm_share_a_machine(world: World, blocks: list[Block]) -> 
     with world.serving(changed(blocks[0].text, {"--engine vllm": "--engine torch"})) as client:
         check_judgement(client)
     assert [words[:3] for words in world.calls] == [["vllm", "serve", REASONERS[1]]]
+
+
+@runs("docs/models.md", "--model judge")
+def test_a_language_model_is_served_as_the_judge(world: World, blocks: list[Block]) -> None:
+    with (
+        judging() as judge,
+        world.serving(changed(blocks[0].text, {"http://gpu-1:8000": judge.url})) as client,
+    ):
+        answer = client.post(
+            "/score_steps", json={"problem": "1 + 2 + 3 = ?", "solutions": [["1 + 2 = 3", "3 + 3 = 7"]]}
+        )
+        assert answer.json()["solutions"][0]["step_scores"] == pytest.approx([0.9, 0.2])
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

@@ -63,7 +63,7 @@ class SelfTestOut(WireModel):
     difference: float = Field(
         ge=0,
         description="The largest difference between values that should be equal: margins of the engine and of plain "
-        "forward passes (torch), or scores of the same steps alone and together (vllm, remote).",
+        "forward passes (torch), or scores of the same steps alone and together (vllm, remote) or asked twice (judge).",
     )
     tolerance: float = Field(gt=0, description="Largest difference with which the model is served.")
     cached: bool = Field(description="Whether tokens that were run once are not run again.")
@@ -109,7 +109,7 @@ class ModelResponse(WireModel):
         default=None, description="null if each sequence is run alone, by the model authors' own forward pass."
     )
     memory: MemoryOut | None = Field(
-        default=None, description="null if another program holds the model (vllm, remote)."
+        default=None, description="null if another program holds the model (vllm, remote, judge)."
     )
     demo: bool
     calibration: CalibrationOut | None = Field(

@@ -69,7 +69,7 @@ def test_bfloat16_is_close(adapter, engine, reference):
 
 
 def test_nothing_to_score(engine):
-    assert engine.score([]) == ([], [])
+    assert engine.score([]) == ([], [], None)
 
 
 def test_what_is_longer_than_the_window_is_refused(engine):
