@@ -117,7 +117,7 @@ class Relations:
         values = [*sides[:-1], result[0] if result else sides[-1]]
         if any(isinstance(value, Group | Matrix | Relation) or has_words(value) for value in values):
             return ""
-        return self.node_key(sides[-1]) if len({self.scalars.key(value) for value in values}) == 1 else ""
+        return self.node_key(sides[-1]) if len(set(map(self.node_key, values))) == 1 else ""
 
     def _implicit(self, zero: Node) -> str:
         solved = self._solved(zero)

@@ -40,11 +40,11 @@ _ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z({\[])")
 _TEXT_NAME = re.compile(rf"\\(?:{'|'.join(TEXT_COMMANDS)})(?![A-Za-z])\*?\s*(?=\{{)")
 _LAST_WORD = re.compile(r"\s+[A-Za-z]+\s*$")
 _TEXT = re.compile(r"(\\text\{[^{}]*\})")
-_FRACTION = re.compile(r"\\[dtc]?frac(?![A-Za-z])\s*")
+_FRACTION = re.compile(r"\\[dtc]?(frac|binom)(?![A-Za-z])\s*")
 _SHORT_FRACTIONS = (
-    (re.compile(r"\\frac ?([0-9A-Za-z])\s*([0-9A-Za-z])"), r"\\frac{\1}{\2}"),
-    (re.compile(r"\\frac ?([0-9A-Za-z])\s*\{"), r"\\frac{\1}{"),
-    (re.compile(r"(\\frac ?\{[^{}]*\})\s*([0-9A-Za-z])"), r"\1{\2}"),
+    (re.compile(r"\\(frac|binom) ?([0-9A-Za-z])\s*([0-9A-Za-z])"), r"\\\1{\2}{\3}"),
+    (re.compile(r"\\(frac|binom) ?([0-9A-Za-z])\s*\{"), r"\\\1{\2}{"),
+    (re.compile(r"(\\(?:frac|binom) ?\{[^{}]*\})\s*([0-9A-Za-z])"), r"\1{\2}"),
 )
 _BARE_ARGUMENT = re.compile(r"(\\sqrt|\\pmod|[\^_])\s*([0-9]+|[A-Za-z](?![A-Za-z(])|(?<=[\^_])[A-Za-z])")
 _QUANTIFIER = re.compile(
@@ -62,7 +62,7 @@ _SYNONYMS = {
     "\\N": "\\mathbb{N}", "\\Q": "\\mathbb{Q}", "\\C": "\\mathbb{C}", "\\infin": "\\infty",
     "\\dots": "\\ldots", "\\cdots": "\\ldots", "...": "\\ldots", "\\%": "%", "\\land": "and",
     "\\wedge": "and", "\\vee": "\\lor", "\\bmod": "\\mod", "\\colon": ":", "\\arccot": "\\acot",
-    "\\dbinom": "\\binom", "\\tbinom": "\\binom", "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
+    "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
     "\\vartheta": "\\theta", "\\prime": "'", "\\simeq": "\\approx", "\\sim": "\\approx",
 }  # fmt: skip
 _ALL_REALS = re.compile(r"(?:the )?(?:set of )?(?:all|any|every) (?:of )?(?:the )?real(?: number)?s?")
@@ -88,7 +88,7 @@ def _respell_commands(text: str) -> str:
         text = _GROUPED.sub("", text)
         text = _LAYOUT.sub(" ", text)
         text = _NOT_EQUAL.sub(r"\\neq ", text)
-        text = _FRACTION.sub(r"\\frac ", text)
+        text = _FRACTION.sub(r"\\\1 ", text)
         for short, full in _SHORT_FRACTIONS:
             text = short.sub(full, text)
         text = _TEXT_NAME.sub(_text_name, text)

@@ -124,7 +124,7 @@ def test_a_root_has_one_key_however_it_is_written(answers, radicand, factor, squ
         (r"\gcd(12,18)", 6),
         (r"\lcm(2,3)", 6),
         (r"\frac{\frac{3}{2}!}{\frac{1}{2}!}-\frac{3}{2}", 0),
-        (r"\binom{\frac{1}{2}}{2}", Fraction(-1, 8)),
+        (r"\binom{\frac{1}{2}}{3}", Fraction(1, 16)),
         (r"\binom{5}{7}", 0),
         (r"(-8)^{\frac{2}{3}}", 4),
         (r"\sum_{k=1}^{100} k", 5050),

@@ -4,7 +4,8 @@ from tests.unprm.answers.support import apart, same
 
 
 @same(
-    [r"z = 1+1 = 2", "2"],
+    ["z = 1+1 = 2", "2"],
+    [r"x = \frac{2\pm\sqrt{8}}{2} = 1\pm\sqrt{2}", r"1\pm\sqrt2"],
     ["y = 2x+1", "2x+1", "2x-y+1=0", "f(x) = 2x+1", "4x-2y=-2"],
     ["x^2/4 + y^2/3 = 1", "x^2/16 + y^2/12 = 1/4"],
     ["x > 2", r"(2,\infty)", "2 < x", "-2x+4 < 0", r"x\in(2,\infty)", r"(2,+\infty)"],

@@ -4,6 +4,7 @@ from tests.unprm.answers.support import apart, same
 
 
 @same(
+    [r"\binom84", r"\dbinom{8}4", "70"],
     [r"\frac{\pi}{4}+k\pi, k \in \mathbb{Z}", r"\frac{\pi}{4}+k\pi"],
     ["all real numbers", r"\mathbb{R}", r"\text{All real numbers}"],
     [r"x\not=1", r"x\neq 1", r"x \ne 1"],
