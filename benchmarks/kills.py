@@ -59,10 +59,11 @@ def _kill_comparers(server: int) -> None:
 
 def _replicas() -> list[Comparison]:
     """Kills a replica whenever both answer. Answers with status 200 are compared with the engine alone."""
-    asked = queries.zipf(random.Random(1), DISTINCT, 2)
+    repeated = queries.zipf(random.Random(1), DISTINCT, 2)
     with closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine:
         expected = [
-            engine.score([engine.format.encode(problem, steps) for steps in solutions]) for problem, solutions in asked
+            engine.score([engine.format.encode(problem, steps) for steps in solutions])
+            for problem, solutions in repeated
         ]
     options = ("--dtype=float32", "--max-request-seconds=30", "--replica-cpus=0.5")
     outcomes: Counter[str] = Counter()
@@ -70,7 +71,7 @@ def _replicas() -> list[Comparison]:
     with servers.ray(*options) as (url, process), ThreadPoolExecutor(1) as pool:
         killer = pool.submit(_kill_replicas, url, process.pid)
         while not killer.done():
-            replies = clients.call(url, list(map(queries.score_steps, asked)), CALLERS, DOCUMENTED)
+            replies = clients.call(url, list(map(queries.score_steps, repeated)), CALLERS, DOCUMENTED)
             answers = [reply.json() for reply in replies]
             outcomes.update(answer.get("code", "answered") for answer in answers)
             wrong += sum(

@@ -57,5 +57,5 @@ def _one() -> Comparison:
     return Comparison(what, over, "the engine alone", alone, SINGLE, allowed=1.0)
 
 
-def _encoded(engine: Engine, asked: list[Query]) -> list[Encoded]:
-    return [engine.format.encode(problem, steps) for problem, solutions in asked for steps in solutions]
+def _encoded(engine: Engine, batch: list[Query]) -> list[Encoded]:
+    return [engine.format.encode(problem, steps) for problem, solutions in batch for steps in solutions]

@@ -36,7 +36,7 @@ def answered(*choices: Choice, prompt: int = 10, cached: int = 0, completion: in
     return {"id": "x", "object": "chat.completion", "choices": list(choices), "usage": usage}
 
 
-def asked(body: Any) -> str:
+def last_step(body: Any) -> str:
     """The last step of a request in the plain layout."""
     return re.findall(r"<step [0-9a-f]{16}>\n(.*?)\n</step", body["messages"][-1]["content"], re.DOTALL)[-1]
 
@@ -48,7 +48,7 @@ def is_sum(step: str) -> bool:
 
 def checks_sums(body: Any) -> dict[str, Any]:
     """A judge of sums that is sure of itself, in the verdict read-out."""
-    yes, no = (0.9, 0.1) if is_sum(asked(body)) else (0.2, 0.8)
+    yes, no = (0.9, 0.1) if is_sum(last_step(body)) else (0.2, 0.8)
     return answered(choice("Yes", token("Yes", Yes=yes, No=no)), prompt=100, cached=60)
 
 

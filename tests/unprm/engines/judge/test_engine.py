@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.judge_server import answered, asked, checks_sums, choice, is_sum, judging, token
+from tests.judge_server import answered, checks_sums, choice, is_sum, judging, last_step, token
 from tests.support import PATIENCE, free_port
 from unprm.engines.judge.load import load_judge
 from unprm.engines.queue import StepScorer
@@ -38,7 +38,7 @@ def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> N
         (lambda body: answered(choice("?", token("?", **{"?": 1.0}))), "gives no verdict that can be read"),
         (
             lambda body: answered(
-                choice("Yes", token("Yes", **({"No": 0.9, "Yes": 0.1} if is_sum(asked(body)) else {"Yes": 1.0})))
+                choice("Yes", token("Yes", **({"No": 0.9, "Yes": 0.1} if is_sum(last_step(body)) else {"Yes": 1.0})))
             ),
             r"1 \+ 1 = 3 scores 1\.00 and 1 \+ 1 = 2 only 0\.10: it is no judge",
         ),
@@ -84,7 +84,7 @@ def test_a_refused_request_costs_its_step_a_verdict_and_others_nothing() -> None
         port = int(judge.url.rpartition(":")[2])
     with judging(statuses=[400], port=port):
         first = engine.score([engine.format.encode("How many?", STEPS)])
-        assert first.scores == [pytest.approx((0.9, 0.5))]  # the last step is asked first
+        assert first.scores == [pytest.approx((0.9, 0.5))]  # the last step is last_step first
         assert first.tokens == [101]
         assert engine.unread == 1
         engine.close()
@@ -94,7 +94,7 @@ def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
     gate = threading.Event()
 
     def answer(body: Any) -> Any:
-        if not asked(body).startswith("1 + 1 = "):
+        if not last_step(body).startswith("1 + 1 = "):
             gate.wait(PATIENCE)
         return checks_sums(body)
 
@@ -152,7 +152,7 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
                     await asyncio.sleep(0.01)
             scored = await scorer.score([item, item])
             assert scored.scores == [pytest.approx((0.9, 0.2))] * 2
-            assert scored.usage == Usage(404, 82, 322)  # of two equal items, one is asked about
+            assert scored.usage == Usage(404, 82, 322)  # of two equal items, one is last_step about
             await scorer.drain(PATIENCE)
         assert not lost
 

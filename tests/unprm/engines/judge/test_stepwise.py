@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.judge_server import MODEL, answered, asked, checks_sums, choice, is_sum, judging, token
+from tests.judge_server import MODEL, answered, checks_sums, choice, is_sum, judging, last_step, token
 from unprm.engines.judge.answers import expected, stated
 from unprm.engines.judge.chat import Likely
 from unprm.errors import ModelInvalid
@@ -53,7 +53,10 @@ def test_each_step_is_scored_after_the_steps_before_it() -> None:
         assert (computed, tokens) == ([3 * 41], [3 * 101])
         first, *others = judge.bodies[done:]
         engine.close()
-    assert [asked(first), *sorted(map(asked, others))] == [STEPS[2], *STEPS[:2]]  # the longest conversation first
+    assert [last_step(first), *sorted(map(last_step, others))] == [
+        STEPS[2],
+        *STEPS[:2],
+    ]  # the longest conversation first
     assert [message["role"] for message in first["messages"]] == ["system", *["user", "assistant"] * 2, "user"]
     for body in others:
         assert first["messages"][: len(body["messages"])] == body["messages"]
@@ -101,7 +104,7 @@ def test_the_conversations_of_trained_verifiers() -> None:
 
 def test_grades_are_expected_digits_and_criteria_are_averaged() -> None:
     def answer(body: Any) -> Any:
-        good = is_sum(asked(body))
+        good = is_sum(last_step(body))
         if "clarity" in body["messages"][-1]["content"]:
             return answered(choice("9", token("9", **{"9": 0.5, "0": 0.5})))
         return answered(choice("9", token("9", **({"9": 1.0} if good else {"3": 1.0}))))
@@ -122,8 +125,8 @@ def test_without_log_probabilities_the_score_is_a_frequency() -> None:
 
     def answer(body: Any) -> Any:
         assert "logprobs" not in body or body["max_tokens"] == 1
-        if asked(body).startswith("1 + 1 = "):  # the self-test
-            return answered(*[choice("Yes" if is_sum(asked(body)) else "No")] * body.get("n", 1))
+        if last_step(body).startswith("1 + 1 = "):  # the self-test
+            return answered(*[choice("Yes" if is_sum(last_step(body)) else "No")] * body.get("n", 1))
         return answered(choice(next(answers)))  # one, whatever `n` is
 
     with judging(answer) as judge:
@@ -148,7 +151,8 @@ def test_fewer_tokens_are_asked_for_where_twenty_are_refused() -> None:
         assert "over the 5 likeliest tokens" in engine.description.input_format
         engine.close()
     with judging(
-        lambda body: answered(*[choice("Yes" if is_sum(asked(body)) else "No")] * body.get("n", 1)), statuses=[422, 422]
+        lambda body: answered(*[choice("Yes" if is_sum(last_step(body)) else "No")] * body.get("n", 1)),
+        statuses=[422, 422],
     ) as judge:
         engine = judge.load()
         assert "logprobs" not in judge.bodies[-1]
@@ -172,7 +176,7 @@ def test_an_answer_may_begin_with_white_space() -> None:
 
 def test_a_step_without_a_verdict_scores_a_half_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     def answer(body: Any) -> Any:
-        if "CANARY" in asked(body):
+        if "CANARY" in last_step(body):
             return answered(choice("Well", token("Well", Well=0.9, Hm=0.1)))
         return checks_sums(body)
 
