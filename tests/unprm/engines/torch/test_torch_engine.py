@@ -69,7 +69,7 @@ def test_bfloat16_is_close(adapter, engine, reference):
 
 
 def test_nothing_to_score(engine):
-    assert engine.score([]) == ([], [])
+    assert engine.score([]) == ([], [], None)
 
 
 def test_what_is_longer_than_the_window_is_refused(engine):
@@ -219,7 +219,7 @@ def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
         assert scores[0] == pytest.approx(reference(item), abs=1e-5)
         assert computed == [len(item.ids) - known]
         known = len(item.ids)
-        assert engine.score([item, item]) == (scores * 2, [0, 0])
+        assert engine.score([item, item]) == (scores * 2, [0, 0], None)
 
 
 def _distinct(items):
