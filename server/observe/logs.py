@@ -28,6 +28,8 @@ def configure(level: str, style: Literal["json", "text"]) -> None:
             "disable_existing_loggers": False,
             "formatters": {"line": {"()": formatter}},
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+            # it logs each request to an upstream, of which a judge gets one per step
+            "loggers": {"httpx": {"level": "WARNING"}},
             "root": {"level": level.upper(), "handlers": ["stderr"]},
         }
     )

@@ -219,7 +219,7 @@ def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
         assert scores[0] == pytest.approx(reference(item), abs=1e-5)
         assert computed == [len(item.ids) - known]
         known = len(item.ids)
-        assert engine.score([item, item]) == (scores * 2, [0, 0])
+        assert engine.score([item, item]) == (scores * 2, [0, 0], None)
 
 
 def _distinct(items):
