@@ -1,7 +1,7 @@
 """The votes: how each one scores the classes of equal answers. Pure.
 
-The paper's (section 5, Algorithms 2 and 3), those it is compared with, and those of later papers. To add a vote: its
-name in `unprm.types.Strategy`, its rule in `RULES`, its settings in `unprm.wire.terms`.
+The paper's (section 5, Algorithms 2 and 3), those it is compared with, and those of later papers. To add a vote, see
+"Where to begin" in CONTRIBUTING.md.
 """
 
 import math
