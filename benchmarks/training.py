@@ -13,11 +13,11 @@ from torch.nn import functional
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.timing import Comparison, compare, peak
-from training import records
+from training import resumable
 from training.mini.slips import Author
 from training.prm.collate import Example
 from training.prm.train import Trainer
-from training.records import LabelledSolution
+from training.schema import LabelledSolution
 from training.settings import LINEAR, TrainSettings
 from unprm import mini
 from unprm.mini.checker import labels
@@ -92,7 +92,7 @@ def _trainer(place: Path) -> Trainer:
     problems = [generate(rng, DEMANDING) for _ in range(SOLUTIONS)]
     written = [(problem, Author(rng, 1.0).solve(problem)) for problem in problems]
     solutions = [LabelledSolution(p.text, tuple(steps), tuple(labels(p, steps))) for p, steps in written]
-    records.write(place / "data.jsonl", solutions)
+    resumable.write_lines(place / "data.jsonl", solutions)
     settings = TrainSettings(
         base=str(place / "base"), data=(place / "data.jsonl",), output=place / "prm", lora_targets=LINEAR, bf16=True
     )

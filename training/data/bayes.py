@@ -8,24 +8,9 @@ hypotheses, and the search ends as soon as one hypothesis is likely enough.
 """
 
 import math
-from dataclasses import dataclass
 
 from training.data.search import Prefixes, WrongSolution
-
-
-@dataclass(frozen=True, slots=True)
-class BayesSettings:
-    """`block`: rollouts drawn at a time; `budget`: maximum number of rollouts per solution. `strength`: how strongly
-    the prior follows the uncertainties (0: not at all). `recovery`: success rate after an error, as a fraction of the
-    rate before it. `concentration`: of the beta distributions of both rates; higher means less variation. `sure`:
-    posterior probability that ends the search."""
-
-    block: int = 4
-    budget: int = 72
-    strength: float = 1.0
-    recovery: float = 0.05
-    concentration: float = 4.0
-    sure: float = 0.9
+from training.settings import BayesSettings
 
 
 async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSettings) -> int:
