@@ -248,8 +248,8 @@ class JudgedCandidates:
     """A question's candidates as votes use them (`training evaluate best-of-n`): classes of equal answers (None: no
     answer), whether each is right, and rewards (None: not scored, for example too long for the PRM).
 
-    `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored; None as a
-    whole if rewards were given as numbers.
+    `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;
+    None as a whole if rewards were given as numbers.
     """
 
     id: str

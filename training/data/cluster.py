@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import ray
 from rich.console import Console
@@ -59,55 +59,62 @@ class Failure:
     reason: str
 
 
-KINDS = {kind.__name__: kind for kind in (SampledQuestion, AnnotatedSolution, QuestionValue, Failure)}
+Made = SampledQuestion | AnnotatedSolution | QuestionValue | Failure
 """What actors return."""
+KINDS: dict[str, type[Made]] = {kind.__name__: kind for kind in get_args(Made)}
 
 
-class SampleActor:
-    """Samples questions."""
+class Actor:
+    """Works on batches of items in JSON; one event loop for all batches, as samplers are bound to it."""
 
-    def __init__(self, source: Source, settings: SampleSettings) -> None:
-        self.sampler, self.settings = source.load(settings.drawing), settings
-        self.runner = asyncio.Runner()  # one event loop for all batches: samplers are bound to it
-
-    def __call__(self, batch: Batch) -> Batch:
-        """Samples a batch of questions."""
-        questions = [adapter(Question).validate_json(item) for item in batch["json"]]
-        return _batch(self.runner.run(self._all(questions)))
-
-    async def _all(self, questions: Sequence[Question]) -> list[SampledQuestion | Failure]:
-        return list(await asyncio.gather(*map(self._one, questions)))
-
-    async def _one(self, question: Question) -> SampledQuestion | Failure:
-        try:
-            return await sample_question(question, self.sampler, self.settings)
-        except UnprmError as error:
-            return Failure(question.id, str(error))
-
-
-class AnnotateActor:
-    """Annotates solutions, grouped by question."""
-
-    def __init__(self, source: Source, settings: AnnotateSettings, known: dict[str, QuestionValue]) -> None:
-        self.sampler: Sampler = source.load(settings.drawing)
-        self.equivalence, self.settings, self.known = Equivalence(), settings, known
+    def __init__(self) -> None:
         self.runner = asyncio.Runner()
 
     def __call__(self, batch: Batch) -> Batch:
-        """Annotates a batch of groups."""
-        groups = [adapter(list[SelectedSolution]).validate_json(item) for item in batch["json"]]
-        return _batch(self.runner.run(self._all(groups)))
+        """What `work` makes of the items of a batch, concurrently."""
+        return _batch(self.runner.run(self._all(batch["json"])))
 
-    async def _all(self, groups: Sequence[list[SelectedSolution]]) -> list[AnnotatedSolution | QuestionValue | Failure]:
-        return [record for records in await asyncio.gather(*map(self._one, groups)) for record in records]
+    async def _all(self, items: Sequence[str]) -> list[Made]:
+        return [record for records in await asyncio.gather(*map(self.work, items)) for record in records]
 
-    async def _one(self, group: list[SelectedSolution]) -> list[AnnotatedSolution | QuestionValue | Failure]:
-        records: list[AnnotatedSolution | QuestionValue | Failure] = []
+    async def work(self, item: str) -> list[Made]:
+        """The records of one item."""
+        raise NotImplementedError
+
+
+class SampleActor(Actor):
+    """Samples questions."""
+
+    def __init__(self, source: Source, settings: SampleSettings) -> None:
+        super().__init__()
+        self.sampler, self.settings = source.load(settings.drawing), settings
+
+    async def work(self, item: str) -> list[Made]:
+        """Samples a question."""
+        question = adapter(Question).validate_json(item)
+        try:
+            return [await sample_question(question, self.sampler, self.settings)]
+        except UnprmError as error:
+            return [Failure(question.id, str(error))]
+
+
+class AnnotateActor(Actor):
+    """Annotates solutions, grouped by question."""
+
+    def __init__(self, source: Source, settings: AnnotateSettings, known: dict[str, QuestionValue]) -> None:
+        super().__init__()
+        self.sampler, self.settings, self.known = source.load(settings.drawing), settings, known
+        self.equivalence = Equivalence()
+
+    async def work(self, item: str) -> list[Made]:
+        """Annotates a question's solutions."""
+        solutions = adapter(list[SelectedSolution]).validate_json(item)
+        records: list[Made] = []
         annotator = Annotator(self.sampler, self.equivalence, self.settings, self.known, records.append)
         try:
-            await annotator.annotate(group, memory={})
+            await annotator.annotate(solutions, memory={})
         except UnprmError as error:
-            records.append(Failure(group[0].question, str(error)))
+            records.append(Failure(solutions[0].question, str(error)))
         return records
 
 

@@ -17,7 +17,6 @@ from training.settings import AnnotateSettings
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 
-Row = list[str | int | float]
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
            *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
 SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
@@ -130,7 +129,7 @@ def finding(place: Path) -> Finding:
         )
         for column, figure in figures.items()
     }
-    table: list[Row] = []
+    table: list[list[str | int | float]] = []
     for name, *cells in measured:
         shown_cells = dict(zip(COLUMNS[1:], cells, strict=True))
         shown_cells |= {column: figure(true[name]).share.in_percent for column, figure in figures.items()}

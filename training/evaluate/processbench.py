@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from rich.console import Console
@@ -20,7 +19,7 @@ from training import resumable, sources, stage
 from training.evaluate.metrics import Share, first_error_score
 from training.evaluate.scorers import Scorer, Solution
 from training.resumable import ResumableFile
-from training.schema import BenchmarkSolution, ScoredSolution, Scores
+from training.schema import BenchmarkSolution, RecordedSolution, ScoredSolution, Scores
 from unprm import steps
 from unprm.errors import RecordInvalid
 
@@ -50,18 +49,7 @@ PUBLISHED = {
 """F1 in percent by subset and on average (paper, table of ProcessBench results)."""
 
 
-class Labelled(Protocol):
-    """What `figures` needs of a sample."""
-
-    @property
-    def id(self) -> str:
-        """The key of its scores."""
-        ...
-
-    @property
-    def first_error(self) -> int | None:
-        """Index of the first wrong step, None if all are right."""
-        ...
+Labelled = BenchmarkSolution | RecordedSolution
 
 
 def load(source: str) -> dict[str, list[BenchmarkSolution]]:
