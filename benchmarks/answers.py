@@ -67,7 +67,8 @@ def real_answers(place: Path) -> list[list[str]]:
     """For each question of a pool the gold answer, then the different answers of its candidates."""
     questions = pool.load(place, "")
     return [
-        list(dict.fromkeys([q.gold, *filter(None, (extract(text, "auto") for text in q.texts))])) for q in questions
+        list(dict.fromkeys([q.gold_answer, *filter(None, (extract(text, "auto") for text in q.texts))]))
+        for q in questions
     ]
 
 

@@ -34,10 +34,10 @@ from benchmarks.baselines import Plain, padded
 from benchmarks.models import ONE_AND_A_HALF_BILLION, SEVEN_BILLION
 from benchmarks.queries import Query
 from benchmarks.timing import Comparison, median, timed
-from training import records
+from training import resumable
 from training.prm.memory import Footprint
 from training.prm.train import Trainer
-from training.records import LabelledSolution
+from training.schema import LabelledSolution
 from training.settings import TrainSettings
 from unprm.engines.torch.quantized import widen
 from unprm.formats.family import Verdicts
@@ -190,7 +190,7 @@ def _trained(name: str, base: Path, unread: int) -> Comparison:
     """An optimiser step with the paper's settings, except for the batch size, in a separate process."""
     problem, solutions = queries.single(ROUNDS, CANDIDATES)
     labelled = [LabelledSolution(problem, tuple(steps), (True,) * len(steps)) for steps in solutions[:SOLUTIONS]]
-    records.write(base / "data.jsonl", labelled)
+    resumable.write_lines(base / "data.jsonl", labelled)
     settings = TrainSettings(str(base), (base / "data.jsonl",), base / "prm", batch_size=SOLUTIONS, bf16=True)
     with ProcessPoolExecutor(1, get_context("spawn")) as pool, watched() as taken:
         program, seconds, tokens, footprint = pool.submit(_step, settings).result()

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from benchmarks import models, queries
 from benchmarks.timing import Comparison, compare, peak
-from training import records
+from training import resumable
 from training.prm.collate import Example
 from training.prm.train import Trainer
 from training.settings import LINEAR, TrainSettings
@@ -75,6 +75,6 @@ def _peak(plainly: bool) -> float:
 
 def _trainer(place: Path) -> Trainer:
     base, data = models.write(place / "base", SHAPE), place / "data.jsonl"
-    records.write(data, queries.labelled(0, SOLUTIONS))
+    resumable.write_lines(data, queries.labelled(0, SOLUTIONS))
     settings = TrainSettings(base=str(base), data=(data,), output=place / "prm", lora_targets=LINEAR, bf16=True)
     return Trainer(settings)

@@ -8,22 +8,23 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Generic, Self, TextIO
 
-from unprm.errors import OutputMismatch, RecordInvalid
+from training import sources
+from training.schema import to_line
+from training.sources import R
+from unprm.errors import OutputMismatch
 
-Record = dict[str, Any]
 
-
-class ResumableFile:
-    """An open file of records, each with a unique string `id`; a context manager.
+class ResumableFile(Generic[R]):
+    """An open file of records of one type, each with a unique `id`; a context manager.
 
     Raises `OutputMismatch` if the file was made with another configuration, or is being written by another run.
     """
 
-    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, kind: type[R], config: Mapping[str, Any]) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b", buffering=0)  # unbuffered: after a failed write nothing may be left in a buffer
@@ -32,15 +33,15 @@ class ResumableFile:
             self._lock()
             self._mend()
             self._check(json.loads(json.dumps(config)))
-            self.records: dict[str, Record] = {record["id"]: record for record in read(path)}
+            self.records = {record.id: record for record in sources.read(path, kind)}
             on_failure.pop_all()
 
-    def append(self, record: Record) -> None:
+    def append(self, record: R) -> None:
         """Appends a record; once this returns, the record survives a crash.
 
         Raises `OSError` if the disk is full or fails; earlier records are kept and the file stays usable.
         """
-        line = _line(record).encode()
+        line = to_line(record).encode()
         end = self._file.seek(0, os.SEEK_END)
         try:
             while line:
@@ -49,7 +50,7 @@ class ResumableFile:
         except OSError:
             os.ftruncate(self._file.fileno(), end)
             raise
-        self.records[record["id"]] = record
+        self.records[record.id] = record
 
     def close(self) -> None:
         """Closes the file."""
@@ -79,10 +80,10 @@ class ResumableFile:
             end = start
         os.ftruncate(self._file.fileno(), end)
 
-    def _check(self, config: Record) -> None:
+    def _check(self, config: dict[str, Any]) -> None:
         place = config_path(self.path)
         if place.exists():
-            before = json.loads(place.read_text("utf-8"))
+            before = config_of(self.path)
             if before != config:
                 raise OutputMismatch(
                     f"{self.path} was made with another configuration; choose another output, or the same settings: "
@@ -99,52 +100,42 @@ def config_path(path: Path) -> Path:
     return path.with_suffix(".config.json")
 
 
-def write(path: Path, config: Mapping[str, Any], records: Iterable[Record]) -> None:
+def config_of(path: Path) -> dict[str, Any]:
+    """The configuration with which a record file was made."""
+    config: dict[str, Any] = json.loads(config_path(path).read_text("utf-8"))
+    return config
+
+
+def write(path: Path, config: Mapping[str, Any], records: Iterable[object]) -> None:
     """Writes a record file and its configuration; each file is replaced atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, "".join(_line(record) for record in records))
+    write_lines(path, records)
     replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
 
-_MADE_BY = {"completions": "sample", "steps": "select", "labels": "annotate"}
-"""The stage whose records have a field."""
-
-
-def read(path: Path, field: Literal["completions", "steps", "labels"] | None = None) -> Iterator[Record]:
-    """The records of a file.
-
-    Raises `RecordInvalid` for a line that is not a JSON object with an `id`, or has not the field by which records of a
-    stage are known.
-    """
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise RecordInvalid(str(path), number, f"no JSON ({error})") from error
-            if not isinstance(record, dict) or not isinstance(record.get("id"), str):
-                raise RecordInvalid(str(path), number, "a record is an object with a string `id`")
-            if field is not None and field not in record:
-                reason = f"it has no `{field}`: expected a file of `training {_MADE_BY[field]}`"
-                raise RecordInvalid(str(path), number, reason)
-            yield record
-
-
-def _line(record: Record) -> str:
-    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+def write_lines(path: Path, records: Iterable[object]) -> None:
+    """Replaces a file of records atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(path) as file:
+        file.writelines(map(to_line, records))
 
 
 def replace(path: Path, text: str) -> None:
     """Replaces a text file atomically."""
+    with _replacing(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
+        yield file
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
 
 
-def _differences(before: Record, now: Record) -> Iterator[str]:
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key):
             yield f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from typer import BadParameter, Option
 
-from training.data.bayes import BayesSettings
 from training.stage import directory
 from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
 from unprm.types import Extraction, Normalization, SamplingSettings, Split
@@ -176,6 +175,21 @@ class AdaptiveSettings:
     most: int = 72
     block: int = 8
     fixed_count: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BayesSettings:
+    """`block`: rollouts drawn at a time; `budget`: maximum number of rollouts per solution. `strength`: how strongly
+    the prior follows the uncertainties (0: not at all). `recovery`: success rate after an error, as a fraction of the
+    rate before it. `concentration`: of the beta distributions of both rates; higher means less variation. `sure`:
+    posterior probability that ends the search."""
+
+    block: int = 4
+    budget: int = 72
+    strength: float = 1.0
+    recovery: float = 0.05
+    concentration: float = 4.0
+    sure: float = 0.9
 
 
 SearchName = Literal["uncertainty", "uncertainty-literal", "adaptive_binary", "sequential", "random", "bayes"]

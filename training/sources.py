@@ -1,39 +1,95 @@
-"""Readers of the pipeline's input: JSON lines, plain or compressed, and data sets on the hub."""
+"""Readers of records: from JSON lines, plain or compressed, and from data sets on the hub.
+
+Every reader raises `RecordInvalid` with the file, the line, the field and what was expected.
+"""
 
 import gzip
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
+from training.schema import (
+    LabelledSolution,
+    PublishedSolution,
+    ResolvedSolution,
+    SampledQuestion,
+    SelectedSolution,
+    adapter,
+)
 from unprm.errors import RecordInvalid
 
 
-def from_file(path: Path) -> Iterator[tuple[int, object]]:
-    """Yields the line number and JSON value of each line of a file, `.gz` or plain; blank lines are skipped.
+class Identified(Protocol):
+    """A record with an `id`."""
 
-    Raises `RecordInvalid` for a line that is not JSON.
-    """
+    @property
+    def id(self) -> str:
+        """The id, unique in a file."""
+        ...
+
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Identified)
+_MADE_BY = {SampledQuestion: "sample", SelectedSolution: "select", ResolvedSolution: "annotate"}
+"""The command that makes a record."""
+
+
+def read(path: Path, kind: type[T]) -> Iterator[T]:
+    """The records of a file, `.gz` or plain; blank lines are skipped."""
+    return (record for _, record in from_file(path, kind))
+
+
+def read_labelled(path: Path) -> Iterator[LabelledSolution]:
+    """The labelled solutions of a file, in their own layout or the published one."""
+    for number, row in from_file(path, dict[str, Any]):
+        yield parse(row, PublishedSolution if "completions" in row else LabelledSolution, str(path), number)
+
+
+def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
+    """The records of a file with the numbers of their lines."""
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
+    with opener(path, "rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                try:
-                    yield number, json.loads(line)
-                except ValueError as error:
-                    raise RecordInvalid(str(path), number, f"no JSON ({error})") from error
+                yield number, _valid(adapter(kind).validate_json, line, str(path), number, _MADE_BY.get(kind))
 
 
-def from_hub(name: str, split: str) -> Iterator[tuple[int, object]]:
-    """The rows of a data set on the hub, numbered from 1; raises `RecordInvalid` if it cannot be found or reached."""
+def from_hub(name: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:
+    """The rows of a data set on the hub, numbered from 1."""
     import datasets
 
     try:
-        yield from enumerate(datasets.load_dataset(name, split=split), 1)
+        rows = datasets.load_dataset(name, split=split)
     except (FileNotFoundError, ConnectionError, datasets.exceptions.DatasetNotFoundError) as error:
-        reason = str(error).partition("\n")[0]
-        raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {reason}") from error
+        explanation = str(error).partition("\n")[0]
+        raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {explanation}") from error
+    for number, row in enumerate(rows, 1):
+        yield number, parse(row, kind, name, number)
+
+
+def parse(row: object, kind: type[T], source: str, number: int) -> T:
+    """The record in a row of a data set."""
+    return _valid(adapter(kind).validate_python, row, source, number)
+
+
+def by_id(source: str, rows: Iterable[tuple[int, R]]) -> dict[str, R]:
+    """The numbered records by their ids, which must be unique."""
+    found: dict[str, R] = {}
+    for number, record in rows:
+        if record.id in found:
+            raise RecordInvalid(source, number, f"the id {record.id!r} occurs twice")
+        found[record.id] = record
+    return found
+
+
+def _valid(validate: Callable[[Any], T], row: object, source: str, number: int, made_by: str | None = None) -> T:
+    try:
+        return validate(row)
+    except ValidationError as error:
+        expected = f"; expected a file of `training {made_by}`" if made_by else ""
+        raise RecordInvalid(source, number, reason(error) + expected) from error
 
 
 def reason(error: ValueError) -> str:
@@ -41,4 +97,6 @@ def reason(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'record'}: {first['msg']}"
+    if first["type"] == "json_invalid":
+        return f"no JSON ({first['ctx']['error']})"
+    return f"{'.'.join(map(str, first['loc'])) or 'record'}: {first['msg'].removeprefix('Value error, ')}"

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.browser.harness import Sheet, flaws
 from tests.server.harness import serving
-from training import resumable
+from tests.training import lines
 from training.evaluate import best_of_n, judging, pool, processbench, right_votes
 from training.evaluate.scorers import Identity, Solution
 from training.settings import WrfSettings
@@ -346,7 +346,7 @@ def test_a_question_that_is_gone_is_told(report: Sheet, run: Path) -> None:
     path = run / "best-of-n" / "solutions.jsonl"
     whole = path.read_bytes()
     try:
-        path.write_text("".join(json.dumps(row) + "\n" for row in resumable.read(path) if row["id"] != "easy"))
+        path.write_text("".join(json.dumps(row) + "\n" for row in lines.read(path) if row["id"] != "easy"))
         page.locator("#lanes").get_by_role("button", name="Question easy of").click()
         expect(page.locator(".complaint")).to_contain_text("nothing at this address")
     finally:

@@ -9,21 +9,22 @@ import pytest
 from rich.console import Console
 
 from tests.tiny import write_prm
-from training import records as training_records
+from tests.training import lines
+from tests.training.solutions import annotated, selected
 from training import resumable
 from training.data.questions import make_mini
-from training.evaluate.judging import JudgedCandidates
 from training.evaluate.metrics import Share
 from training.lab import benchmark, construct, data_findings, elections, findings, labels, models, run, vote_findings
 from training.lab import settings as lab_settings
 from training.lab.settings import DATA_SETS, LabSettings
 from training.mini.slips import Author
-from training.records import LabelledSolution
+from training.schema import JudgedCandidates, LabelledSolution, SampledQuestion, ScoredSolution
 from training.settings import AdaptiveSettings
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error
 from unprm.mini.checker import labels as checker_labels
 from unprm.mini.domain import parse
+from unprm.types import Completion
 
 TINY = LabSettings(
     questions=4,
@@ -45,10 +46,8 @@ def _authored(place, questions, per_question):
     for question in questions:
         problem = parse(question.problem)
         texts = ["\n".join(Author(rng, 1.0).solve(problem)) for _ in range(per_question)]
-        completions = [{"text": text, "ids": [], "logprobs": [], "finished": True} for text in texts]
-        records.append(
-            {"id": question.id, "problem": question.problem, "answer": question.gold, "completions": completions}
-        )
+        solutions = tuple(Completion(text, (), (), finished=True) for text in texts)
+        records.append(SampledQuestion(question.id, question.problem, question.gold_answer, "m", (), solutions))
     resumable.write(benchmark.candidates_file(place), {}, records)
 
 
@@ -60,12 +59,12 @@ def test_the_benchmark_is_balanced_and_says_what_the_checker_says(tmp_path):
     assert list(subsets) == list(benchmark.LEVELS)
     shortest = []
     for samples in subsets.values():
-        wrong = [sample for sample in samples if sample.label is not None]
+        wrong = [sample for sample in samples if sample.first_error is not None]
         assert len(wrong) == TINY.per_level
         assert 0 < len(samples) - len(wrong) <= TINY.per_level
         for sample in samples:
-            assert first_error(parse(sample.solution.problem), list(sample.solution.steps)) == sample.label
-        texts = [(sample.solution.problem, sample.solution.steps) for sample in samples]
+            assert first_error(parse(sample.problem), sample.steps) == sample.first_error
+        texts = [(sample.problem, sample.steps) for sample in samples]
         assert len(set(texts)) == len(texts)
         problems = [problem for problem, _ in texts]
         assert max(map(problems.count, problems)) <= 2 * benchmark.PER_QUESTION
@@ -110,12 +109,11 @@ def test_measures_point_where_the_uncertainty_rises(tmp_path):
     problem = next(q for q in make_mini(50, 1) if len(parse(q.problem).operations) == 3)
     steps = parse(problem.problem).solution()
     wrong = [step.replace("= ", "= 9") for step in steps]
-    solution = {
-        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.gold, "model": "m",
-        "steps": [steps[0], wrong[1], wrong[2]], "ends": [2, 6, 8], "correct": False,
-        "logprobs": [-0.1, -0.1, -0.1, -3.0, -0.1, -0.1, -0.2, -0.1],
-        "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
-    }  # fmt: skip
+    solution = selected(
+        problem=problem.problem, steps=(steps[0], wrong[1], wrong[2]), ends=(2, 6, 8),
+        logprobs=(-0.1, -0.1, -0.1, -3.0, -0.1, -0.1, -0.2, -0.1),
+        mean_step_uncertainty=dict.fromkeys(labels.MEASURES, 0.1),
+    )  # fmt: skip
     resumable.write(construct.selected_file(tmp_path, "random"), {}, [solution])
     by_measure = {pointer.measure: pointer for pointer in labels.measures(tmp_path)}
     surprisal, entropy = by_measure["surprisal_max"].among_all, by_measure["entropy"].among_all
@@ -131,11 +129,10 @@ def test_measures_point_where_the_uncertainty_rises(tmp_path):
 def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
     problem = next(q for q in make_mini(50, 1) if len(parse(q.problem).operations) == 3)
     steps = parse(problem.problem).solution()
-    solution = {
-        "id": "a", "question": "q", "problem": problem.problem, "gold": problem.gold, "model": "m",
-        "steps": [*steps[:2], steps[2].replace("= ", "= 9")], "ends": [2, 4, 9], "correct": False,
-        "logprobs": [-0.1] * 8 + [-3.0], "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
-    }  # fmt: skip
+    solution = selected(
+        problem=problem.problem, steps=(*steps[:2], steps[2].replace("= ", "= 9")), ends=(2, 4, 9),
+        logprobs=(*[-0.1] * 8, -3.0), mean_step_uncertainty=dict.fromkeys(labels.MEASURES, 0.1),
+    )  # fmt: skip
     resumable.write(construct.selected_file(tmp_path, "random"), {}, [solution])
     for pointer in labels.measures(tmp_path):
         assert pointer.among_all.counts.sum() == 1
@@ -143,11 +140,11 @@ def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
 
 
 ANSWERS = (0, 0, 0, 1, 1, 2)
-JUDGED = JudgedCandidates(ANSWERS, tuple(name == 1 for name in ANSWERS), (0.4, 0.4, 0.4, 0.9, 0.8, 0.95))
+JUDGED = JudgedCandidates("q", ANSWERS, tuple(name == 1 for name in ANSWERS), (0.4, 0.4, 0.4, 0.9, 0.8, 0.95))
 
 
 def test_a_tie_that_only_the_order_decides_counts_by_its_share_of_right_answers():
-    level = JudgedCandidates((0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
+    level = JudgedCandidates("q", (0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
     assert elections.log_odds(1.0)(level, range(4)) == 0.5
     ties = elections.ties([[level]], 4)
     assert ties == {"tied": [[1]], "frequency": [[0.5]], "mean reward": [[0.5]], "first appearance": [[0]]}
@@ -163,15 +160,15 @@ def test_log_odds_add_up(prior, right):
 
 
 def test_without_an_answer_nobody_is_elected():
-    nobody = JudgedCandidates((None, None), (False, False), (0.5, 0.9))
+    nobody = JudgedCandidates("q", (None, None), (False, False), (0.5, 0.9))
     for rule in (elections.log_odds(1.0), *elections.VOTES.values()):
         assert not rule(nobody, range(2))
     assert not any(shares.any() for shares in elections.ties([[nobody]], 2).values())
 
 
-TIED = JudgedCandidates((0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
+TIED = JudgedCandidates("q", (0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
 """Frequency and reward disagree: WRF gives a half to both classes."""
-CLEAR = JudgedCandidates((0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
+CLEAR = JudgedCandidates("q", (0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
 
 
 def test_ties_of_two_classes_end_as_the_tie_break_says():
@@ -186,7 +183,7 @@ def test_findings_say_where_ties_are_and_what_breaks_them_best():
     assert vote_findings.ties([[CLEAR]]).answer == "No vote is tied."
 
 
-FEW = JudgedCandidates((0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
+FEW = JudgedCandidates("q", (0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
 """The reward alone finds the right answer."""
 
 
@@ -210,15 +207,15 @@ def test_no_vote_is_called_better_for_what_a_single_question_says():
 
 
 def test_votes_differ_by_seed_as_well(monkeypatch):
-    other = JudgedCandidates(FEW.classes, FEW.correct, (0.9, 0.9, 0.1, 0.2))
+    other = JudgedCandidates("q", FEW.classes, FEW.correct, (0.9, 0.9, 0.1, 0.2))
     same, split = [[FEW] * 40] * 3, [[FEW] * 40, [FEW] * 40, [other] * 40]
     for judged, outcome in ((same, "weighted is better than majority"), (split, "weighted and majority can't be told")):
         assert outcome in vote_findings.votes(elections.votes_taken(judged)).answer
 
 
 def test_a_prior_is_chosen_on_other_questions_than_it_is_tried_on():
-    hard = JudgedCandidates((0, 0, 0, 1), (False, False, False, True), (0.4, 0.4, 0.4, 0.9))
-    easy = JudgedCandidates((0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
+    hard = JudgedCandidates("q", (0, 0, 0, 1), (False, False, False, True), (0.4, 0.4, 0.4, 0.9))
+    easy = JudgedCandidates("q", (0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
     judged = [[hard, easy] * 20]
     chosen_on, tried_on = elections.halves(judged)
     assert (chosen_on, tried_on) == ([[hard] * 20], [[easy] * 20])
@@ -272,38 +269,36 @@ def _made_up_lab(place, settings):
         for name, skill in skills.items():
             for seed in range(settings.seeds):
                 _made_up_results(place, f"{name}-{base}/seed-{seed}", random.Random(f"{name}{seed}"), skill)
-    records = []
+    solutions = []
     for question in make_mini(90, 9):
-        solution = Author(rng, 1.0).solve(parse(question.problem))
-        ends = [6 * (k + 1) for k in range(len(solution))]
-        records.append({
-            "id": question.id, "question": question.id, "problem": question.problem, "model": "m", "steps": solution,
-            "ends": ends, "logprobs": [-rng.random() for _ in range(ends[-1])],
-            "mean_step_uncertainty": dict.fromkeys(labels.MEASURES, 0.1),
-            "correct": first_error(parse(question.problem), solution) is None,
-            "verified": 1, "rank": 0, "tried": [{"step": 1, "prefix": "p", "value": 0, "samples": 8, "correct": 0,
-                                                 "tokens": 80}],
-        })  # fmt: skip
-    resumable.write(construct.selected_file(place, "random"), {}, records)
-    for selection, search in (("uncertainty", "uncertainty"), ("uncertainty", "adaptive_binary"),
-                              ("uncertainty", "uncertainty-literal"), ("uncertainty", "bayes")):  # fmt: skip
-        path = construct.annotated(place, selection) / f"{search}.jsonl"
+        problem = parse(question.problem)
+        steps = tuple(Author(rng, 1.0).solve(problem))
+        ends = tuple(6 * (k + 1) for k in range(len(steps)))
+        solutions.append(
+            selected(
+                id=question.id, question=question.id, problem=question.problem, steps=steps, ends=ends,
+                logprobs=tuple(-rng.random() for _ in range(ends[-1])), correct=first_error(problem, steps) is None,
+                mean_step_uncertainty=dict.fromkeys(labels.MEASURES, 0.1),
+            )
+        )  # fmt: skip
+    resumable.write(construct.selected_file(place, "random"), {}, solutions)
+    true = {solution.id: tuple(checker_labels(parse(solution.problem), solution.steps)) for solution in solutions}
+    for search in ("uncertainty", "adaptive_binary", "uncertainty-literal", "bayes"):
+        path = construct.annotated(place, "uncertainty") / f"{search}.jsonl"
         labelled = [
-            record | {"labels": checker_labels(parse(record["problem"]), record["steps"])
-                      if record["correct"] or search == "bayes" else [False] * len(record["steps"]),
-                      "verified": 1, "samples": 8 if search == "bayes" else 10, "tokens": 80}
-            for record in records
+            annotated(
+                tried=1, samples=8 if search == "bayes" else 10, rank=0,
+                id=s.id, question=s.question, problem=s.problem, steps=s.steps, correct=s.correct,
+                labels=true[s.id] if s.correct or search == "bayes" else (False,) * len(s.steps),
+            )
+            for s in solutions
         ]  # fmt: skip
         resumable.write(path, {"share_prefixes": False, "search": search}, labelled)
         resumable.write(path.with_suffix(".unresolved.jsonl"), {}, [])
         resumable.write(path.with_suffix(".questions.jsonl"), {}, [])
     for name in SKILL["text"]:
-        path = construct.data_file(place, name)
-        path.parent.mkdir(exist_ok=True)
-        solutions = [(r["problem"], r["steps"], checker_labels(parse(r["problem"]), r["steps"])) for r in records]
-        training_records.write(
-            path, [LabelledSolution(p, tuple(s), tuple(step_labels)) for p, s, step_labels in solutions]
-        )
+        data = [LabelledSolution(s.problem, s.steps, true[s.id]) for s in solutions]
+        resumable.write_lines(construct.data_file(place, name), data)
 
 
 def _made_up_results(place, prm, rng, skill):
@@ -313,18 +308,16 @@ def _made_up_results(place, prm, rng, skill):
 
     for subset, samples in benchmark.load_benchmark(place).items():
         scored = [
-            {"id": s.id, "scores": [judge(s.label is None or k < s.label) for k in range(len(s.solution.steps))]}
-            for s in samples
+            ScoredSolution(s.id, tuple(judge(s.label < 0 or k < s.label) for k in range(len(s.steps)))) for s in samples
         ]
         resumable.write(place / "processbench" / prm / f"{subset}.jsonl", {}, scored)
     candidates = []
-    for record in resumable.read(benchmark.candidates_file(place)):
+    for record in lines.read(benchmark.candidates_file(place)):
         answers = [completion["text"].rpartition(" ")[2] for completion in record["completions"][:4]]
         correct = [f"{{{record['answer']}}}" in answer for answer in answers]
         classes = [answers.index(answer) for answer in answers]
-        candidates.append(
-            {"id": record["id"], "classes": classes, "correct": correct, "rewards": [judge(right) for right in correct]}
-        )
+        rewards = tuple(judge(right) for right in correct)
+        candidates.append(JudgedCandidates(record["id"], tuple(classes), tuple(correct), rewards))
     resumable.write(place / "best-of-n" / prm / "candidates.jsonl", {}, candidates)
 
 
@@ -387,13 +380,13 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     written = json.loads((tmp_path / "findings.json").read_text("utf-8"))
     assert all(finding["answer"] and finding["rows"] for finding in written)
     assert {row[0] for row in written[0]["rows"]} == set(kept)
-    question_ids = [record["id"] for record in resumable.read(tmp_path / "best-of-n" / "solutions.jsonl")]
+    question_ids = [record["id"] for record in lines.read(tmp_path / "best-of-n" / "solutions.jsonl")]
     assert len(question_ids) == TINY.evaluated
     assert not (tmp_path / "best-of-n" / "DrawnPRM-verdicts").exists()
     for name in ("UnPRM", "Exact"):
         place = tmp_path / "best-of-n" / f"{name}-verdicts" / "seed-0"
-        assert [record["id"] for record in resumable.read(place / "elections.jsonl")] == sorted(question_ids)
-        assert all(record["scores"] for record in resumable.read(place / "candidates.jsonl"))
+        assert [record["id"] for record in lines.read(place / "elections.jsonl")] == sorted(question_ids)
+        assert all(record["scores"] for record in lines.read(place / "candidates.jsonl"))
     cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))
     assert set(cost["per_solution"]["samples"]) == {"uncertainty", "adaptive_binary"}
     text = report.read_text("utf-8")

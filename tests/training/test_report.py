@@ -4,15 +4,17 @@ import base64
 import json
 import random
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 
 import pytest
 
-from training.evaluate.judging import JudgedCandidates
+from tests.training.solutions import annotated
+from training import resumable
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
 from training.report.page import write
+from training.schema import JudgedCandidates, QuestionValue
 from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
 from unprm.votes.decide import STRATEGIES
@@ -80,7 +82,7 @@ def _best_of_n(directory, run, shares, questions=200, judged=()):
     )
     if judged:
         _lines(
-            place / "candidates.jsonl", [{"id": str(k), **asdict(candidates)} for k, candidates in enumerate(judged)]
+            place / "candidates.jsonl", [{**asdict(candidates), "id": str(k)} for k, candidates in enumerate(judged)]
         )
 
 
@@ -95,13 +97,12 @@ def _annotated(
     directory, name, search, samples, problem="Why?", steps=("So.", "Thus."), labels=(True, False), selected="same"
 ):
     """A wrong solution that was labelled after `samples` samples, and one that was not."""
-    tried = [{"prefix": "p", "samples": samples, "tokens": 10 * samples}] if samples else []
-    record = {"id": "0", "problem": problem, "steps": steps, "model": "qwen", "correct": False, "tried": tried}
-    record |= {"verified": len(tried), "rank": 0}
+    tried = {"tried": 1, "samples": samples} if samples else {}
+    wrong = annotated(problem=problem, steps=steps, model="qwen", rank=0, **tried)
     place = directory / "annotated"
-    _lines(place / f"{name}.jsonl", [record | {"labels": labels}])
-    _lines(place / f"{name}.unresolved.jsonl", [record | {"id": "1", "reason": "unsolved"}])
-    _lines(place / f"{name}.questions.jsonl", [{"id": "q", "samples": 7, "tokens": 70}])
+    resumable.write_lines(place / f"{name}.jsonl", [replace(wrong, labels=labels)])
+    resumable.write_lines(place / f"{name}.unresolved.jsonl", [replace(wrong, id="1", reason="unsolved")])
+    resumable.write_lines(place / f"{name}.questions.jsonl", [QuestionValue("q", 0.5, 7, 3, 70, 1.0)])
     _write_json(place / f"{name}.config.json", {"search": search, "share_prefixes": False, "selected": selected})
 
 
@@ -112,7 +113,7 @@ def _findings(directory, **changed):
 
 def _everything(directory):
     _findings(directory)
-    _best_of_n(directory, "UnPRM/0", {}, judged=[JudgedCandidates((0, 1), (True, False), (0.9, 0.2))])
+    _best_of_n(directory, "UnPRM/0", {}, judged=[JudgedCandidates("q", (0, 1), (True, False), (0.9, 0.2))])
     _processbench(directory, "UnPRM/0", 0.4)
     _annotated(directory, "bayes", "bayes", 40)
 
@@ -168,10 +169,10 @@ def test_seeds_that_were_measured_on_different_data_are_refused(tmp_path):
 
 
 def test_gold_frequencies_and_lanes_are_those_of_unprm_where_there_is_one(tmp_path):
-    always = JudgedCandidates((0, 0, 0, 0), (True,) * 4, (0.5,) * 4)
-    never = JudgedCandidates((1, 1, 2, None), (False,) * 4, (0.5,) * 4)
+    always = JudgedCandidates("q", (0, 0, 0, 0), (True,) * 4, (0.5,) * 4)
+    never = JudgedCandidates("q", (1, 1, 2, None), (False,) * 4, (0.5,) * 4)
     # the rarer answer is right: only its reward tells
-    rare = JudgedCandidates((1, 1, 1, 0), (False, False, False, True), (0.1, 0.1, 0.1, 0.2))
+    rare = JudgedCandidates("q", (1, 1, 1, 0), (False, False, False, True), (0.1, 0.1, 0.1, 0.2))
     _best_of_n(tmp_path, "Another", {}, judged=[always])
     _best_of_n(tmp_path, "Qwen-UnPRM40K", {}, judged=[always, never, rare, rare])
     page = _Page(write(tmp_path))
@@ -255,7 +256,7 @@ def test_without_a_baseline_costs_are_absolute(tmp_path):
 
 def test_labels_are_held_against_the_exact_checker_in_its_domain(tmp_path):
     problem = generate(random.Random(1))
-    steps = [problem.solution()[0], "Step 2: it follows."]
+    steps = (problem.solution()[0], "Step 2: it follows.")
     _annotated(tmp_path, "bayes", "bayes", 40, problem.text, steps)
     (_, row) = _Page(write(tmp_path)).tables["labels of wrong solutions against the exact checker"]
     assert row == ["bayes", "2", "50.0 %", "50.0 %", "100.0 %", "50.0 %"]
@@ -323,7 +324,7 @@ def test_hostile_text_stays_text(tmp_path):
     evil = '"><script>alert(1)<'
     _findings(tmp_path, question=evil, answer=evil, columns=[evil, "n"], rows=[[evil, 1]])
     name = '_$x^{$ "><img src=x onerror=alert(1)>'
-    _best_of_n(tmp_path, name, {}, judged=[JudgedCandidates((0, 1), (True, False), (0.9, 0.2))])
+    _best_of_n(tmp_path, name, {}, judged=[JudgedCandidates("q", (0, 1), (True, False), (0.9, 0.2))])
     _processbench(tmp_path, name, 0.4, (name,))
     _annotated(tmp_path, name, "bayes", 8)
     page = _Page(write(tmp_path))

@@ -13,7 +13,7 @@ import torch
 
 from benchmarks import servers
 from tests.support import ROOT
-from training import resumable
+from tests.training import lines
 from unprm import mini
 from unprm.models.checkpoint import load_base
 from unprm.samplers.load import SamplerSource
@@ -41,8 +41,8 @@ def _build(output, *arguments):
 def _check_chain(output, done):
     assert done.returncode == 0, done.stderr[-2000:]
     place = output / mini.NAME
-    assert len(list(resumable.read(place / "samples.jsonl"))) == 3
-    labelled = list(resumable.read(place / "annotated.jsonl"))
+    assert len(lines.read(place / "samples.jsonl")) == 3
+    labelled = lines.read(place / "annotated.jsonl")
     rows = [json.loads(line) for line in (output / "dataset" / "data" / "train.jsonl").read_text().splitlines()]
     assert 0 < len(rows) <= len(labelled)
     assert any(record["tried"] for record in labelled)

@@ -7,38 +7,25 @@ never outweigh evidence from others. The next block goes to the prefix with the 
 hypotheses, and the search ends as soon as one hypothesis is likely enough.
 """
 
-import math
-from dataclasses import dataclass
+import numpy as np
+from scipy.special import betaln, rel_entr, softmax
+from scipy.stats import betabinom
 
 from training.data.search import Prefixes, WrongSolution
-
-
-@dataclass(frozen=True, slots=True)
-class BayesSettings:
-    """`block`: rollouts drawn at a time; `budget`: maximum number of rollouts per solution. `strength`: how strongly
-    the prior follows the uncertainties (0: not at all). `recovery`: success rate after an error, as a fraction of the
-    rate before it. `concentration`: of the beta distributions of both rates; higher means less variation. `sure`:
-    posterior probability that ends the search."""
-
-    block: int = 4
-    budget: int = 72
-    strength: float = 1.0
-    recovery: float = 0.05
-    concentration: float = 4.0
-    sure: float = 0.9
+from training.evaluate.bootstrap import Numbers
+from training.settings import BayesSettings
 
 
 async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSettings) -> int:
     """The most likely first wrong step of a solution with at least two steps."""
     belief = Belief(solution, settings)
     for _ in range(settings.budget // settings.block):
-        if max(belief.posterior()) >= settings.sure:
+        if belief.posterior().max() >= settings.sure:
             break
         step = belief.most_telling()
         rollouts = await prefixes.draw(step, settings.block)
         belief.observed[step] = (sum(rollout.correct for rollout in rollouts), len(rollouts))
-    posterior = belief.posterior()
-    return 1 + max(range(solution.length), key=posterior.__getitem__)
+    return 1 + int(belief.posterior().argmax())
 
 
 class Belief:
@@ -48,74 +35,40 @@ class Belief:
         self.settings, self.length = settings, solution.length
         self.prior = prior(solution, settings)
         before = (solution.solved + 1) / (solution.samples + 2)
-        self.before = _beta(before, settings.concentration)
-        self.after = _beta(settings.recovery * before, settings.concentration)
+        # parameters of the beta distributions of the two success rates, before an error and after it
+        means = np.array([before, settings.recovery * before])
+        self.alpha, self.beta = settings.concentration * means, settings.concentration * (1 - means)
         self.observed: dict[int, tuple[int, int]] = {}
 
-    def posterior(self) -> list[float]:
+    def posterior(self) -> Numbers:
         """Probabilities of steps 1 to T being the first wrong one."""
-        logs = [math.log(p) for p in self.prior]
+        logs = np.log(self.prior)
         for step, (right, count) in self.observed.items():
-            under = [_log_beta_binomial(right, count, *rates) for rates in (self.before, self.after)]
-            for hypothesis in range(self.length):
-                logs[hypothesis] += under[hypothesis < step]  # hypothesis h: step h + 1 is the first wrong one
-        peak = max(logs)
-        weights = [math.exp(value - peak) for value in logs]
-        total = sum(weights)
-        return [weight / total for weight in weights]
+            before, after = betaln(self.alpha + right, self.beta + count - right) - betaln(self.alpha, self.beta)
+            logs += np.where(np.arange(self.length) < step, after, before)  # hypothesis h: step h + 1 is the first
+        made: Numbers = softmax(logs)
+        return made
 
     def most_telling(self) -> int:
         """The step before T whose prefix's next block has the highest expected information; of equal ones the first."""
-        posterior = self.posterior()
-        wrong = 0.0  # probability that prefix t contains an error
-        gains = []
-        for step in range(1, self.length):
-            wrong += posterior[step - 1]
-            gains.append(self._gain(step, min(1.0, wrong)))
-        return 1 + max(range(self.length - 1), key=lambda index: (round(gains[index], 12), -index))
+        wrong = np.minimum(1.0, self.posterior().cumsum())  # probability that a prefix contains an error
+        gains = [self._gain(step, float(wrong[step - 1])) for step in range(1, self.length)]
+        return 1 + int(np.round(gains, 12).argmax())
 
     def _gain(self, step: int, wrong: float) -> float:
         """Mutual information in nats between "prefix `step` contains an error" and its next block."""
-        outcomes = [
-            [self._predicted(step, right, rates) for right in range(self.settings.block + 1)]
-            for rates in (self.before, self.after)
-        ]
-        gain = 0.0
-        for p_before, p_after in zip(*outcomes, strict=True):
-            mixed = (1 - wrong) * p_before + wrong * p_after
-            gain += sum(
-                share * p * math.log(p / mixed) for share, p in ((1 - wrong, p_before), (wrong, p_after)) if share * p
-            )
-        return gain
-
-    def _predicted(self, step: int, right: int, rates: tuple[float, float]) -> float:
-        """Probability of `right` right rollouts in the next block from a prefix, given those seen."""
-        seen, count = self.observed.get(step, (0, 0))
-        a, b = rates[0] + seen, rates[1] + count - seen
+        right, count = self.observed.get(step, (0, 0))
         block = self.settings.block
-        return math.comb(block, right) * math.exp(_log_beta_binomial(right, block, a, b))
+        alpha, beta = (self.alpha + right)[:, None], (self.beta + count - right)[:, None]
+        outcomes = betabinom.pmf(np.arange(block + 1), block, alpha, beta)  # (2, outcomes): before an error, after it
+        shares = np.array([1 - wrong, wrong])
+        return float(shares @ rel_entr(outcomes, shares @ outcomes).sum(axis=1))
 
 
-def prior(solution: WrongSolution, settings: BayesSettings) -> list[float]:
+def prior(solution: WrongSolution, settings: BayesSettings) -> Numbers:
     """Prior of steps 1 to T being the first wrong one: a softmax of the standardised Δu times `strength`; the first
     step's Δu is taken against the mean over the question's steps."""
-    before = (solution.mean_uncertainty, *solution.uncertainties)
-    deltas = [after - b for after, b in zip(solution.uncertainties, before, strict=False)]
-    mean = math.fsum(deltas) / len(deltas)
-    spread = math.sqrt(math.fsum((delta - mean) ** 2 for delta in deltas) / len(deltas)) or 1.0
-    weights = [math.exp(settings.strength * (delta - mean) / spread) for delta in deltas]
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]
-
-
-def _beta(rate: float, concentration: float) -> tuple[float, float]:
-    return rate * concentration, (1 - rate) * concentration
-
-
-def _log_beta_binomial(right: int, count: int, a: float, b: float) -> float:
-    """Log-likelihood of a sequence with `right` successes in `count`, its rate drawn from Beta(a, b)."""
-    return _log_beta(a + right, b + count - right) - _log_beta(a, b)
-
-
-def _log_beta(a: float, b: float) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    rises = np.diff([solution.mean_uncertainty, *solution.uncertainties])
+    standardised = (rises - rises.mean()) / rises.std() if np.ptp(rises) else np.zeros(len(rises))
+    made: Numbers = softmax(settings.strength * standardised)
+    return made

@@ -5,28 +5,27 @@ records. An actor that dies is restarted and repeats its items; a driver that di
 """
 
 import asyncio
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import ray
 from rich.console import Console
 
-from training import resumable, stage
-from training.data.annotate import AnnotationFiles, by_question, check
-from training.data.annotator import Annotator, Kind, QuestionValue
+from training import stage
+from training.data.annotate import AnnotationFiles, by_question, load
+from training.data.annotator import Annotator
 from training.data.questions import Question
-from training.data.sample import record_of
-from training.resumable import Record, ResumableFile
+from training.data.sample import open_samples, sample_question
+from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, adapter
 from training.settings import AnnotateSettings, SampleSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import UnprmError
 from unprm.types import Sampler, SamplingSettings
 
-Row = dict[str, str]
-"""What an actor returns: `kind`, the kind of a record or "failed", and `record`, its JSON."""
+Batch = dict[str, Any]
+"""Columns of Ray Data: `kind`, the name of a record's class, and `json`. What an actor gets has no `kind`."""
 
 
 class Source(Protocol):
@@ -52,54 +51,71 @@ class Cluster:
     gpus: float = 0.0
 
 
-class SampleActor:
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A question that failed, by its id, and why."""
+
+    question: str
+    reason: str
+
+
+Made = SampledQuestion | AnnotatedSolution | QuestionValue | Failure
+"""What actors return."""
+KINDS: dict[str, type[Made]] = {kind.__name__: kind for kind in get_args(Made)}
+
+
+class Actor:
+    """Works on batches of items in JSON; one event loop for all batches, as samplers are bound to it."""
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+
+    def __call__(self, batch: Batch) -> Batch:
+        """What `work` makes of the items of a batch, concurrently."""
+        return _batch(self.runner.run(self._all(batch["json"])))
+
+    async def _all(self, items: Sequence[str]) -> list[Made]:
+        return [record for records in await asyncio.gather(*map(self.work, items)) for record in records]
+
+    async def work(self, item: str) -> list[Made]:
+        """The records of one item."""
+        raise NotImplementedError
+
+
+class SampleActor(Actor):
     """Samples questions."""
 
     def __init__(self, source: Source, settings: SampleSettings) -> None:
+        super().__init__()
         self.sampler, self.settings = source.load(settings.drawing), settings
-        self.runner = asyncio.Runner()  # one event loop for all batches: samplers are bound to it
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Turns a batch of questions in JSON into rows."""
-        return _columns(self.runner.run(self._all([Question(**json.loads(item)) for item in batch["item"]])))
-
-    async def _all(self, questions: Sequence[Question]) -> list[Row]:
-        return list(await asyncio.gather(*map(self._one, questions)))
-
-    async def _one(self, question: Question) -> Row:
+    async def work(self, item: str) -> list[Made]:
+        """Samples a question."""
+        question = adapter(Question).validate_json(item)
         try:
-            return _row("sample", await record_of(question, self.sampler, self.settings))
+            return [await sample_question(question, self.sampler, self.settings)]
         except UnprmError as error:
-            return _row("failed", {"name": question.id, "reason": str(error)})
+            return [Failure(question.id, str(error))]
 
 
-class AnnotateActor:
+class AnnotateActor(Actor):
     """Annotates solutions, grouped by question."""
 
     def __init__(self, source: Source, settings: AnnotateSettings, known: dict[str, QuestionValue]) -> None:
-        self.sampler: Sampler = source.load(settings.drawing)
-        self.equivalence, self.settings, self.known = Equivalence(), settings, known
-        self.runner = asyncio.Runner()
+        super().__init__()
+        self.sampler, self.settings, self.known = source.load(settings.drawing), settings, known
+        self.equivalence = Equivalence()
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Turns a batch of groups in JSON into rows."""
-        return _columns(self.runner.run(self._all([json.loads(item) for item in batch["item"]])))
-
-    async def _all(self, groups: Sequence[list[Record]]) -> list[Row]:
-        return [row for rows in await asyncio.gather(*map(self._one, groups)) for row in rows]
-
-    async def _one(self, group: list[Record]) -> list[Row]:
-        rows: list[Row] = []
-
-        def write(kind: Kind, record: Record) -> None:
-            rows.append(_row(kind, record))
-
-        annotator = Annotator(self.sampler, self.equivalence, self.settings, self.known, write)
+    async def work(self, item: str) -> list[Made]:
+        """Annotates a question's solutions."""
+        solutions = adapter(list[SelectedSolution]).validate_json(item)
+        records: list[Made] = []
+        annotator = Annotator(self.sampler, self.equivalence, self.settings, self.known, records.append)
         try:
-            await annotator.annotate(group, memory={})
+            await annotator.annotate(solutions, memory={})
         except UnprmError as error:
-            rows.append(_row("failed", {"name": group[0]["question"], "reason": str(error)}))
-        return rows
+            records.append(Failure(solutions[0].question, str(error)))
+        return records
 
 
 def sample(
@@ -111,19 +127,18 @@ def sample(
     console: Console,
 ) -> dict[str, str]:
     """Does the same as `training.data.sample.sample`, on the cluster."""
-    failures: dict[str, str] = {}
-    with ResumableFile(output, {"stage": "sample", "model": source.model, **asdict(settings)}) as written:
-        todo = [asdict(question) for question in questions if question.id not in written.records]
+    with open_samples(output, source.model, settings) as written:
+        todo = [question for question in questions if question.id not in written.records]
         title = f"sampling from {source.model} on {cluster.actors} actors"
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
-            for kind, record in _run(todo, SampleActor, (source, settings), cluster):
-                if kind == "failed":
-                    failures[record["name"]] = record["reason"]
-                else:
-                    written.append(record)
-                    tokens = sum(len(completion["logprobs"]) for completion in record["completions"])
-                    board.advance(solutions=len(record["completions"]), tokens=tokens)
-    return failures
+
+            def write(record: SampledQuestion) -> None:
+                written.append(record)
+                board.advance(**record.counts)
+
+            return _run(
+                [_json(question, Question) for question in todo], SampleActor, (source, settings), cluster, write
+            )
 
 
 def annotate(
@@ -135,29 +150,29 @@ def annotate(
     console: Console,
 ) -> dict[str, str]:
     """Does the same as `training.data.annotate.annotate`, on the cluster."""
-    failures: dict[str, str] = {}
-    solutions = list(resumable.read(selected, "steps"))
-    check(solutions, selected, source.model)
+    solutions = load(selected, source.model)
     with AnnotationFiles(output, settings, source.model, selected) as files:
         todo = [solution for solution in solutions if not files.is_done(solution)]
         title = f"annotating by {settings.search} search on {cluster.actors} actors"
         with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as files.board:
-            arguments = (source, settings, files.known())
-            for kind, record in _run(by_question(todo), AnnotateActor, arguments, cluster):
-                if kind == "failed":
-                    failures[record["name"]] = record["reason"]
-                else:
-                    files.write(kind, record)
-    return failures
+            groups = [_json(group, list[SelectedSolution]) for group in by_question(todo)]
+            arguments = (source, settings, files.questions.records)
+            return _run(groups, AnnotateActor, arguments, cluster, files.write)
 
 
 def _run(
-    items: Sequence[object], actor: Callable[..., Any], arguments: tuple[Any, ...], cluster: Cluster
-) -> Iterator[tuple[Any, Record]]:
-    """The records that the actors make from the items, in order of completion."""
+    items: Sequence[str],
+    actor: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    cluster: Cluster,
+    write: Callable[[Any], None],
+) -> dict[str, str]:
+    """Writes the records that the actors make from the items, in order of completion; returns the failed questions with
+    reasons."""
+    failures: dict[str, str] = {}
     if not items:
-        return
-    rows = ray.data.from_items([{"item": json.dumps(item)} for item in items], override_num_blocks=len(items))
+        return failures
+    rows = ray.data.from_items([{"json": item} for item in items], override_num_blocks=len(items))
     made = rows.map_batches(  # by default an actor that dies is started again and its tasks are repeated
         actor,
         fn_constructor_args=arguments,
@@ -166,12 +181,20 @@ def _run(
         num_gpus=cluster.gpus,
     )
     for row in made.iter_rows():
-        yield row["kind"], json.loads(row["record"])
+        record = adapter(KINDS[row["kind"]]).validate_json(row["json"])
+        if isinstance(record, Failure):
+            failures[record.question] = record.reason
+        else:
+            write(record)
+    return failures
 
 
-def _row(kind: str, record: Record) -> Row:
-    return {"kind": kind, "record": json.dumps(record, ensure_ascii=False)}
+def _json(value: object, kind: type[Any]) -> str:
+    return adapter(kind).dump_json(value, by_alias=True).decode()
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, list[str]]:
-    return {name: [row[name] for row in rows] for name in ("kind", "record")}
+def _batch(records: Sequence[object]) -> Batch:
+    return {
+        "kind": [type(record).__name__ for record in records],
+        "json": [_json(record, type(record)) for record in records],
+    }

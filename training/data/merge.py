@@ -5,11 +5,12 @@ python -m training merge runs/mini/annotated.jsonl --output runs/mini/dataset
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import resumable
+from training import resumable, sources
+from training.schema import PublishedSolution, ResolvedSolution
 
 _CARD = """---
 configs:
@@ -62,29 +63,20 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
     Of solutions with equal problem and steps, only the first is kept, in the order of the files. Raises
     `RecordInvalid` for a file that `annotate` did not write.
     """
-    rows: dict[tuple[str, ...], dict[str, object]] = {}
-    models: Counter[tuple[str, bool]] = Counter()
+    kept: dict[tuple[str, ...], ResolvedSolution] = {}
     count = 0
     for path in annotated:
-        for record in sorted(resumable.read(path, "labels"), key=lambda record: record["id"]):
+        for solution in sorted(sources.read(path, ResolvedSolution), key=lambda solution: solution.id):
             count += 1
-            key = (record["problem"], *record["steps"])
-            if key in rows:
-                continue
-            models[record["model"], record["correct"]] += 1
-            rows[key] = {
-                "prompt": record["problem"],
-                "answer": record["gold"],
-                "completions": record["steps"],
-                "label": record["labels"],
-            }
-    place = output / "data" / "train.jsonl"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    partial = place.with_suffix(".partial")
-    partial.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()), "utf-8")
-    partial.replace(place)
-    (output / "README.md").write_text(_card(output.name, rows.values(), models, count - len(rows), annotated), "utf-8")
-    return Merged(len(rows), count - len(rows))
+            kept.setdefault((solution.problem, *solution.steps), solution)
+    solutions, duplicates = list(kept.values()), count - len(kept)
+    resumable.write_lines(output / "data" / "train.jsonl", map(_published, solutions))
+    (output / "README.md").write_text(_card(output.name, solutions, duplicates, annotated), "utf-8")
+    return Merged(len(solutions), duplicates)
+
+
+def _published(solution: ResolvedSolution) -> PublishedSolution:
+    return PublishedSolution(solution.problem, solution.steps, solution.labels, gold_answer=solution.gold_answer)
 
 
 def push(output: Path, repository: str) -> None:
@@ -96,27 +88,19 @@ def push(output: Path, repository: str) -> None:
     api.upload_folder(folder_path=str(output), repo_id=repository, repo_type="dataset")
 
 
-def _card(
-    name: str,
-    rows: Iterable[dict[str, object]],
-    models: Counter[tuple[str, bool]],
-    duplicates: int,
-    annotated: Sequence[Path],
-) -> str:
-    kept = list(rows)
-    names = sorted({model for model, _ in models})
+def _card(name: str, solutions: Sequence[ResolvedSolution], duplicates: int, annotated: Sequence[Path]) -> str:
+    models = Counter((solution.model, solution.correct) for solution in solutions)
     table = [
         f"| {model} | {models[model, True] + models[model, False]} | {models[model, True]} | {models[model, False]} |"
-        for model in names
+        for model in sorted({model for model, _ in models})
     ]
-    configs = [json.loads(resumable.config_path(path).read_text("utf-8")) for path in annotated]
     return _CARD.format(
         name=name,
-        solutions=len(kept),
-        questions=len({str(row["prompt"]) for row in kept}),
-        steps=sum(len(labels) for row in kept if isinstance(labels := row["label"], list)),
-        right=sum(count for (_, correct), count in models.items() if correct),
+        solutions=len(solutions),
+        questions=len({solution.problem for solution in solutions}),
+        steps=sum(len(solution.labels) for solution in solutions),
+        right=sum(solution.correct for solution in solutions),
         duplicates=duplicates,
         models="\n".join(table),
-        configs=json.dumps(configs, ensure_ascii=False, indent=2),
+        configs=json.dumps([resumable.config_of(path) for path in annotated], ensure_ascii=False, indent=2),
     )

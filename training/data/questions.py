@@ -4,14 +4,19 @@ import hashlib
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BeforeValidator
 
 from training import sources
+from training.schema import NonEmpty
 from unprm.answers.extraction import extract
-from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
 from unprm.types import Extraction
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, (int, float)) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +25,16 @@ class Question:
 
     id: str
     problem: str
-    gold: str
+    gold_answer: str
 
 
-class _Record(BaseModel):
-    """One line; `question` and `gold` are aliases of `problem` and `answer`; the answer may be stated in `solution`."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line; `question` and `gold` are other names of `problem` and `answer`, which may be stated in `solution`."""
 
-    model_config = ConfigDict(extra="ignore")
-
+    problem: NonEmpty
+    answer: Annotated[NonEmpty, BeforeValidator(_as_text)]
     id: str | int | None = None
-    problem: str = Field(min_length=1)
-    answer: str = Field(min_length=1)
-
-    @field_validator("answer", mode="before")
-    @classmethod
-    def _as_text(cls, value: object) -> object:
-        return str(value) if isinstance(value, (int, float)) else value
 
 
 def load(
@@ -46,14 +45,10 @@ def load(
 
     Raises `RecordInvalid` for a record without a problem or an answer, or with a duplicate id.
     """
-    rows = sources.from_file(Path(source)) if Path(source).is_file() else sources.from_hub(source, split)
-    questions: dict[str, Question] = {}
-    for number, row in rows:
-        question = _question(row, source, number, extraction)
-        if question.id in questions:
-            raise RecordInvalid(source, number, f"the id {question.id!r} occurs twice")
-        questions[question.id] = question
-    chosen = list(questions.values())
+    row = dict[str, Any]
+    rows = sources.from_file(Path(source), row) if Path(source).is_file() else sources.from_hub(source, split, row)
+    questions = ((number, _question(row, source, number, extraction)) for number, row in rows)
+    chosen = list(sources.by_id(source, questions).values())
     if limit is not None and limit < len(chosen):
         chosen = [chosen[index] for index in sorted(random.Random(seed).sample(range(len(chosen)), limit))]
     return chosen
@@ -66,16 +61,11 @@ def make_mini(count: int, seed: int) -> list[Question]:
     return [Question(f"mini-{seed}-{index}", p.text, str(p.answer)) for index, p in enumerate(problems)]
 
 
-def _question(row: object, source: str, number: int, extraction: Extraction) -> Question:
-    if not isinstance(row, dict):
-        raise RecordInvalid(source, number, "a question is an object with `problem` and `answer`")
+def _question(row: dict[str, Any], source: str, number: int, extraction: Extraction) -> Question:
     fields = {"problem": row.get("question"), "answer": row.get("gold")}
     fields |= {name: value for name, value in row.items() if value is not None}
-    if fields.get("answer") is None:
+    if fields["answer"] is None:
         fields["answer"] = extract(str(fields.get("solution", "")), extraction)
-    try:
-        valid = _Record.model_validate(fields)
-    except ValidationError as error:
-        raise RecordInvalid(source, number, sources.reason(error)) from error
+    valid = sources.parse(fields, _Row, source, number)
     digest = hashlib.sha256(f"{valid.problem}\0{valid.answer}".encode()).hexdigest()[:16]
     return Question(digest if valid.id is None else str(valid.id), valid.problem, valid.answer)

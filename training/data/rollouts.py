@@ -23,7 +23,7 @@ class Prefix:
 
     ids: tuple[int, ...]
     prompt_length: int
-    gold: str
+    gold_answer: str
     seed: int
     rollouts: list[Rollout] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -75,11 +75,11 @@ class Roller:
             extract(self.sampler.decode((*written, *completion.ids)), self.extraction) if completion.finished else None
             for completion in completions
         ]
-        right = await asyncio.to_thread(self._right, found, prefix.gold)
+        right = await asyncio.to_thread(self._right, found, prefix.gold_answer)
         return [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
 
-    def _right(self, found: Sequence[str | None], gold: str) -> list[bool]:
-        return [answer is not None and self.equivalence.equal(answer, gold) for answer in found]
+    def _right(self, found: Sequence[str | None], gold_answer: str) -> list[bool]:
+        return [answer is not None and self.equivalence.equal(answer, gold_answer) for answer in found]
 
 
 def fixed_count(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> int:

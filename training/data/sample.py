@@ -1,6 +1,7 @@
 """Samples candidate solutions for questions, with the log-probabilities of their tokens (paper, section 3.1)."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from rich.console import Console
 
 from training import stage
 from training.data.questions import Question
-from training.resumable import Record, ResumableFile
+from training.resumable import ResumableFile
+from training.schema import SampledQuestion
 from training.settings import SampleSettings
 from unprm.types import Sampler
 
@@ -19,40 +21,43 @@ def seed_of(*parts: object) -> int:
 
 
 async def sample(
-    questions: list[Question],
+    questions: Sequence[Question],
     sampler: Sampler,
     output: Path,
     settings: SampleSettings,
     concurrency: int,
     console: Console,
 ) -> dict[str, str]:
-    """Appends a record per question to `output`: `{"id", "problem", "answer", "model", "prompt", "completions"}`.
+    """Appends a `SampledQuestion` per question to `output`.
 
     `concurrency`: questions sampled at the same time. Returns the failed questions with reasons.
     """
-    with ResumableFile(output, {"stage": "sample", "model": sampler.model, **asdict(settings)}) as written:
+    with open_samples(output, sampler.model, settings) as written:
         todo = [question for question in questions if question.id not in written.records]
         title = f"sampling from {sampler.model}"
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
 
             async def work(question: Question) -> None:
-                record = await record_of(question, sampler, settings)
+                record = await sample_question(question, sampler, settings)
                 written.append(record)
-                tokens = sum(len(completion["logprobs"]) for completion in record["completions"])
-                board.advance(solutions=len(record["completions"]), tokens=tokens)
+                board.advance(**record.counts)
 
             return await stage.run(todo, work, lambda question: question.id, concurrency)
 
 
-async def record_of(question: Question, sampler: Sampler, settings: SampleSettings) -> Record:
-    """Samples a question's solutions and returns them as a record; raises `SamplerFailed` if the sampler does."""
+def open_samples(output: Path, model: str, settings: SampleSettings) -> ResumableFile[SampledQuestion]:
+    """Opens the file of the samples, which remembers its settings."""
+    return ResumableFile(output, SampledQuestion, {"stage": "sample", "model": model, **asdict(settings)})
+
+
+async def sample_question(question: Question, sampler: Sampler, settings: SampleSettings) -> SampledQuestion:
+    """Samples a question's solutions; raises `SamplerFailed` if the sampler does."""
     seed = seed_of(settings.seed, sampler.model, question.id)
-    completions = await sampler.solve(question.problem, settings.k, seed)
-    return {
-        "id": question.id,
-        "problem": question.problem,
-        "answer": question.gold,
-        "model": sampler.model,
-        "prompt": sampler.prompt(question.problem),
-        "completions": [asdict(completion) for completion in completions],
-    }
+    return SampledQuestion(
+        id=question.id,
+        problem=question.problem,
+        gold_answer=question.gold_answer,
+        model=sampler.model,
+        prompt=sampler.prompt(question.problem),
+        solutions=tuple(await sampler.solve(question.problem, settings.k, seed)),
+    )

@@ -12,12 +12,11 @@ from training.evaluate.bootstrap import Estimate, Numbers
 from training.evaluate.comparisons import F1_MARGIN, compare, grouped, note
 from training.evaluate.metrics import percent
 from training.report.found import Finding
-from training.resumable import Record
+from training.schema import AnnotatedSolution
 from training.settings import AnnotateSettings
-from unprm.mini.checker import first_error, labels
+from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 
-Row = list[str | int | float]
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
            *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
 SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
@@ -56,7 +55,7 @@ def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
     return [*(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)), saved]
 
 
-def _found(records: Sequence[Record]) -> list[str]:
+def _found(records: Sequence[AnnotatedSolution]) -> list[str]:
     ranks, agreed = stats.ranks(records), stats.agreement(records)
     return [
         *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
@@ -64,7 +63,7 @@ def _found(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def _kept(name: str, records: Mapping[str, Sequence[Record]]) -> str:
+def _kept(name: str, records: Mapping[str, Sequence[AnnotatedSolution]]) -> str:
     """For a search with a way of saving rollouts: share of the wrong solutions with the same outcome as without it."""
     whole, _, saving = name.partition("+")
     return percent(stats.same_outcome(records[name], records[whole])) if saving else ""
@@ -90,8 +89,8 @@ def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
 
     Raises `ValueError` that names a search that annotated other solutions.
     """
-    records = {name: [record for record in stats.load(path) if not record["correct"]] for name, path in runs.items()}
-    solutions = {name: {str(record["id"]) for record in wrong} for name, wrong in records.items()}
+    records = {name: [solution for solution in stats.load(path) if not solution.correct] for name, path in runs.items()}
+    solutions = {name: {solution.id for solution in wrong} for name, wrong in records.items()}
     first = next(iter(solutions), "")
     for name, ids in solutions.items():
         if ids != solutions[first]:
@@ -100,20 +99,19 @@ def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
     return {name: _truth(wrong) for name, wrong in records.items()}
 
 
-def _truth(wrong: Sequence[Record]) -> Truth:
-    questions = {name: k for k, name in enumerate(sorted({str(record["question"]) for record in wrong}))}
+def _truth(wrong: Sequence[AnnotatedSolution]) -> Truth:
+    questions = {name: k for k, name in enumerate(sorted({solution.question for solution in wrong}))}
     found, solutions, right, steps = np.zeros((4, len(questions)))
     spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
-    for record in wrong:
-        question, problem = questions[str(record["question"])], parse(record["problem"])
+    for solution in wrong:
+        question, agreeing = questions[solution.question], stats.agreeing_labels(solution)
         solutions[question] += 1
+        right[question] += sum(agreeing)
+        steps[question] += len(agreeing)
         for what in spent:
-            spent[what][question] += record[what]
-        if "labels" in record:
-            found[question] += record["labels"].index(False) == first_error(problem, record["steps"])
-            truth = labels(problem, record["steps"])
-            right[question] += sum(given == true for given, true in zip(record["labels"], truth, strict=True))
-            steps[question] += len(truth)
+            spent[what][question] += getattr(solution, what)
+        if solution.first_error is not None:
+            found[question] += solution.first_error == first_error(parse(solution.problem), solution.steps)
     return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps), spent)
 
 
@@ -131,7 +129,7 @@ def finding(place: Path) -> Finding:
         )
         for column, figure in figures.items()
     }
-    table: list[Row] = []
+    table: list[list[str | int | float]] = []
     for name, *cells in measured:
         shown_cells = dict(zip(COLUMNS[1:], cells, strict=True))
         shown_cells |= {column: figure(true[name]).share.in_percent for column, figure in figures.items()}

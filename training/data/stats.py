@@ -1,7 +1,6 @@
 """Cost and quality of annotated data: the paper's tables of cost and of data set statistics, and, for problems of the
 embedded model's domain, how often the labels are right."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import ClassVar
 
 from rich.table import Table
 
-from training import resumable
+from training import resumable, sources
+from training.data.annotate import questions_path, unresolved_path
 from training.evaluate.metrics import percent
-from training.resumable import Record
+from training.schema import AnnotatedSolution, QuestionValue, ResolvedSolution, Trial
 from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import parse
 
@@ -80,128 +80,122 @@ class Agreement:
         return self.first, self.at_or_after, self.steps, self.resolved
 
 
-def unresolved_path(annotated: Path) -> Path:
-    """Path of the file of the solutions that could not be labelled."""
-    return annotated.with_suffix(".unresolved.jsonl")
-
-
-def load(annotated: Path) -> list[Record]:
+def load(annotated: Path) -> list[AnnotatedSolution]:
     """All solutions of a run, labelled and unresolved."""
-    return [*resumable.read(annotated, "labels"), *resumable.read(unresolved_path(annotated))]
+    resolved = sources.read(annotated, ResolvedSolution)
+    return [*resolved, *sources.read(unresolved_path(annotated), AnnotatedSolution)]
 
 
 def costs(annotated: Path) -> Costs:
     """The costs of a run."""
-    records = load(annotated)
-    questions = list(resumable.read(annotated.with_suffix(".questions.jsonl")))
-    shared = json.loads(resumable.config_path(annotated).read_text("utf-8"))["share_prefixes"]
-    drawn: dict[object, Record] = {}
-    for record in records:
-        for tried in record["tried"]:
-            prefix = tried["prefix"] if shared else (record["id"], tried["prefix"])
-            drawn[prefix] = max(drawn.get(prefix, tried), tried, key=lambda trial: int(trial["samples"]))
+    solutions = load(annotated)
+    questions = list(sources.read(questions_path(annotated), QuestionValue))
+    shared = resumable.config_of(annotated)["share_prefixes"]
+    drawn: dict[object, Trial] = {}
+    for solution in solutions:
+        for trial in solution.tried:
+            prefix = trial.prefix if shared else (solution.id, trial.prefix)
+            drawn[prefix] = max(drawn.get(prefix, trial), trial, key=lambda trial: trial.samples)
     return Costs(
-        solutions=len(records),
-        wrong=sum(not record["correct"] for record in records),
-        unresolved=sum("reason" in record for record in records),
-        verified=sum(record["verified"] for record in records),
-        samples=sum(tried["samples"] for tried in drawn.values()),
-        tokens=sum(tried["tokens"] for tried in drawn.values()),
-        tau_samples=sum(question["samples"] for question in questions),
-        tau_tokens=sum(question["tokens"] for question in questions),
+        solutions=len(solutions),
+        wrong=sum(not solution.correct for solution in solutions),
+        unresolved=sum(solution.labels is None for solution in solutions),
+        verified=sum(solution.verified for solution in solutions),
+        samples=sum(trial.samples for trial in drawn.values()),
+        tokens=sum(trial.tokens for trial in drawn.values()),
+        tau_samples=sum(question.samples for question in questions),
+        tau_tokens=sum(question.tokens for question in questions),
     )
 
 
-def by_model(records: Iterable[Record]) -> list[ModelRow]:
+def by_model(solutions: Iterable[AnnotatedSolution]) -> list[ModelRow]:
     """The paper's table of the data set's statistics."""
-    models: dict[str, list[Record]] = {}
-    for record in records:
-        models.setdefault(record["model"], []).append(record)
+    models: dict[str, list[AnnotatedSolution]] = {}
+    for solution in solutions:
+        models.setdefault(solution.model, []).append(solution)
     return [
         ModelRow(
             model,
-            sum("labels" in record for record in records),
-            _mean([record["verified"] for record in records if "labels" in record and record["tried"]]),
-            ranks(records),
+            sum(solution.labels is not None for solution in written),
+            _mean([solution.verified for solution in written if solution.labels is not None and solution.tried]),
+            ranks(written),
         )
-        for model, records in sorted(models.items())
+        for model, written in sorted(models.items())
     ]
 
 
-def ranks(records: Iterable[Record]) -> Ranks | None:
+def ranks(solutions: Iterable[AnnotatedSolution]) -> Ranks | None:
     """Ranks of the steps found in a run's solutions, labelled and unresolved. None if no solution was searched in
     order of falling Δu."""
-    searched = [record for record in records if "rank" in record]
+    searched = [(solution.rank, len(solution.tried)) for solution in solutions if solution.rank != "unranked"]
     if not searched:
         return None
-    found = [record["rank"] for record in searched if record["rank"] is not None]
-    last = [len(record["tried"]) - 1 for record in searched if record["rank"] is None and record["tried"]]
+    found = [rank for rank, _ in searched if rank is not None]
+    last = [tried - 1 for rank, tried in searched if rank is None and tried]
     return Ranks(_mean(found), 1 - len(found) / len(searched), _mean(found + last))
 
 
-def agreement(records: Sequence[Record]) -> Agreement | None:
+def agreement(solutions: Iterable[AnnotatedSolution]) -> Agreement | None:
     """Agreement of the labels of wrong solutions with the exact checker; None if there are no wrong solutions, or the
     problems are not of the embedded model's domain."""
-    wrong = [record for record in records if not record["correct"]]
+    wrong = [solution for solution in solutions if not solution.correct]
     try:
-        problems = [parse(record["problem"]) for record in wrong]
+        problems = [parse(solution.problem) for solution in wrong]
     except ValueError:
         return None
     if not wrong:
         return None
-    truth = [first_error(problem, record["steps"]) for problem, record in zip(problems, wrong, strict=True)]
-    found = [record["labels"].index(False) if "labels" in record else None for record in wrong]
-    pairs = list(zip(found, truth, strict=True))
-    judged = [
-        given == true
-        for problem, record in zip(problems, wrong, strict=True)
-        if "labels" in record
-        for given, true in zip(record["labels"], labels(problem, record["steps"]), strict=True)
-    ]
+    pairs = [(s.first_error, first_error(problem, s.steps)) for problem, s in zip(problems, wrong, strict=True)]
     return Agreement(
         wrong=len(wrong),
-        first=_share(step is not None and step == true for step, true in pairs),
-        at_or_after=_share(step is not None and true is not None and step >= true for step, true in pairs),
-        steps=_share(judged),
-        resolved=_share(step is not None for step in found),
+        first=_share(found is not None and found == true for found, true in pairs),
+        at_or_after=_share(found is not None and true is not None and found >= true for found, true in pairs),
+        steps=_share(same for solution in wrong for same in agreeing_labels(solution)),
+        resolved=_share(solution.labels is not None for solution in wrong),
     )
 
 
-def same_outcome(records: Iterable[Record], others: Iterable[Record]) -> float:
+def agreeing_labels(solution: AnnotatedSolution) -> list[bool]:
+    """For each label of a solution, whether it is that of the exact checker; empty if the solution has no labels."""
+    if solution.labels is None:
+        return []
+    truth = labels(parse(solution.problem), solution.steps)
+    return [given == true for given, true in zip(solution.labels, truth, strict=True)]
+
+
+def same_outcome(solutions: Iterable[AnnotatedSolution], others: Iterable[AnnotatedSolution]) -> float:
     """Share of the wrong solutions that two runs label the same, or that both leave without labels."""
-    first, second = ({r["id"]: r.get("labels") for r in run if not r["correct"]} for run in (records, others))
-    return _share(second.get(name) == labels for name, labels in first.items())
+    first, second = ({s.id: s.labels for s in run if not s.correct} for run in (solutions, others))
+    return _share(second.get(name) == given for name, given in first.items())
 
 
 def tables(annotated: Sequence[Path]) -> list[Table]:
     """The tables of several runs, one row (or one per sampling model) each."""
-    cost = Table(title="cost of annotation")
-    for name in ("run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"):
-        cost.add_column(name, justify="left" if name == "run" else "right")
-    models = Table(title="labelled solutions by sampling model")
-    for name in ("run", "model", "solutions", "verified steps", *Ranks.COLUMNS):
-        models.add_column(name, justify="left" if name in ("run", "model") else "right")
-    truth = Table(title="labels of wrong solutions against the exact checker")
-    for name in ("run", "wrong", *Agreement.COLUMNS):
-        truth.add_column(name, justify="left" if name == "run" else "right")
+    cost = _table(
+        "cost of annotation",
+        *("run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"),
+    )
+    models = _table(
+        "labelled solutions by sampling model", "run", "model", "solutions", "verified steps", *Ranks.COLUMNS
+    )
+    truth = _table("labels of wrong solutions against the exact checker", "run", "wrong", *Agreement.COLUMNS)
     for path in annotated:
-        records, spent = load(path), costs(path)
-        numbers = (
-            spent.solutions,
-            spent.wrong,
-            spent.unresolved,
-            spent.verified,
-            spent.samples,
-            spent.tokens,
-            spent.tau_samples,
-        )
+        solutions, c = load(path), costs(path)
+        numbers = c.solutions, c.wrong, c.unresolved, c.verified, c.samples, c.tokens, c.tau_samples
         cost.add_row(path.stem, *(f"{number:,}" for number in numbers))
-        for row in by_model(records):
+        for row in by_model(solutions):
             cells = row.ranks.cells() if row.ranks else ["–"] * len(Ranks.COLUMNS)
             models.add_row(path.stem, row.model, f"{row.solutions:,}", _shown(row.verified), *cells)
-        if agreed := agreement(records):
+        if agreed := agreement(solutions):
             truth.add_row(path.stem, f"{agreed.wrong:,}", *map(percent, agreed.shares()))
     return [table for table in (cost, models, truth) if table.row_count]
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("run", "model") else "right")
+    return table
 
 
 def _share(outcomes: Iterable[bool]) -> float:

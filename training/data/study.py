@@ -13,11 +13,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import resumable, stage
-from training.data.annotate import AnnotationFiles, by_question, check
+from training import stage
+from training.data.annotate import AnnotationFiles, by_question, load
 from training.data.annotator import Annotator
 from training.data.rollouts import Memory
-from training.resumable import Record
+from training.schema import SelectedSolution
 from training.settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Sampler
@@ -56,18 +56,17 @@ async def study(
 ) -> dict[str, str]:
     """Annotates a file of selected solutions by every search, into `output/NAME.jsonl`; returns the failed questions
     with reasons."""
-    solutions = list(resumable.read(selected, "steps"))
-    check(solutions, selected, sampler.model)
+    solutions = load(selected, sampler.model)
     with ExitStack() as stack:
         runs: list[tuple[AnnotationFiles, Annotator]] = []
         for name, variant in searches.items():
             files = stack.enter_context(AnnotationFiles(output / f"{name}.jsonl", variant, sampler.model, selected))
-            runs.append((files, Annotator(sampler, equivalence, variant, files.known(), files.write)))
+            runs.append((files, Annotator(sampler, equivalence, variant, files.questions.records, files.write)))
         done = sum(files.is_done(solution) for files, _ in runs for solution in solutions)
         total = len(runs) * len(solutions)
         board = stack.enter_context(stage.Board(console, "annotating by every search", total, done))
 
-        async def work(group: list[Record]) -> None:
+        async def work(group: list[SelectedSolution]) -> None:
             memory: Memory = {}
             for files, annotator in runs:
                 files.board = board
@@ -75,4 +74,4 @@ async def study(
                 if missing:
                     await annotator.annotate(missing, memory)
 
-        return await stage.run(by_question(solutions), work, lambda group: str(group[0]["question"]), concurrency)
+        return await stage.run(by_question(solutions), work, lambda group: group[0].question, concurrency)

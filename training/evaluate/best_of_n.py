@@ -21,13 +21,14 @@ from training import resumable
 from training.evaluate import pool
 from training.evaluate.bootstrap import Estimate, Numbers
 from training.evaluate.comparisons import ACCURACY_MARGIN, compare
-from training.evaluate.judging import GIVEN, JudgedCandidates, are_probabilities, judge
+from training.evaluate.judging import GIVEN, are_probabilities, judge
 from training.evaluate.metrics import Share
 from training.evaluate.pool import CandidatePool
 from training.evaluate.right_votes import RightShare, elects_right, right_share, uses_rewards
 from training.evaluate.scorers import Scorer
 from training.evaluate.vote_results import AGGREGATES, Accuracy, Difference, Results, first_reward, markdown
 from training.resumable import ResumableFile
+from training.schema import Candidate, CandidateTexts, Election, JudgedCandidates
 from training.settings import AUTO, WRF, Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
@@ -59,7 +60,7 @@ def evaluate(
     """
     judged = judge(questions, scorer, equivalence, output, console, reading)
     measured = results(judged, wrf, seed, aggregates)
-    name = scorer.name if scorer else GIVEN
+    name = scorer.identity.model if scorer else GIVEN
     logistic = scorer is None and not are_probabilities(r for question in questions for r in question.rewards or ())
     record = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
     _write_elections(questions, judged, output, wrf)
@@ -75,33 +76,33 @@ def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Re
     Raises `OutputMismatch` if the file exists with other questions or another `reading`.
     """
     config = {"stage": "solutions", "questions": pool.digest(questions), **asdict(reading)}
-    with ResumableFile(place / "solutions.jsonl", config) as done:
+    with ResumableFile(place / "solutions.jsonl", CandidateTexts, config) as done:
         for question in questions:
             if question.id not in done.records:
-                solutions = [
-                    {"steps": parts, "answer": extract(text, reading.extraction)}
+                candidates = tuple(
+                    Candidate(parts, extract(text, reading.extraction))
                     for parts, text in zip(question.split(reading), question.texts, strict=True)
-                ]
-                record = {"id": question.id, "problem": question.problem, "gold": question.gold, "solutions": solutions}
-                done.append(record)
+                )
+                done.append(CandidateTexts(question.id, question.problem, question.gold_answer, candidates))
 
 
 def _write_elections(
     questions: Sequence[CandidatePool], judged: Sequence[JudgedCandidates], output: Path, wrf: WrfSettings
 ) -> None:
     """Writes one record per question for lists of questions; votes are over all candidates."""
+    problems = {question.id: question.problem for question in questions}
     records = [
-        {
-            "id": question.id,
-            "problem": question.problem,
-            "candidates": len(candidates.correct),
-            "right": sum(candidates.correct),
-            "elected": {
+        Election(
+            candidates.id,
+            problems[candidates.id],
+            len(candidates.correct),
+            sum(candidates.correct),
+            {
                 name: elects_right(name, candidates, range(len(candidates.correct)), wrf)
                 for name in votes.REWARD_STRATEGIES
             },
-        }
-        for question, candidates in zip(sorted(questions, key=lambda question: question.id), judged, strict=True)
+        )
+        for candidates in judged
     ]
     resumable.write(output / "elections.jsonl", {"stage": "elections", **asdict(wrf)}, records)
 

@@ -135,11 +135,9 @@ def _share_beyond(distance: float, deviations: Numbers) -> float:
 def holm(p: Mapping[Key, float]) -> dict[Key, float]:
     """The p-values of a family of comparisons, corrected so that the probability of any false positive at a level is at
     most that level (Holm, 1979)."""
-    corrected: dict[Key, float] = {}
-    highest = 0.0
-    for rank, key in enumerate(sorted(p, key=lambda key: p[key])):
-        highest = max(highest, min(1.0, (len(p) - rank) * p[key]))
-        corrected[key] = highest
+    order = sorted(p, key=lambda key: p[key])
+    scaled = [(len(p) - rank) * p[key] for rank, key in enumerate(order)]
+    corrected = dict(zip(order, np.minimum(np.maximum.accumulate(scaled), 1.0).tolist(), strict=True))
     return {key: corrected[key] for key in p}
 
 

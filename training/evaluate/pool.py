@@ -4,13 +4,14 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from training import sources
+from training.schema import adapter
 from training.settings import Reading
 from unprm import steps
 from unprm.errors import RecordInvalid
@@ -29,7 +30,7 @@ class CandidatePool:
 
     id: str
     problem: str
-    gold: str
+    gold_answer: Annotated[str, Field(alias="gold")]
     texts: tuple[str, ...]
     steps: tuple[tuple[str, ...] | None, ...]
     rewards: tuple[float, ...] | None = None
@@ -63,7 +64,7 @@ class _Row(BaseModel):
 
     id: str | None = Field(None, validation_alias=AliasChoices("id", "idx"))
     problem: str = Field(min_length=1, validation_alias=AliasChoices("problem", "question"))
-    gold: str = Field(min_length=1, validation_alias=AliasChoices("gold", "answer"))
+    gold_answer: str = Field(min_length=1, validation_alias=AliasChoices("gold", "answer"))
     candidates: list[_Candidate] = Field(min_length=1, validation_alias=AliasChoices("candidates", "completions"))
 
 
@@ -74,36 +75,38 @@ def load(path: Path, reward_field: str = "") -> list[CandidatePool]:
     Raises `RecordInvalid` for an invalid record; a duplicate id; a candidate without reward; step scores that are not
     numbers in [0, 1], or not as many as the steps; a file with both kinds of rewards; and an empty file.
     """
-    questions: dict[str, CandidatePool] = {}
-    for number, row in sources.from_file(path):
-        try:
-            question = _question(_Row.model_validate(row), str(number), reward_field)
-            _check_alike([*questions.values()][:1], question, reward_field)
-        except ValueError as error:
-            raise RecordInvalid(str(path), number, sources.reason(error)) from error
-        if question.id in questions:
-            raise RecordInvalid(str(path), number, f"the id {question.id!r} occurs twice")
-        questions[question.id] = question
-    if not questions:
+    rows = sources.from_file(path, dict[str, Any])
+    numbered = [(number, _question(row, path, number, reward_field)) for number, row in rows]
+    if not numbered:
         raise RecordInvalid(str(path), 0, "there is no question in it")
-    return list(questions.values())
+    for number, question in numbered:
+        if (question.rewards is None) != (numbered[0][1].rewards is None):
+            reason = f"records before have numbers at {reward_field!r} and this one step scores, or the other way round"
+            raise RecordInvalid(str(path), number, reason)
+    return list(sources.by_id(str(path), numbered).values())
 
 
 def digest(questions: Sequence[CandidatePool]) -> str:
     """A digest of all fields of the questions: 16 hexadecimal digits."""
-    return hashlib.sha256(json.dumps([asdict(question) for question in questions]).encode()).hexdigest()[:16]
+    fields = [adapter(CandidatePool).dump_python(question, by_alias=True) for question in questions]
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
 
 
-def _question(row: _Row, number: str, reward_field: str) -> CandidatePool:
-    given = [_given(candidate, reward_field, k) for k, candidate in enumerate(row.candidates)] if reward_field else []
+def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str) -> CandidatePool:
+    row = sources.parse(fields, _Row, str(path), number)
+    try:
+        given = [_given(each, reward_field, k) for k, each in enumerate(row.candidates)] if reward_field else []
+    except ValueError as error:
+        raise RecordInvalid(str(path), number, str(error)) from error
     rewards = tuple(value for value in given if isinstance(value, float))
     scores = tuple(value for value in given if isinstance(value, tuple))
     if rewards and scores:
-        raise ValueError(f"some candidates have a number at {reward_field!r}, others a list of step scores")
+        reason = f"some candidates have a number at {reward_field!r}, others a list of step scores"
+        raise RecordInvalid(str(path), number, reason)
     return CandidatePool(
-        number if row.id is None else row.id,
+        str(number) if row.id is None else row.id,
         row.problem,
-        row.gold,
+        row.gold_answer,
         tuple(candidate.text or steps.join(candidate.steps or ()) for candidate in row.candidates),
         tuple(None if candidate.steps is None else tuple(candidate.steps) for candidate in row.candidates),
         rewards or None,
@@ -137,8 +140,3 @@ def _number(value: object) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:  # an integer too large for a float
         return None
-
-
-def _check_alike(before: Sequence[CandidatePool], question: CandidatePool, field: str) -> None:
-    if any((earlier.rewards is None) != (question.rewards is None) for earlier in before):
-        raise ValueError(f"records before have numbers at {field!r} and this one step scores, or the other way round")

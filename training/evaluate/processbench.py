@@ -7,20 +7,19 @@ their harmonic mean; the average is over the subsets' F1 (Zheng et al., "Process
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from training import resumable, sources, stage
 from training.evaluate.metrics import Share, first_error_score
-from training.evaluate.scorers import Scorer, Scores, Solution
+from training.evaluate.scorers import Scorer, Solution
 from training.resumable import ResumableFile
+from training.schema import BenchmarkSolution, RecordedSolution, ScoredSolution, Scores
 from unprm import steps
 from unprm.errors import RecordInvalid
 
@@ -50,74 +49,34 @@ PUBLISHED = {
 """F1 in percent by subset and on average (paper, table of ProcessBench results)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A solution with the index of its first wrong step, None if all are right."""
-
-    id: str
-    solution: Solution
-    label: int | None
+Labelled = BenchmarkSolution | RecordedSolution
 
 
-class Labelled(Protocol):
-    """What `figures` needs of a sample."""
+def load(source: str) -> dict[str, list[BenchmarkSolution]]:
+    """Solutions by subset, read from a JSONL file, plain or `.gz` (a subset is named after its file), from each such
+    file in a directory, or from the hub's data set of that name.
 
-    @property
-    def id(self) -> str:
-        """The key of its scores."""
-        ...
-
-    @property
-    def label(self) -> int | None:
-        """Index of the first wrong step, None if all are right."""
-        ...
-
-
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    id: str = Field(min_length=1)
-    problem: str = Field(min_length=1)
-    steps: list[str] = Field(min_length=1)
-    label: int = Field(ge=-1)
-
-
-def load(source: str) -> dict[str, list[Sample]]:
-    """Samples by subset, read from a JSONL file, plain or `.gz` (a subset is named after its file), from each such file
-    in a directory, or from the hub's data set of that name.
-
-    Raises `RecordInvalid` for an invalid record, a duplicate id, or a label beyond the steps; and if all solutions of a
-    subset are wrong, or all right.
+    Raises `RecordInvalid` for an invalid record or a duplicate id; and if all solutions of a subset are wrong, or all
+    right.
     """
-    place = Path(source)
+    place, kind = Path(source), BenchmarkSolution
     if not place.exists():
-        return {subset: _samples(f"{source} {subset}", sources.from_hub(source, subset)) for subset in SUBSETS}
+        return {name: _checked(f"{source} {name}", sources.from_hub(source, name, kind)) for name in SUBSETS}
     files = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
     if not files:
         raise RecordInvalid(source, 0, "the directory has no .jsonl or .jsonl.gz file")
-    return {path.name.partition(".")[0]: _samples(str(path), sources.from_file(path)) for path in files}
+    return {path.name.partition(".")[0]: _checked(str(path), sources.from_file(path, kind)) for path in files}
 
 
-def _samples(source: str, rows: Iterator[tuple[int, object]]) -> list[Sample]:
-    samples = {}
-    for number, row in rows:
-        try:
-            valid = _Row.model_validate(row)
-        except ValidationError as error:
-            raise RecordInvalid(source, number, sources.reason(error)) from error
-        if valid.label >= len(valid.steps):
-            raise RecordInvalid(source, number, f"label {valid.label}, but the solution has {len(valid.steps)} steps")
-        if valid.id in samples:
-            raise RecordInvalid(source, number, f"the id {valid.id!r} occurs twice")
-        label = None if valid.label < 0 else valid.label
-        samples[valid.id] = Sample(valid.id, Solution(valid.problem, tuple(valid.steps)), label)
-    check_kinds(source, samples.values())
-    return list(samples.values())
+def _checked(source: str, rows: Iterable[tuple[int, BenchmarkSolution]]) -> list[BenchmarkSolution]:
+    solutions = list(sources.by_id(source, rows).values())
+    check_kinds(source, solutions)
+    return solutions
 
 
 def check_kinds(source: str, samples: Iterable[Labelled]) -> None:
     """Raises `RecordInvalid` if all solutions are wrong, or all right."""
-    if len({sample.label is None for sample in samples}) < 2:
+    if len({sample.first_error is None for sample in samples}) < 2:
         raise RecordInvalid(source, 0, "F1 takes wrong solutions and right ones (label -1): both kinds are needed")
 
 
@@ -142,7 +101,7 @@ class Figures:
 def figures(samples: Sequence[Labelled], scores: Mapping[str, Scores], threshold: float) -> Figures:
     """Figures of a subset; both right and wrong solutions must occur (`ValueError`)."""
     predicted = [prediction(scores[sample.id], threshold) for sample in samples]
-    actual = [sample.label for sample in samples]
+    actual = [sample.first_error for sample in samples]
     measured = first_error_score(predicted, actual)
     wrong = sum(label is not None for label in actual)
     low, high = _f1_interval((measured.erroneous, wrong), (measured.correct, len(actual) - wrong))
@@ -181,11 +140,11 @@ class Result:
 
 
 def evaluate(
-    subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
+    subsets: Mapping[str, Sequence[BenchmarkSolution]], scorer: Scorer, output: Path, console: Console
 ) -> dict[str, Result]:
     """Scores the samples and writes `output/results.json`; arguments as for `score`."""
     measured = results(subsets, score(subsets, scorer, output, console))
-    record = {"model": scorer.name, **{key: asdict(result) for key, result in measured.items()}}
+    record = {"model": scorer.identity.model, **{key: asdict(result) for key, result in measured.items()}}
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured
 
@@ -207,7 +166,7 @@ def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapp
 
 
 def score(
-    subsets: Mapping[str, Sequence[Sample]], scorer: Scorer, output: Path, console: Console
+    subsets: Mapping[str, Sequence[BenchmarkSolution]], scorer: Scorer, output: Path, console: Console
 ) -> dict[str, dict[str, Scores]]:
     """Scores of all samples by subset and id, written to `output` as they come, so that an interrupted run can resume.
 
@@ -216,13 +175,14 @@ def score(
     found = {}
     for name, samples in subsets.items():
         config = {"stage": "processbench", **scorer.identity.config, "subset": name, "samples": _digest(samples)}
-        with ResumableFile(output / f"{name}.jsonl", config) as done:
+        with ResumableFile(output / f"{name}.jsonl", ScoredSolution, config) as done:
             todo = [sample for sample in samples if sample.id not in done.records]
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
                 for start in range(0, len(todo), BATCH):
                     batch = todo[start : start + BATCH]
-                    for sample, values in zip(batch, scorer.score([item.solution for item in batch]), strict=True):
-                        done.append({"id": sample.id, "scores": values})
+                    scores = scorer.score([Solution(sample.problem, sample.steps) for sample in batch])
+                    for sample, step_scores in zip(batch, scores, strict=True):
+                        done.append(ScoredSolution(sample.id, step_scores))
                         board.advance()
         found[name] = kept(output, name)
     return found
@@ -230,8 +190,7 @@ def score(
 
 def kept(output: Path, subset: str) -> dict[str, Scores]:
     """The scores by sample id that `score` wrote to a directory."""
-    records = resumable.read(output / f"{subset}.jsonl")
-    return {record["id"]: record["scores"] and tuple(record["scores"]) for record in records}
+    return {solution.id: solution.scores for solution in sources.read(output / f"{subset}.jsonl", ScoredSolution)}
 
 
 def table(measured: Mapping[str, Result]) -> Table:
@@ -252,7 +211,10 @@ def table(measured: Mapping[str, Result]) -> Table:
     return shown
 
 
-def _digest(samples: Sequence[Sample]) -> str:
+def _digest(samples: Sequence[BenchmarkSolution]) -> str:
     # the key "asked" must stay: it is part of the digests of existing files
-    fields = [{"id": sample.id, "asked": asdict(sample.solution), "label": sample.label} for sample in samples]
+    fields = [
+        {"id": sample.id, "asked": {"problem": sample.problem, "steps": sample.steps}, "label": sample.first_error}
+        for sample in samples
+    ]
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]

@@ -7,43 +7,15 @@ Scores may end at the first wrong step: whether it is found does not depend on l
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
 from rich.table import Table
 
 from training import sources
 from training.evaluate import processbench
 from training.evaluate.metrics import Share, percent
 from training.evaluate.processbench import SUBSETS, THRESHOLD, Figures, Result
+from training.schema import RecordedSolution
 from unprm.errors import RecordInvalid
-
-_Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
-
-
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    id: str = Field(min_length=1)
-    label: Annotated[int, Field(ge=-1, strict=True)]
-    scores: dict[str, Annotated[list[_Score], Field(min_length=1)]] = Field(min_length=1)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedSolution:
-    """A solution of ProcessBench (`id`), the index of its first wrong step (None if all are right), and by PRM its step
-    scores, at least up to that step."""
-
-    id: str
-    label: int | None
-    scores: Mapping[str, tuple[float, ...]]
-
-    @property
-    def step_labels(self) -> tuple[bool, ...]:
-        """Whether each step is right, up to the first wrong one; the labels of later steps are unknown."""
-        if self.label is None:
-            return (True,) * len(next(iter(self.scores.values())))
-        return (True,) * self.label + (False,)
 
 
 def read(places: Iterable[Path]) -> dict[str, list[RecordedSolution]]:
@@ -56,23 +28,29 @@ def read(places: Iterable[Path]) -> dict[str, list[RecordedSolution]]:
     subsets: dict[str, list[RecordedSolution]] = {}
     models: set[str] = set()
     for path in _files(places):
-        rows = [(number, _parse(path, number, row)) for number, row in sources.from_file(path)]
+        rows = list(sources.from_file(path, RecordedSolution))
         processbench.check_kinds(str(path), [row for _, row in rows])
-        name, seen = _subset(rows[0][1].id), set[str]()
-        if name in subsets:
-            raise RecordInvalid(str(path), rows[0][0], f"another file has the subset {name} already")
+        name = _subset(rows[0][1].id)
         models = models or set(rows[0][1].scores)
         for number, row in rows:
-            if (other := _subset(row.id)) != name:
-                raise RecordInvalid(str(path), number, f"{row.id!r} is of {other}, the first record of {name}")
-            if row.id in seen:
-                raise RecordInvalid(str(path), number, f"the id {row.id!r} occurs twice")
-            if set(row.scores) != models:
-                listed = (", ".join(sorted(names)) for names in (row.scores, models))
-                raise RecordInvalid(str(path), number, "it has scores of {}, the first record of {}".format(*listed))
-            seen.add(row.id)
-        subsets[name] = [row for _, row in rows]
+            if reason := _differs(row, name, models):
+                raise RecordInvalid(str(path), number, reason)
+        if name in subsets:
+            raise RecordInvalid(str(path), rows[0][0], f"another file has the subset {name} already")
+        subsets[name] = list(sources.by_id(str(path), rows).values())
     return subsets
+
+
+def _differs(row: RecordedSolution, name: str, models: set[str]) -> str:
+    """Why a record doesn't belong to the subset `name` with scores of `models`; empty if it does."""
+    if not (subset := _subset(row.id)):
+        return f"the id {row.id!r} is none of ProcessBench's, which begin with {', '.join(SUBSETS)}"
+    if subset != name:
+        return f"{row.id!r} is of {subset}, the first record of {name}"
+    if set(row.scores) != models:
+        listed = (", ".join(sorted(names)) for names in (row.scores, models))
+        return "it has scores of {}, the first record of {}".format(*listed)
+    return ""
 
 
 def _files(places: Iterable[Path]) -> list[Path]:
@@ -85,27 +63,10 @@ def _files(places: Iterable[Path]) -> list[Path]:
     return files
 
 
-def _parse(path: Path, number: int, row: object) -> RecordedSolution:
-    try:
-        valid = _Row.model_validate(row)
-        _subset(valid.id)
-    except ValueError as error:
-        raise RecordInvalid(str(path), number, sources.reason(error)) from error
-    lengths = {len(scores) for scores in valid.scores.values()}
-    if len(lengths) > 1:
-        raise RecordInvalid(str(path), number, f"its PRMs scored different numbers of steps: {sorted(lengths)}")
-    if valid.label >= (steps := lengths.pop()):
-        raise RecordInvalid(str(path), number, f"label {valid.label}, but only {steps} steps have scores")
-    label = None if valid.label < 0 else valid.label
-    return RecordedSolution(valid.id, label, {name: tuple(scores) for name, scores in valid.scores.items()})
-
-
 def _subset(id: str) -> str:
-    """The subset in an id of ProcessBench, such as `gsm8k-77`; raises `ValueError` if there is none."""
+    """The subset in an id of ProcessBench, such as `gsm8k-77`; empty if there is none."""
     name = id.rpartition("-")[0]
-    if name not in SUBSETS:
-        raise ValueError(f"the id {id!r} is none of ProcessBench's, which begin with {', '.join(SUBSETS)}")
-    return name
+    return name if name in SUBSETS else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from training.evaluate.judging import JudgedCandidates
+from training.schema import JudgedCandidates
 from training.settings import WRF, WrfSettings
 from unprm.types import AnswerClass, Strategy, VoteResult
 from unprm.votes import decide as votes

@@ -8,12 +8,11 @@ from typing import Protocol
 
 import httpx
 
+from training.schema import Scores
 from unprm.errors import ModelUnavailable
 from unprm.types import Engine
 from unprm.wire import ScoreResponse
 
-Scores = tuple[float, ...] | None
-"""Step scores in [0, 1]; None for a solution that does not fit the model's window."""
 SECONDS = 600.0
 """Timeout in seconds of a request to a server."""
 IN_FLIGHT = 8
@@ -54,11 +53,6 @@ class Scorer(Protocol):
     """Scores the steps of solutions."""
 
     @property
-    def name(self) -> str:
-        """The model's name."""
-        ...
-
-    @property
     def identity(self) -> Identity:
         """Identity of the model; models that score differently have different ones."""
         ...
@@ -72,18 +66,8 @@ class EngineScorer:
     """Scores with a model in this process."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._engine.description.name
-
-    @property
-    def identity(self) -> Identity:
-        """Identity of the model."""
-        about = self._engine.description
-        return Identity(about.name, about.dtype, about.digest)
+        self._engine, about = engine, engine.description
+        self.identity = Identity(about.name, about.dtype, about.digest)
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Step scores of each solution."""
@@ -96,7 +80,8 @@ class EngineScorer:
 
 
 class ServerScorer:
-    """Scores with a running server at `url`, which may require an API key.
+    """Scores with a running server at `url`, which may require an API key. `identity`: that of the server's default
+    model when this scorer was made.
 
     Raises `ModelUnavailable` if the server does not answer, or answers with an error.
     """
@@ -106,27 +91,17 @@ class ServerScorer:
         transport = httpx.HTTPTransport(retries=2)
         self._client = httpx.Client(base_url=url, headers=headers, timeout=SECONDS, transport=transport)
         try:
-            self._identity = self._served()
+            self.identity = self._served()
         except ModelUnavailable:
             self.close()
             raise
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._identity.model
-
-    @property
-    def identity(self) -> Identity:
-        """Identity of the server's default model when this scorer was made."""
-        return self._identity
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Step scores of each solution, with one request each. Raises `ModelUnavailable` also if the server's model has
         been swapped since this scorer was made."""
         with ThreadPoolExecutor(IN_FLIGHT) as pool:
             scores = list(pool.map(self._score, batch))
-        if (now := self._served()) != self._identity:
+        if (now := self._served()) != self.identity:
             raise ModelUnavailable(f"{self._client.base_url} serves another model than at the start: {now}")
         return scores
 

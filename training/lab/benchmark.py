@@ -1,6 +1,5 @@
 """Test data of the lab's PRMs: sampled solutions of new questions, and a benchmark like ProcessBench made from them."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,13 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import resumable
+from training import resumable, sources
 from training.data.questions import make_mini
 from training.data.sample import sample
 from training.evaluate import processbench
-from training.evaluate.processbench import Sample
 from training.lab.construct import CONCURRENCY
 from training.lab.settings import LabSettings
+from training.schema import BenchmarkSolution, SampledQuestion
 from unprm import steps
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
@@ -41,12 +40,12 @@ async def candidates(settings: LabSettings, sampler: Sampler, output: Path, cons
     return failures
 
 
-def load_benchmark(output: Path) -> dict[str, list[Sample]]:
+def load_benchmark(output: Path) -> dict[str, list[BenchmarkSolution]]:
     """The benchmark by level."""
     return processbench.load(str(output / "benchmark"))
 
 
-def question_of(sample: Sample) -> str:
+def question_of(sample: BenchmarkSolution) -> str:
     """Id of the question that a sample of the benchmark solves."""
     return sample.id.rpartition("/")[0]
 
@@ -56,22 +55,21 @@ def write_benchmark(settings: LabSettings, output: Path) -> None:
 
     Raises `RecordInvalid` if a level has no right solution, or no wrong one.
     """
-    place = output / "benchmark"
-    place.mkdir(parents=True, exist_ok=True)
-    rows: dict[str, list[dict[str, object]]] = {level: [] for level in LEVELS}
+    levels: dict[str, list[BenchmarkSolution]] = {level: [] for level in LEVELS}
     taken: Counter[tuple[str, bool]] = Counter()
-    for record in sorted(resumable.read(candidates_file(output)), key=lambda entry: str(entry["id"])):
-        problem = parse(record["problem"])
+    sampled = sources.read(candidates_file(output), SampledQuestion)
+    for question in sorted(sampled, key=lambda question: question.id):
+        problem = parse(question.problem)
         level = _level(len(problem.operations))
-        for name, parts in _distinct(record):
+        for name, parts in _distinct(question):
             wrong = first_error(problem, parts)
             kind = wrong is not None
-            if taken[level, kind] < settings.per_level and taken[record["id"], kind] < PER_QUESTION:
-                taken.update([(level, kind), (record["id"], kind)])
+            if taken[level, kind] < settings.per_level and taken[question.id, kind] < PER_QUESTION:
+                taken.update([(level, kind), (question.id, kind)])
                 label = -1 if wrong is None else wrong
-                rows[level].append({"id": name, "problem": record["problem"], "steps": parts, "label": label})
-    for level, level_rows in rows.items():
-        (place / f"{level}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in level_rows), "utf-8")
+                levels[level].append(BenchmarkSolution(name, question.problem, parts, label))
+    for level, solutions in levels.items():
+        resumable.write_lines(output / "benchmark" / f"{level}.jsonl", solutions)
     load_benchmark(output)
 
 
@@ -80,9 +78,9 @@ def _level(sums: int) -> str:
     return f"level-{number}"
 
 
-def _distinct(record: resumable.Record) -> Iterator[tuple[str, list[str]]]:
+def _distinct(question: SampledQuestion) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Ids and steps of a question's finished solutions, each distinct text once."""
-    texts = dict.fromkeys(completion["text"] for completion in record["completions"] if completion["finished"])
+    texts = dict.fromkeys(solution.text for solution in question.solutions if solution.finished)
     for number, text in enumerate(texts):
         if parts := steps.split(text):
-            yield f"{record['id']}/{number}", parts
+            yield f"{question.id}/{number}", tuple(parts)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import records, resumable
+from training import resumable, sources
 from training.data.questions import make_mini
 from training.data.sample import sample
 from training.data.select import Selector, select
 from training.data.study import study
 from training.lab.settings import DATA_SETS, LabSettings, searches
-from training.records import LabelledSolution
+from training.schema import LabelledSolution, ResolvedSolution, SelectedSolution
 from training.settings import SelectionName
 from unprm.answers.equivalence import Equivalence
 from unprm.mini.checker import labels
@@ -55,14 +55,17 @@ def _write_data_sets(selection: SelectionName, output: Path) -> None:
     """Writes the data sets of one selection; all hold the same solutions: those that every search could label."""
     sets = {name: data_set for name, data_set in DATA_SETS.items() if data_set.selection == selection}
     found = {
-        name: {r["id"]: r["labels"] for r in resumable.read(annotated(output, selection) / f"{data_set.search}.jsonl")}
+        name: {
+            solution.id: solution.labels
+            for solution in sources.read(annotated(output, selection) / f"{data_set.search}.jsonl", ResolvedSolution)
+        }
         for name, data_set in sets.items()
         if data_set.search
     }
     common = set.intersection(*map(set, found.values()))
-    chosen = [record for record in resumable.read(selected_file(output, selection)) if record["id"] in common]
+    selected = sources.read(selected_file(output, selection), SelectedSolution)
+    chosen = [solution for solution in selected if solution.id in common]
     for name in sets:
-        place = data_file(output, name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        given = found.get(name) or {r["id"]: labels(parse(r["problem"]), r["steps"]) for r in chosen}
-        records.write(place, [LabelledSolution(r["problem"], tuple(r["steps"]), tuple(given[r["id"]])) for r in chosen])
+        given = found.get(name) or {s.id: tuple(labels(parse(s.problem), s.steps)) for s in chosen}
+        solutions = (LabelledSolution(s.problem, s.steps, given[s.id]) for s in chosen)
+        resumable.write_lines(data_file(output, name), solutions)

@@ -16,7 +16,6 @@ from training.lab.settings import DATA_SETS, BaseName, LabSettings
 from training.report.blocks import listed
 from training.report.found import Finding
 
-Row = list[str | int | float]
 Pair = tuple[str, str]
 REFERENCE = "UnPRM"
 """The paper's own data set, with which others are compared."""
@@ -76,7 +75,7 @@ def data(
 ) -> Finding:
     """Which data makes the best PRM, and at what cost."""
     f1 = {name: data_hits.f1() for name, data_hits in hits.items()}
-    rows: list[Row] = []
+    rows: list[list[str | int | float]] = []
     for name in hits:
         made = labels.made(output, name)
         vote = _highest_reward(settings, output, base, name) if DATA_SETS[name].votes else ""

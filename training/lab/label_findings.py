@@ -9,7 +9,6 @@ from training.lab import labels
 from training.lab.labels import Pointer
 from training.report.found import Finding
 
-Row = list[str | int | float]
 ENTROPY = "entropy"
 """The paper's measure."""
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from training import resumable
+from training import sources
 from training.data import stats
 from training.data.select import step_uncertainties
 from training.evaluate import processbench
@@ -17,7 +17,7 @@ from training.lab.benchmark import load_benchmark, question_of
 from training.lab.construct import annotated, data_file, selected_file
 from training.lab.models import seeds
 from training.lab.settings import DATA_SETS, BaseName, LabSettings
-from training.records import read
+from training.schema import SelectedSolution
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES
@@ -71,11 +71,11 @@ def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict
     for level, (subset, samples) in enumerate(subsets.items()):
         kept = [processbench.kept(output / "processbench" / place, subset) for place in places]
         for sample in samples:
-            kind, question = int(sample.label is None), questions[question_of(sample)]
+            kind, question = int(sample.first_error is None), questions[question_of(sample)]
             counts[kind, level, question] += 1
             for seed, scores in enumerate(kept):
                 predicted = [processbench.prediction(scores[sample.id], threshold) for threshold in processbench.GRID]
-                found[:, kind, level, seed, question] += [first == sample.label for first in predicted]
+                found[:, kind, level, seed, question] += [first == sample.first_error for first in predicted]
     fixed = Hits(found[processbench.GRID.index(processbench.THRESHOLD)], counts)
     return {"fixed": fixed, "chosen": at_chosen(found, counts)}
 
@@ -109,7 +109,7 @@ class Made:
 
 def made(output: Path, name: str) -> Made:
     """Contents and cost of a data set."""
-    solutions = list(read(data_file(output, name)))
+    solutions = list(sources.read_labelled(data_file(output, name)))
     data_set = DATA_SETS[name]
     first = [
         solution.labels.index(False) == first_error(parse(solution.problem), solution.steps)
@@ -154,27 +154,27 @@ def measures(output: Path) -> list[Pointer]:
     """A `Pointer` for every measure, on the wrong solutions with at least two steps. The first step's Δu is taken
     against the mean over the question's steps."""
     wrong = list(_wrong(output))
-    questions = {name: k for k, name in enumerate(dict.fromkeys(str(record["question"]) for record, _ in wrong))}
+    questions = {name: k for k, name in enumerate(dict.fromkeys(solution.question for solution, _ in wrong))}
     return [_pointer(name, wrong, questions) for name in MEASURES]
 
 
-def _wrong(output: Path) -> Iterator[tuple[resumable.Record, int]]:
-    for record in resumable.read(selected_file(output, "random")):
-        error = first_error(parse(record["problem"]), record["steps"])
-        if error is not None and len(record["steps"]) > 1:
-            yield record, error
+def _wrong(output: Path) -> Iterator[tuple[SelectedSolution, int]]:
+    for solution in sources.read(selected_file(output, "random"), SelectedSolution):
+        error = first_error(parse(solution.problem), solution.steps)
+        if error is not None and len(solution.steps) > 1:
+            yield solution, error
 
 
-def _pointer(measure: str, wrong: list[tuple[resumable.Record, int]], questions: Mapping[str, int]) -> Pointer:
+def _pointer(measure: str, wrong: list[tuple[SelectedSolution, int]], questions: Mapping[str, int]) -> Pointer:
     values: list[float] = []
     lengths: list[int] = []
     cases: list[tuple[int, Numbers, int]] = []
-    for record, error in wrong:
-        uncertainties = step_uncertainties(record["logprobs"], record["ends"], measure)
-        rises = np.diff([record["mean_step_uncertainty"][measure], *uncertainties])
-        cases.append((questions[str(record["question"])], rises, error))
+    for solution, error in wrong:
+        uncertainties = step_uncertainties(solution.logprobs, solution.ends, measure)
+        rises = np.diff([solution.mean_step_uncertainty[measure] or 0.0, *uncertainties])
+        cases.append((questions[solution.question], rises, error))
         values += uncertainties
-        lengths += np.diff([0, *record["ends"]]).tolist()
+        lengths += np.diff([0, *solution.ends]).tolist()
     # the last step is never tried, so with two steps there is only one candidate
     tried = [(k, rises[:-1], error) for k, rises, error in cases if error < len(rises) - 1 and len(rises) > 2]
     length = float(np.corrcoef(values, np.log(lengths))[0, 1])

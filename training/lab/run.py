@@ -13,6 +13,7 @@ from training.lab import benchmark, construct, findings, models
 from training.lab.settings import LabSettings
 from training.report.page import write
 from training.resumable import ResumableFile
+from training.schema import FinishedStage
 from unprm import mini
 from unprm.errors import SamplerFailed
 from unprm.samplers.load import SamplerSource
@@ -34,14 +35,14 @@ def run(settings: LabSettings, output: Path, console: Console) -> Path:
         "evaluation": lambda: models.evaluate(settings, output, console),
         "findings": lambda: findings.write(settings, output),
     }
-    with ResumableFile(output / "stages.jsonl", {"stage": "lab", **asdict(settings)}) as log:
+    with ResumableFile(output / "stages.jsonl", FinishedStage, {"stage": "lab", **asdict(settings)}) as log:
         for name, work in stages.items():
             if name in log.records:
                 continue
             start = time.monotonic()
             console.rule(name)
             work()
-            log.append({"id": name, "seconds": round(time.monotonic() - start)})
+            log.append(FinishedStage(name, round(time.monotonic() - start)))
     return write(output)
 
 

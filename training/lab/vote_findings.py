@@ -12,7 +12,6 @@ from training.lab.elections import Seeds
 from training.report.blocks import listed
 from training.report.found import Finding
 
-Row = list[str | int | float]
 Right = Mapping[int, Mapping[str, Numbers]]
 """Outcomes by N and vote, each (seeds, questions)."""
 PAIRS = tuple((vote, other) for vote in ("hmr", "wrf", "weighted") for other in ("majority", "prm"))

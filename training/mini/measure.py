@@ -10,10 +10,10 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from training.evaluate.judging import JudgedCandidates
 from training.evaluate.metrics import Share, first_error_score, percent
 from training.evaluate.right_votes import STUDIED, right_share
 from training.mini.sample import sample
+from training.schema import JudgedCandidates
 from unprm import steps
 from unprm.answers.extraction import extract
 from unprm.mini.checker import first_error
@@ -124,4 +124,5 @@ def _judged(group: Sequence[_Scored]) -> JudgedCandidates:
     """A problem's solutions as votes use them; in this domain, answers are equal if their digits are."""
     names = {answer: name for name, answer in enumerate(dict.fromkeys(s.answer for s in group if s.answer))}
     classes = tuple(names.get(s.answer or "") for s in group)
-    return JudgedCandidates(classes, tuple(s.right for s in group), tuple(steps.reward(s.step_scores) for s in group))
+    rewards = tuple(steps.reward(s.step_scores) for s in group)
+    return JudgedCandidates(group[0].problem.text, classes, tuple(s.right for s in group), rewards)

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerBase
 
-from training import records
+from training import resumable
 from training.mini import corpus
 from training.mini import tokenizer as mini_tokenizer
 from training.mini.pretrain import PretrainSettings, pretrain
@@ -22,7 +22,7 @@ from training.mini.sample import sample
 from training.mini.slips import Author
 from training.prm.resume import replace_file
 from training.prm.train import Trainer
-from training.records import LabelledSolution
+from training.schema import LabelledSolution
 from training.settings import LINEAR, TrainSettings
 from unprm import mini, steps
 from unprm.mini.checker import labels
@@ -83,7 +83,7 @@ def _planted(output: Path, settings: MiniSettings) -> Path:
             problem = generate(rng)
             written = Author(rng, rng.uniform(*settings.carelessness)).solve(problem)
             solutions.append(LabelledSolution(problem.text, tuple(written), tuple(labels(problem, written))))
-        records.write(path, solutions)
+        resumable.write_lines(path, solutions)
     return path
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
-from training import records
+from training import sources
 from training.evaluate.metrics import Validation
 from training.evaluate.scorers import Scorer, Solution
 from unprm.calibration import EDGE, Calibration, log_odds
@@ -38,7 +38,7 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
 
     Raises `RecordInvalid` unless there are both right and wrong steps.
     """
-    solutions = list(records.read(data))
+    solutions = list(sources.read_labelled(data))
     task = progress.add_task("scoring", total=len(solutions))
     scores, labels = [], []
     for start in range(0, len(solutions), BATCH):

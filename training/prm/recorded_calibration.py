@@ -12,8 +12,9 @@ from rich.table import Table
 from training import resumable
 from training.evaluate.metrics import Validation
 from training.evaluate.processbench import THRESHOLD, best_threshold, figures
-from training.evaluate.recorded_scores import RecordedSolution, scores_of
+from training.evaluate.recorded_scores import scores_of
 from training.prm.calibrate import fit
+from training.schema import RecordedSolution
 from unprm.calibration import Calibration
 from unprm.errors import RecordInvalid
 from unprm.formats.registry import known_models

@@ -22,7 +22,7 @@ from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
-from training import records
+from training import sources
 from training.evaluate.metrics import Validation
 from training.prm import resume
 from training.prm.card import write_card
@@ -112,7 +112,7 @@ class Trainer:
         return summary
 
     def _read(self, paths: Sequence[Path], window: int) -> tuple[list[Example], int]:
-        solutions = [solution for path in paths for solution in records.read(path)]
+        solutions = [solution for path in paths for solution in sources.read_labelled(path)]
         encoded = [(self.format.encode(s.problem, s.steps), s.labels) for s in solutions]
         examples = [Example(e, labels) for e, labels in encoded if len(e.ids) <= window]
         if not examples:

@@ -9,9 +9,9 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
 
 from training.data import stats
-from training.evaluate.judging import JudgedCandidates
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import Result
+from training.schema import JudgedCandidates
 from training.settings import WrfSettings
 from unprm.types import Strategy
 

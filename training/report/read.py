@@ -109,7 +109,7 @@ def _annotations(place: Path) -> Iterator[Annotation]:
         for beside in (".config.json", ".unresolved.jsonl", ".questions.jsonl"):
             if not path.with_suffix(beside).exists():
                 raise RecordInvalid(str(path), 0, f"{path.stem}{beside}, which `annotate` writes with it, is not there")
-        config = json.loads(resumable.config_path(path).read_text("utf-8"))
+        config = resumable.config_of(path)
         yield Annotation(path, config["search"], stats.costs(path), json.dumps(config.get("selected")))
 
 

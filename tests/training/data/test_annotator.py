@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.training.scripted import ScriptedSampler
-from training.data.annotator import Annotator, QuestionValue
+from training.data.annotator import Annotator
 from training.data.questions import make_mini
-from training.data.sample import record_of
+from training.data.sample import sample_question
 from training.data.select import Selector
+from training.schema import QuestionValue
 from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Completion
@@ -47,34 +48,42 @@ def solutions(equivalence):
     """Of one question, right and wrong ones, of several steps each."""
     question = max(make_mini(12, seed=1), key=lambda question: len(question.problem))
     sampler = EndingSampler()
-    record = asyncio.run(record_of(question, sampler, SampleSettings(k=24)))
+    record = asyncio.run(sample_question(question, sampler, SampleSettings(k=24)))
     found = list(Selector(equivalence, sampler.decode, SelectSettings()).select(record))
-    assert {solution["correct"] for solution in found} == {True, False}
-    assert all(len(solution["steps"]) > 2 and solution["ids"][-1] == END for solution in found)
+    assert {solution.correct for solution in found} == {True, False}
+    assert all(len(solution.steps) > 2 and solution.ids[-1] == END for solution in found)
     return found
 
 
 def _annotate(solutions, equivalence, settings):
     """What was written, and the sampler."""
     sampler, written = EndingSampler(), []
-    annotator = Annotator(sampler, equivalence, settings, {}, lambda kind, record: written.append((kind, record)))
+    annotator = Annotator(sampler, equivalence, settings, {}, written.append)
     asyncio.run(annotator.annotate(solutions, {}))
     return written, sampler
 
 
+def _questions(written):
+    return [record for record in written if isinstance(record, QuestionValue)]
+
+
+def _annotated(written):
+    return [record for record in written if not isinstance(record, QuestionValue)]
+
+
 def _is_whole(prompt, solution):
     """Whether a prompt holds all steps of a solution."""
-    whole = (*solution["prompt"], *solution["ids"][: solution["ends"][-1]])
+    whole = (*solution.prompt, *solution.ids[: solution.ends[-1]])
     return prompt[: len(whole)] == whole
 
 
 @pytest.mark.parametrize(("search", "tries_last"), [("uncertainty", False), ("uncertainty-literal", True)])
 def test_the_last_step_is_tried_by_the_literal_search_alone(solutions, equivalence, search, tries_last):
     written, sampler = _annotate(solutions, equivalence, AnnotateSettings(search=search))
-    tried = [(evidence["step"], len(record["steps"])) for _, record in written for evidence in record.get("tried", ())]
+    tried = [(trial.step, len(solution.steps)) for solution in _annotated(written) for trial in solution.tried]
     assert tried
     assert any(step == length for step, length in tried) is tries_last
-    wrong = [solution for solution in solutions if not solution["correct"]]
+    wrong = [solution for solution in solutions if not solution.correct]
     whole = [prompt for prompt, _, _ in sampler.calls if any(_is_whole(prompt, solution) for solution in wrong)]
     assert bool(whole) is tries_last
 
@@ -88,54 +97,54 @@ def test_prefixes_end_before_the_end_of_text(solutions, equivalence):
 
 def test_a_fixed_count_is_found_once_and_is_that_of_every_prefix(solutions, equivalence):
     written, sampler = _annotate(solutions, equivalence, FIXED)
-    (question,) = [record for kind, record in written if kind == "question"]
-    count = question["count"]
+    (question,) = _questions(written)
+    count = question.count
     assert 16 <= count < 72
     assert count % 8 == 0
-    alone = [call for call in sampler.calls if call[0] == tuple(solutions[0]["prompt"])]
+    alone = [call for call in sampler.calls if call[0] == solutions[0].prompt]
     assert sorted(number for _, _, number in alone) == [count, 72]
     assert len({seed for _, seed, _ in alone}) == 2  # τ is sampled anew
-    assert question["samples"] == 72 + count
-    tried = [evidence for kind, record in written if kind == "labelled" for evidence in record["tried"]]
+    assert question.samples == 72 + count
+    tried = [trial for solution in _annotated(written) for trial in solution.tried]
     assert len(tried) > 3
-    assert {evidence["samples"] for evidence in tried} == {count}
-    assert sampler.completions == 72 + count + sum(evidence["samples"] for evidence in tried)
+    assert {trial.samples for trial in tried} == {count}
+    assert sampler.completions == 72 + count + sum(trial.samples for trial in tried)
 
 
 def test_a_fixed_count_can_end_early(solutions, equivalence):
     written, _ = _annotate(solutions, equivalence, replace(FIXED, early_stop=0.95))
-    (count,) = [record["count"] for kind, record in written if kind == "question"]
-    samples = [evidence["samples"] for kind, record in written if kind == "labelled" for evidence in record["tried"]]
+    (count,) = [question.count for question in _questions(written)]
+    samples = [trial.samples for solution in _annotated(written) for trial in solution.tried]
     assert min(samples) < max(samples) <= count
 
 
 def test_a_question_that_is_seldom_solved_is_left_out_with_its_right_solutions(solutions, equivalence):
-    unsolved = [solution | {"gold": "no such number"} for solution in solutions]
+    unsolved = [replace(solution, gold_answer="no such number") for solution in solutions]
     written, sampler = _annotate(unsolved, equivalence, FIXED)
-    (question,) = [record for kind, record in written if kind == "question"]
-    assert (question["count"], question["samples"], sampler.completions) == (0, 72, 72)
-    left = [record for kind, record in written if kind == "unresolved"]
-    assert {record["reason"] for record in left} == {"the model solves the question too seldom"}
-    assert sorted(record["id"] for record in left) == sorted(solution["id"] for solution in solutions)
+    (question,) = _questions(written)
+    assert (question.count, question.samples, sampler.completions) == (0, 72, 72)
+    left = [solution for solution in _annotated(written) if solution.labels is None]
+    assert {solution.reason for solution in left} == {"the model solves the question too seldom"}
+    assert sorted(solution.id for solution in left) == sorted(solution.id for solution in solutions)
 
 
 def test_without_a_fixed_count_right_solutions_are_labelled_whatever_the_question(solutions, equivalence):
-    unsolved = [solution | {"gold": "no such number"} for solution in solutions]
+    unsolved = [replace(solution, gold_answer="no such number") for solution in solutions]
     written, _ = _annotate(unsolved, equivalence, AnnotateSettings())
-    assert {(kind, record["correct"]) for kind, record in written if kind != "question"} == {
-        ("labelled", True),
-        ("unresolved", False),
+    assert {(solution.labels is not None, solution.correct) for solution in _annotated(written)} == {
+        (True, True),
+        (False, False),
     }
 
 
 def test_a_known_question_is_not_counted_again(solutions, equivalence):
     written, _ = _annotate(solutions, equivalence, FIXED)
-    (question,) = [record for kind, record in written if kind == "question"]
+    (question,) = _questions(written)
     again, sampler = [], EndingSampler()
-    known = {question["id"]: QuestionValue(**question)}
-    annotator = Annotator(sampler, equivalence, FIXED, known, lambda kind, record: again.append((kind, record)))
+    known = {question.id: question}
+    annotator = Annotator(sampler, equivalence, FIXED, known, again.append)
     asyncio.run(annotator.annotate(solutions, {}))
-    assert all(prompt != tuple(solutions[0]["prompt"]) for prompt, _, _ in sampler.calls)
-    labelled, relabelled = ({record["id"]: record for _, record in run} for run in (written, again))
-    del labelled[question["id"]]
+    assert all(prompt != solutions[0].prompt for prompt, _, _ in sampler.calls)
+    labelled, relabelled = ({record.id: record for record in run} for run in (written, again))
+    del labelled[question.id]
     assert relabelled == labelled

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.training import lines
 from training import resumable
 from training.cli.data import app
 from training.data import stats
@@ -45,17 +46,18 @@ def built(tmp_path_factory):
 def test_build_goes_from_questions_to_a_data_set(built):
     place, printed = built
     annotated = place / mini.NAME / "annotated.jsonl"
-    records = stats.load(annotated)
-    questions = {record["id"]: record for record in resumable.read(annotated.with_suffix(".questions.jsonl"))}
-    assert {record["correct"] for record in records if "labels" in record} == {True, False}
-    assert [record for record in records if record["tried"]]
-    for record in records:
-        count = questions[f"{record['question']}/{mini.NAME}"]["count"]
-        assert ("reason" in record) is (count == 0)
-        assert {tried["samples"] for tried in record["tried"]} <= {count}
-        assert all(tried["step"] < len(record["steps"]) for tried in record["tried"])
-        assert len(record["steps"]) > 1
-    assert (place / "dataset" / "data" / "train.jsonl").read_text().count("\n") == sum("labels" in r for r in records)
+    solutions = stats.load(annotated)
+    questions = {record["id"]: record for record in lines.read(annotated.with_suffix(".questions.jsonl"))}
+    assert {solution.correct for solution in solutions if solution.labels} == {True, False}
+    assert [solution for solution in solutions if solution.tried]
+    for solution in solutions:
+        count = questions[f"{solution.question}/{mini.NAME}"]["count"]
+        assert (solution.reason is not None) is (count == 0)
+        assert {trial.samples for trial in solution.tried} <= {count}
+        assert all(trial.step < len(solution.steps) for trial in solution.tried)
+        assert len(solution.steps) > 1
+    labelled = sum(solution.labels is not None for solution in solutions)
+    assert (place / "dataset" / "data" / "train.jsonl").read_text().count("\n") == labelled
     assert "selected" in printed
 
 
@@ -64,8 +66,8 @@ def test_the_commands_take_the_preset(built, tmp_path):
     samples, selected = place / mini.NAME / "samples.jsonl", tmp_path / "selected.jsonl"
     result = CliRunner().invoke(app, ["select", str(samples), "--preset", "authors", "--output", str(selected)])
     assert result.exit_code == 0, result.output
-    assert list(resumable.read(selected)) == list(resumable.read(place / mini.NAME / "selected.jsonl"))
-    resumable.write(selected, json.loads(resumable.config_path(selected).read_text()), [])
+    assert lines.read(selected) == lines.read(place / mini.NAME / "selected.jsonl")
+    lines.write(selected, resumable.config_of(selected), [])
     for command in (["sample", "--limit", "1", "--k", "2", "--max-tokens", "60"], ["annotate", str(selected)]):
         output = tmp_path / f"{command[0]}.jsonl"
         result = CliRunner().invoke(app, [*command, "--preset", "authors", "--output", str(output)])
@@ -79,7 +81,7 @@ def test_the_commands_take_the_preset(built, tmp_path):
 def test_a_study_takes_the_preset(built, tmp_path):
     place, _ = built
     selected = tmp_path / "selected.jsonl"
-    resumable.write(selected, json.loads(resumable.config_path(place / mini.NAME / "selected.jsonl").read_text()), [])
+    lines.write(selected, resumable.config_of(place / mini.NAME / "selected.jsonl"), [])
     result = CliRunner().invoke(
         app, ["study", str(selected), "--preset", "authors", "--output", str(tmp_path / "study")]
     )

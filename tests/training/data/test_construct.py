@@ -14,11 +14,13 @@ import pytest
 from rich.console import Console
 
 from tests.support import ROOT
+from tests.training import lines
 from tests.training.scripted import ScriptedSampler
+from tests.training.solutions import annotated
 from training import resumable
 from training.cli.data import build
 from training.data import stats
-from training.data.annotate import annotate
+from training.data.annotate import annotate, unresolved_path
 from training.data.merge import merge
 from training.data.questions import make_mini
 from training.data.sample import sample
@@ -77,7 +79,7 @@ def selected(tmp_path_factory, equivalence):
 
 
 def _records(path):
-    return sorted(resumable.read(path), key=lambda record: record["id"])
+    return sorted(lines.read(path), key=lambda record: record["id"])
 
 
 def test_samples_hold_what_the_sampler_gave(selected):
@@ -134,7 +136,7 @@ def test_malformed_solutions_are_left_out_and_counted(tmp_path, equivalence):
     first[0]["finished"] = False
     first[1] |= {"text": "Step 1: 1 + 1 = 2.", "ids": list(map(ord, "Step 1: 1 + 1 = 2."))}
     first[2] |= {"text": "", "ids": []}
-    resumable.write(path, json.loads(resumable.config_path(path).read_text()), records)
+    lines.write(path, resumable.config_of(path), records)
     selector = _select(tmp_path, equivalence, SelectSettings(m=99, n=99))
     twice = selector.dropped.pop("same text as another")
     assert selector.dropped == {"over the token limit": 1, "no answer": 2}
@@ -194,7 +196,7 @@ def test_annotation_does_not_depend_on_concurrency_or_interruptions(selected, eq
 @pytest.mark.parametrize("search", ["uncertainty", "adaptive_binary", "bayes", "random"])
 def test_every_search_labels_every_solution_or_says_why_not(selected, equivalence, search):
     output = _annotate(selected, equivalence, AnnotateSettings(search=search), name=search)[1]
-    labelled, unresolved = _records(output), _records(stats.unresolved_path(output))
+    labelled, unresolved = _records(output), _records(unresolved_path(output))
     done = {record["id"] for record in [*labelled, *unresolved]}
     assert done == {record["id"] for record in _records(selected / "selected.jsonl")}
     for record in labelled:
@@ -214,17 +216,17 @@ def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalen
     assert together.completions < alone.completions
     costs = stats.costs(shared)
     assert costs.samples + costs.tau_samples == together.completions
-    assert costs.samples < sum(record["samples"] for record in stats.load(shared))
+    assert costs.samples < sum(solution.samples for solution in stats.load(shared))
 
 
 def test_a_model_that_never_solves_the_question_labels_nothing(selected, equivalence, tmp_path):
     (tmp_path / "selected.config.json").write_text("{}")
     wrong = [record | {"gold": "no such number"} for record in _records(selected / "selected.jsonl")]
-    resumable.write(tmp_path / "selected.jsonl", {}, [record for record in wrong if not record["correct"]])
+    lines.write(tmp_path / "selected.jsonl", {}, [record for record in wrong if not record["correct"]])
     sampler = ScriptedSampler()
     output = _annotate(tmp_path, equivalence, sampler=sampler)[1]
     assert _records(output) == []
-    left = _records(stats.unresolved_path(output))
+    left = _records(unresolved_path(output))
     assert {record["reason"] for record in left} <= {"the model never solves the question"}
     assert sampler.completions == 72 * len({record["question"] for record in left})
 
@@ -232,13 +234,13 @@ def test_a_model_that_never_solves_the_question_labels_nothing(selected, equival
 def test_solutions_of_another_model_or_without_tokens_are_refused(selected, equivalence, tmp_path):
     for change, message in (({"model": "gpt"}, "by gpt"), ({"ids": []}, "without token ids")):
         records = [record | change for record in _records(selected / "selected.jsonl")]
-        resumable.write(tmp_path / "selected.jsonl", {}, records)
+        lines.write(tmp_path / "selected.jsonl", {}, records)
         with pytest.raises(RecordInvalid, match=message):
             _annotate(tmp_path, equivalence)
 
 
 def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equivalence, tmp_path):
-    from training import records
+    from training import sources
 
     output = _annotate(selected, equivalence, name="merged")[1]
     merged = merge([output, output], tmp_path)
@@ -247,7 +249,7 @@ def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equi
     assert merged.solutions == len(rows) == len({(r["problem"], *r["steps"]) for r in labelled})
     assert merged.duplicates == 2 * len(labelled) - len(rows)
     assert list(rows[0]) == ["prompt", "answer", "completions", "label"]
-    assert [list(solution.labels) for solution in records.read(tmp_path / "data" / "train.jsonl")] == [
+    assert [list(solution.labels) for solution in sources.read_labelled(tmp_path / "data" / "train.jsonl")] == [
         row["label"] for row in rows
     ]
     assert f"{len(rows)} solutions" in (tmp_path / "README.md").read_text()
@@ -280,7 +282,8 @@ import asyncio, sys
 from pathlib import Path
 from rich.console import Console
 from tests.training.scripted import ScriptedSampler
-from training.data.annotate import annotate
+from tests.training.solutions import annotated
+from training.data.annotate import annotate, unresolved_path
 from training.cli.data import build
 from training.settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence
@@ -318,7 +321,7 @@ def test_twenty_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
     for name in ("", ".unresolved", ".questions"):
         left, right = (path.with_suffix(f"{name}.jsonl") for path in (killed, whole))
         assert _records(left) == _records(right)
-        ids = [record["id"] for record in resumable.read(left)]
+        ids = [record["id"] for record in lines.read(left)]
         assert len(ids) == len(set(ids))
 
 
@@ -356,15 +359,12 @@ def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
 
 def test_runs_agree_where_both_label_alike_or_not_at_all():
     def run(*labels):
-        annotated = [
-            {"id": str(k), "correct": False, **({"labels": step_labels} if step_labels else {})}
-            for k, step_labels in enumerate(labels)
-        ]
-        return [*annotated, {"id": "right", "correct": True, "labels": [True]}]
+        wrong = [annotated(id=str(k), labels=step_labels) for k, step_labels in enumerate(labels)]
+        return [*wrong, annotated(id="right", correct=True, labels=(True,))]
 
-    first = run([True, False], [False, False], None, None)
+    first = run((True, False), (False, False), None, None)
     assert stats.same_outcome(first, first) == 1
-    assert stats.same_outcome(first, run([True, False], [True, False], None, [False])) == 0.5
+    assert stats.same_outcome(first, run((True, False), (True, False), None, (False,))) == 0.5
 
 
 def test_build_searches_as_recommended_and_as_the_paper_by_name():
@@ -377,10 +377,11 @@ def test_build_searches_as_recommended_and_as_the_paper_by_name():
 @pytest.mark.parametrize(("search", "ranked"), [("uncertainty", True), ("uncertainty-literal", True), ("bayes", False)])
 def test_only_searches_by_falling_rise_record_ranks(selected, equivalence, search, ranked):
     output = _annotate(selected, equivalence, AnnotateSettings(search=search), name=f"ranks-{search}")[1]
-    searched = [record for record in stats.load(output) if record["tried"]]
-    assert {"rank" in record for record in searched} == {ranked}
+    searched = [solution for solution in stats.load(output) if solution.tried]
+    assert {solution.rank != "unranked" for solution in searched} == {ranked}
+    assert {"rank" in record for record in _records(output) if record["tried"]} == {ranked}
     assert (stats.by_model(searched)[0].ranks is not None) is ranked
-    for record in searched:
-        if ranked and record.get("rank") is not None:
-            assert record["tried"][record["rank"]]["step"] == record["labels"].index(False) + 1
-            assert record["rank"] == len(record["tried"]) - 1
+    for solution in searched:
+        if ranked and solution.rank is not None:
+            assert solution.tried[solution.rank].step == solution.labels.index(False) + 1
+            assert solution.rank == len(solution.tried) - 1

@@ -14,6 +14,6 @@ def test_the_answer_is_looked_for_in_the_solution_as_the_settings_say(tmp_path):
     with pytest.raises(RecordInvalid):
         load(str(path))
     (question,) = load(str(path), extraction="last_number")
-    assert question.gold == "2"
+    assert question.gold_answer == "2"
     path.write_text(json.dumps({"problem": "1 + 1?", "solution": "1 + 1 = 2\n#### 2"}) + "\n", "utf-8")
-    assert load(str(path))[0].gold == "2"
+    assert load(str(path))[0].gold_answer == "2"

@@ -1,36 +1,39 @@
 """Selection by hand-worked cases, and where steps end in tokens."""
 
 import io
-import json
 
 import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.training import lines
+from tests.training.solutions import selected
 from training import resumable
 from training.cli.data import app
-from training.data.select import (
-    JudgedSolution,
-    Selector,
+from training.data.choose import (
     choose,
     least_similar,
     mean_change,
-    select,
     sentence_embedding,
-    step_ends,
-    step_uncertainties,
     tf_idf,
     token_similarity,
     uncertain_and_diverse,
 )
+from training.data.select import Selector, select, step_ends, step_uncertainties
+from training.schema import SampledQuestion
 from training.settings import SelectSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import RecordInvalid
+from unprm.types import Completion
 
 
 def _judged(index, correct, uncertainty, text=""):
-    return JudgedSolution(index, text or f"text {index}", (), (), ("a",), (1,), "1", correct, uncertainty)
+    return selected(index=index, text=text or f"text {index}", correct=correct, uncertainty=uncertainty)
+
+
+def _question(*solutions):
+    return SampledQuestion("q", "1 + 1?", "2", "m", (), solutions)
 
 
 def test_the_most_uncertain_of_each_kind_are_chosen():
@@ -113,27 +116,27 @@ def test_where_steps_end_in_tokens(text, pieces, ends):
 
 
 def test_solutions_without_token_ids_can_be_selected():
-    completion = {"text": "Step 1: 2.\n\\boxed{2}", "ids": [], "logprobs": [-0.5, -0.1], "finished": True}
-    record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": [completion]}
+    question = _question(Completion("Step 1: 2.\n\\boxed{2}", (), (-0.5, -0.1), finished=True))
     with Equivalence() as equivalence:
-        (chosen,) = Selector(equivalence, lambda ids: "", SelectSettings()).select(record)
-    assert chosen["correct"]
-    assert chosen["ends"] == ()
-    assert chosen["mean_step_uncertainty"]["entropy"] is None
+        (chosen,) = Selector(equivalence, lambda ids: "", SelectSettings()).select(question)
+    assert chosen.correct
+    assert chosen.ends == ()
+    assert chosen.mean_step_uncertainty["entropy"] is None
 
 
 def _sampled(*texts):
-    """A record of `sample`; tokens are characters, and the last of each step is the least likely."""
-    completions = [
-        {
-            "text": text,
-            "ids": [ord(character) for character in text],
-            "logprobs": [-3.0 if text[place : place + 1] in ".}" else -0.1 for place in range(len(text))],
-            "finished": True,
-        }
-        for text in texts
-    ]
-    return {"id": "q", "model": "m", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": completions}
+    """A sampled question; tokens are characters, and the last of each step is the least likely."""
+    return _question(
+        *(
+            Completion(
+                text,
+                tuple(map(ord, text)),
+                tuple(-3.0 if character in ".}" else -0.1 for character in text),
+                finished=True,
+            )
+            for text in texts
+        )
+    )
 
 
 def test_uncertainty_and_diversity_of_whole_solutions():
@@ -143,17 +146,16 @@ def test_uncertainty_and_diversity_of_whole_solutions():
     with Equivalence() as equivalence:
         selector = Selector(equivalence, lambda ids: "".join(map(chr, ids)), settings)
         (chosen,) = selector.select(_sampled(even, single, long))
-    assert chosen["index"] == 2  # its uncertainty rises most from step to step
-    assert chosen["uncertainty"] == pytest.approx(
-        mean_change(step_uncertainties(chosen["logprobs"], chosen["ends"], "entropy_t5"))
+    assert chosen.index == 2  # its uncertainty rises most from step to step
+    assert chosen.uncertainty == pytest.approx(
+        mean_change(step_uncertainties(chosen.logprobs, chosen.ends, "entropy_t5"))
     )
     assert selector.dropped == {"fewer than 2 steps": 1}
 
 
 def test_samples_without_token_ids_can_t_be_compared_by_them(tmp_path):
-    record = _sampled("Step 1: One.\nStep 2: So \\boxed{2}")
-    record["completions"][0]["ids"] = []
-    resumable.write(tmp_path / "samples.jsonl", {}, [record])
+    question = _question(Completion("Step 1: One.\nStep 2: So \\boxed{2}", (), (-0.1,), finished=True))
+    resumable.write(tmp_path / "samples.jsonl", {}, [question])
     settings = SelectSettings(selection="uncertainty-diversity")
     with Equivalence() as equivalence:
         selector = Selector(equivalence, lambda ids: "", settings)
@@ -163,15 +165,14 @@ def test_samples_without_token_ids_can_t_be_compared_by_them(tmp_path):
 
 def test_solutions_are_read_as_the_settings_say():
     text = "One.\n\nTwo.\nSo it is 2."
-    completion = {"text": text, "ids": list(range(len(text))), "logprobs": [-0.1] * len(text), "finished": True}
-    record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": [completion]}
+    question = _question(Completion(text, tuple(range(len(text))), (-0.1,) * len(text), finished=True))
     settings = SelectSettings(extraction="last_number", split="line")
     with Equivalence() as equivalence:
-        (chosen,) = Selector(equivalence, lambda ids: text[: len(ids)], settings).select(record)
+        (chosen,) = Selector(equivalence, lambda ids: text[: len(ids)], settings).select(question)
         unread = Selector(equivalence, lambda ids: text[: len(ids)], SelectSettings())
-        assert list(unread.select(record)) == []
-    assert (chosen["answer"], chosen["correct"], chosen["steps"]) == ("2", True, ("One.", "Two.", "So it is 2."))
-    assert chosen["ends"] == (6, 11, len(text))
+        assert list(unread.select(question)) == []
+    assert (chosen.answer, chosen.correct, chosen.steps) == ("2", True, ("One.", "Two.", "So it is 2."))
+    assert chosen.ends == (6, 11, len(text))
     assert unread.dropped == {"no answer": 1}
 
 
@@ -179,25 +180,24 @@ def test_the_command_keeps_how_solutions_are_read(tmp_path):
     samples, output = tmp_path / "samples.jsonl", tmp_path / "selected.jsonl"
     completion = {"text": "1 + 1\nis 2.", "ids": [], "logprobs": [-0.1], "finished": True}
     record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": [completion]}
-    resumable.write(samples, {"stage": "sample"}, [record])
+    lines.write(samples, {"stage": "sample"}, [record])
     options = ["--output", str(output), "--extraction", "last_number", "--step-split", "paragraph"]
     result = CliRunner().invoke(app, ["select", str(samples), *options])
     assert result.exit_code == 0, result.output
-    assert [chosen["steps"] for chosen in resumable.read(output)] == [["1 + 1\nis 2."]]
-    config = json.loads(resumable.config_path(output).read_text("utf-8"))
+    assert [chosen["steps"] for chosen in lines.read(output)] == [["1 + 1\nis 2."]]
+    config = resumable.config_of(output)
     assert (config["extraction"], config["split"]) == ("last_number", "paragraph")
 
 
 def test_a_text_is_selected_once():
     def said(answer):
         text = f"Step 1: {answer}.\n\\boxed{{{answer}}}"
-        return {"text": text, "ids": [], "logprobs": [-0.5, -0.1], "finished": True}
+        return Completion(text, (), (-0.5, -0.1), finished=True)
 
-    completions = [said(3), said(2), said(3), said(4)]
-    record = {"id": "q", "model": "gpt", "problem": "1 + 1?", "answer": "2", "prompt": [], "completions": completions}
+    question = _question(said(3), said(2), said(3), said(4))
     with Equivalence() as equivalence:
         selector = Selector(equivalence, lambda ids: "", SelectSettings())
-        assert [chosen["index"] for chosen in selector.select(record)] == [1, 0, 3]
+        assert [chosen.index for chosen in selector.select(question)] == [1, 0, 3]
     assert selector.dropped == {"same text as another": 1}
 
 

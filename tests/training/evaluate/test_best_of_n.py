@@ -9,12 +9,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.support import TEST_DATA
-from training import resumable
+from tests.training import lines
 from training.cli.evaluate import app
 from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
-from training.evaluate.judging import JudgedCandidates
 from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
+from training.schema import JudgedCandidates
 from training.settings import Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
@@ -104,7 +104,7 @@ def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equ
 
 
 def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
-    judged = JudgedCandidates((0, 1), (True, True), (None, None))
+    judged = JudgedCandidates("q", (0, 1), (True, True), (None, None))
     for elected in (right_votes.elects_right, right_votes.right_share):
         assert not elected("wrf", judged, [0, 1])
         assert elected("majority", judged, [0, 1])
@@ -126,15 +126,15 @@ def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
 )
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 0, 1), (3, 0, 2, 1)])
 def test_where_only_the_order_decides_a_tie_counts_by_its_share_of_right_answers(strategy, rewards, share, order):
-    judged = JudgedCandidates((0, 0, 1, 1), (True, True, False, False), rewards)
+    judged = JudgedCandidates("q", (0, 0, 1, 1), (True, True, False, False), rewards)
     assert right_votes.right_share(strategy, judged, order) == share
 
 
 def test_a_tie_that_frequency_breaks_is_right_or_not():
-    judged = JudgedCandidates((0, 1, 1, 1), (True, False, False, False), (0.9, 0.2, 0.2, 0.2))
+    judged = JudgedCandidates("q", (0, 1, 1, 1), (True, False, False, False), (0.9, 0.2, 0.2, 0.2))
     assert right_votes.right_share("wrf", judged, range(4)) == 0  # α = 0.5: a half each
     assert right_votes.right_share("prm", judged, range(4)) == 1
-    three = JudgedCandidates((0, 1, 2, None), (False, False, True, False), (0.5, 0.5, 0.5, 0.5))
+    three = JudgedCandidates("q", (0, 1, 2, None), (False, False, True, False), (0.5, 0.5, 0.5, 0.5))
     assert right_votes.right_share("majority", three, range(4)) == pytest.approx(1 / 3)
     assert best_of_n.results([three]).accuracy["majority"][4].mean == pytest.approx(1 / 3)
 
@@ -145,7 +145,7 @@ def test_a_tie_is_recorded_as_it_is_elected(tmp_path, equivalence):
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
     measured = best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
     assert {share.mean for share in measured.accuracy_of_all.values()} == {0.5}
-    first, second = resumable.read(tmp_path / "out" / "elections.jsonl")
+    first, second = lines.read(tmp_path / "out" / "elections.jsonl")
     assert set(first["elected"].values()) == {True}
     assert set(second["elected"].values()) == {False}
 
@@ -157,12 +157,12 @@ def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):
     engine = FakeEngine(max_tokens=200)
     questions = pool.load(path)
     (judged,) = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "model", _quiet())
-    (record,) = resumable.read(tmp_path / "model" / "candidates.jsonl")
+    (record,) = lines.read(tmp_path / "model" / "candidates.jsonl")
     assert record["scores"][1:] == [None, None]
     assert len(record["scores"][0]) == 2
     assert min(record["scores"][0]) == judged.rewards[0]
     judging.judge(pool.load(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
-    (given,) = resumable.read(tmp_path / "given" / "candidates.jsonl")
+    (given,) = lines.read(tmp_path / "given" / "candidates.jsonl")
     assert given["scores"] is None
 
 
@@ -172,7 +172,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path, equivalence):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     expected = best_of_n.evaluate(questions, EngineScorer(engine), equivalence, whole, _quiet())
     (whole / "candidates.config.json").rename(_made(killed) / "candidates.config.json")
-    _file(killed / "candidates.jsonl", [next(iter(resumable.read(whole / "candidates.jsonl")))])
+    _file(killed / "candidates.jsonl", [lines.read(whole / "candidates.jsonl")[0]])
     calls = len(engine.batches)
     assert best_of_n.evaluate(questions, EngineScorer(engine), equivalence, killed, _quiet()) == expected
     assert len(engine.batches) == calls + 1
@@ -194,7 +194,7 @@ def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equiv
     others = {"logodds": "2", "best_of_majority": "2", "soft": "2"}
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
         best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
-        elections = {record["id"]: record for record in resumable.read(tmp_path / "out" / "elections.jsonl")}
+        elections = {record["id"]: record for record in lines.read(tmp_path / "out" / "elections.jsonl")}
         assert [
             (election["problem"], election["candidates"], election["right"]) for election in elections.values()
         ] == [
@@ -222,7 +222,7 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
     best_of_n.write_solutions(questions, tmp_path)
     path = tmp_path / "solutions.jsonl"
     whole = path.read_bytes()
-    first, second = resumable.read(path)
+    first, second = lines.read(path)
     assert (first["id"], first["problem"], first["gold"]) == ("a", ROW["question"], "3/4")
     assert [solution["answer"] for solution in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
     assert second["solutions"] == [
@@ -246,7 +246,7 @@ def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp
     with pytest.raises(OutputMismatch, match="extraction"):
         judging.judge(questions, None, equivalence, tmp_path, _quiet())
     best_of_n.write_solutions(questions, tmp_path, reading)
-    (record,) = resumable.read(tmp_path / "solutions.jsonl")
+    (record,) = lines.read(tmp_path / "solutions.jsonl")
     assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "answer": "0.75"}
     with pytest.raises(OutputMismatch, match="split"):
         best_of_n.write_solutions(questions, tmp_path, Reading("last_number"))
@@ -266,13 +266,13 @@ def test_a_model_scores_the_steps_of_the_settings(tmp_path, equivalence):
     candidates = [{"text": "One.\n\nTwo.\nSo \\boxed{3/4}"}]
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
     judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet(), Reading(split="line"))
-    (record,) = resumable.read(tmp_path / "candidates.jsonl")
+    (record,) = lines.read(tmp_path / "candidates.jsonl")
     assert len(record["scores"][0]) == 3
 
 
 def test_accuracies_by_hand():
     # two of four candidates are right, in one class; the rewards prefer a wrong one
-    judged = [JudgedCandidates((0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))] * 3
+    judged = [JudgedCandidates("q", (0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))] * 3
     results = best_of_n.results(judged)
     assert list(results.any_right) == [1, 2, 4]
     assert results.accuracy["majority"][4].mean == 1
@@ -283,7 +283,7 @@ def test_accuracies_by_hand():
 
 def test_draws_agree_with_all_subsets(monkeypatch):
     monkeypatch.setattr(best_of_n, "DRAWS", 4000)
-    judged = JudgedCandidates((0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))
+    judged = JudgedCandidates("q", (0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))
     results = best_of_n.results([judged])
     # the highest reward is candidate 1's, then 2's, 0's, 3's: right unless 1 is in
     pairs = list(itertools.combinations(range(4), 2))
@@ -294,7 +294,10 @@ def test_draws_agree_with_all_subsets(monkeypatch):
 
 
 def test_no_answer_at_all_is_wrong():
-    assert best_of_n.results([JudgedCandidates((None, None), (False, False), (0.5, 0.5))]).accuracy["wrf"][2].mean == 0
+    assert (
+        best_of_n.results([JudgedCandidates("q", (None, None), (False, False), (0.5, 0.5))]).accuracy["wrf"][2].mean
+        == 0
+    )
 
 
 def _stepwise(scores):
@@ -338,12 +341,12 @@ def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalen
     questions = pool.load(_file(tmp_path / "c.jsonl", [_stepwise([0.75, 0.5])]), "rm")
     measured = best_of_n.evaluate(questions, None, equivalence, output, _quiet())
     (judged,) = judging.kept(output)
-    assert judged == JudgedCandidates((0, 0), (True, True), (None, 0.5), ((), (0.75, 0.5)))
+    assert judged == JudgedCandidates("1", (0, 0), (True, True), (None, 0.5), ((), (0.75, 0.5)))
     rewards = {name: judged.rewarded(name).rewards[1] for name in vote_results.AGGREGATES}
     assert rewards == {"min": 0.5, "last": 0.5, "product": 0.375, "mean": 0.625}
     assert measured.accuracy["prm"][2].mean == 1
     best_of_n.write_solutions(questions, output)
-    (record,) = resumable.read(output / "solutions.jsonl")
+    (record,) = lines.read(output / "solutions.jsonl")
     assert record["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "answer": "3/4"}] * 2
 
 
@@ -418,7 +421,7 @@ def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path, equivalence):
 def test_a_vote_joins_the_table_by_being_registered(monkeypatch):
     monkeypatch.setattr(votes, "REWARD_STRATEGIES", (*votes.REWARD_STRATEGIES, "another"))
     monkeypatch.setitem(RULES, "another", RULES["prm"])
-    judged = JudgedCandidates((0, 1), (True, False), (0.25, 0.5), ((0.5, 0.25), (0.5, 0.5)))
+    judged = JudgedCandidates("q", (0, 1), (True, False), (0.25, 0.5), ((0.5, 0.25), (0.5, 0.5)))
     measured = best_of_n.results([judged])
     assert measured.accuracy["another"] == measured.accuracy["prm"]
     assert vote_results.markdown(measured).count("| another |") == len(vote_results.AGGREGATES)
@@ -437,12 +440,14 @@ def test_the_command_normalises_by_its_option(tmp_path):
         results = json.loads((output / "results.json").read_text("utf-8"))
         assert results["normalization"] == normalization
         assert results["accuracy"]["wrf"]["4"]["mean"] == right
-        assert next(resumable.read(output / "elections.jsonl"))["elected"]["wrf"] is bool(right)
+        assert lines.read(output / "elections.jsonl")[0]["elected"]["wrf"] is bool(right)
 
 
 def test_votes_are_held_against_majority_on_the_same_questions():
-    misled = JudgedCandidates((0, 0, 1), (False, False, True), (0.1, 0.1, 0.9))  # the reward is right, majority is not
-    easy = JudgedCandidates((0, 0, 1), (True, True, False), (0.9, 0.9, 0.1))
+    misled = JudgedCandidates(
+        "q", (0, 0, 1), (False, False, True), (0.1, 0.1, 0.9)
+    )  # the reward is right, majority is not
+    easy = JudgedCandidates("q", (0, 0, 1), (True, True, False), (0.9, 0.9, 0.1))
     measured = best_of_n.results([misled] * 20 + [easy] * 20)
     prm, hmr = (measured.against_majority[vote]["given"] for vote in ("prm", "hmr"))
     assert prm.difference.mean == 0.5

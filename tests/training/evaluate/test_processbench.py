@@ -69,9 +69,9 @@ def test_figures_are_those_of_the_official_definition(scored):
 
 def test_perfect_scores_reach_100_and_none_0():
     (samples,) = bench.load(str(DATA / "gsm8k.jsonl")).values()
-    perfect = {s.id: tuple(float(k != s.label) for k in range(len(s.solution.steps))) for s in samples}
+    perfect = {s.id: tuple(float(k != s.label) for k in range(len(s.steps))) for s in samples}
     assert bench.figures(samples, perfect, 0.5).f1 == 1
-    assert bench.figures(samples, {s.id: (1.0,) * len(s.solution.steps) for s in samples}, 0.5).f1 == 0
+    assert bench.figures(samples, {s.id: (1.0,) * len(s.steps) for s in samples}, 0.5).f1 == 0
     unscored = bench.figures(samples, dict.fromkeys(perfect), 0.5)
     assert (unscored.erroneous, unscored.correct, unscored.too_long) == (0, 0, 24)
 
@@ -106,15 +106,15 @@ def test_a_server_gives_the_same_scores_and_tells_what_is_too_long(scored):
     samples = subsets["gsm8k"]
     with serving(FakeEngine(max_tokens=1200)) as running:
         scorer = ServerScorer(running.url)
-        assert scorer.name == "fake"
-        solutions = [sample.solution for sample in samples]
+        assert scorer.identity.model == "fake"
+        solutions = [Solution(sample.problem, sample.steps) for sample in samples]
         remote = scorer.score(solutions)
         scorer.close()
     local = EngineScorer(FakeEngine(max_tokens=1200)).score(solutions)
     assert None in local
     assert [values and pytest.approx(values, abs=1e-6) for values in remote] == local
     for sample, step_scores in zip(samples, local, strict=True):
-        too_long = len(FakeFormat().encode(sample.solution.problem, sample.solution.steps).ids) > 1200
+        too_long = len(FakeFormat().encode(sample.problem, sample.steps).ids) > 1200
         assert step_scores == (None if too_long else scores["gsm8k"][sample.id])
 
 

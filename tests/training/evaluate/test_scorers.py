@@ -14,6 +14,7 @@ from tests.server.harness import serving
 from tests.tiny import write_prm
 from training.evaluate import judging, pool, processbench
 from training.evaluate.scorers import EngineScorer, ServerScorer, Solution
+from training.schema import BenchmarkSolution
 from unprm.answers.equivalence import Equivalence
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
@@ -22,7 +23,7 @@ from unprm.models.load import load_engine
 
 SILENT = Console(file=io.StringIO())
 ROW = {"problem": "1 + 1?", "answer": "2", "candidates": [{"text": "1 + 1 = 2.\n\nSo \\boxed{2}."}]}
-SAMPLES = {"easy": [processbench.Sample("a", Solution("1 + 1?", ("1 + 1 = 2.", "So 2.")), None)]}
+SAMPLES = {"easy": [BenchmarkSolution("a", "1 + 1?", ("1 + 1 = 2.", "So 2."), -1)]}
 
 
 def _load(directory: Path, **options):
@@ -52,7 +53,7 @@ def _first_errors(scorer, output):
 def test_a_model_never_gets_the_scores_of_another_of_its_name(prms, tmp_path, evaluate, file):
     output = tmp_path / "out"
     first, second, copy = (EngineScorer(_load(directory)) for directory in prms)
-    assert first.name == second.name
+    assert first.identity.model == second.identity.model
     expected = evaluate(first, output)
     before = (output / file).read_bytes()
     with pytest.raises(OutputMismatch, match=f'digest was "{first.identity.digest}", is "{second.identity.digest}"'):
@@ -93,7 +94,7 @@ def test_scores_of_a_server_that_does_not_tell_are_not_kept(tmp_path):
     with serving(FakeEngine(digest=None)) as running, closing(ServerScorer(running.url)) as scorer:
         with pytest.raises(ModelUnavailable, match="does not tell the `digest` of fake"):
             _first_errors(scorer, tmp_path)
-        assert scorer.score([SAMPLES["easy"][0].solution])
+        assert scorer.score([Solution("1 + 1?", ("1 + 1 = 2.", "So 2."))])
     assert not list(tmp_path.iterdir())
 
 

@@ -6,10 +6,10 @@ import pytest
 from rich.progress import Progress
 from typer.testing import CliRunner
 
-from training import records
+from training import resumable
 from training.__main__ import app
 from training.prm.calibrate import calibrate
-from training.records import LabelledSolution
+from training.schema import LabelledSolution
 from unprm.calibration import NAME, Calibration, log_odds
 from unprm.errors import ModelInvalid, RecordInvalid
 from unprm.models.load import load_engine
@@ -37,7 +37,7 @@ def _drawn(tmp_path, count):
         LabelledSolution("p", (str(k), "b", "c", "d"), tuple(rng.random() < TRUE(score) for score in step_scores))
         for k, step_scores in enumerate(scores)
     ]
-    records.write(tmp_path / "data.jsonl", solutions)
+    resumable.write_lines(tmp_path / "data.jsonl", solutions)
     return scores
 
 
@@ -58,7 +58,7 @@ def test_solutions_that_do_not_fit_are_left_out(tmp_path):
 
 
 def test_steps_that_are_all_right_are_refused(tmp_path):
-    records.write(tmp_path / "data.jsonl", [LabelledSolution("p", ("0",), (True,))])
+    resumable.write_lines(tmp_path / "data.jsonl", [LabelledSolution("p", ("0",), (True,))])
     with pytest.raises(RecordInvalid, match="right steps and wrong ones"):
         calibrate(Known([(0.5,)]), tmp_path / "data.jsonl", Progress(disable=True))
 
@@ -77,7 +77,7 @@ def test_the_command_writes_what_the_engine_reads(adapter, tmp_path):
     place = tmp_path / "models" / adapter.name
     assert load_engine(str(place), device="cpu").description.calibration == Calibration()
     solutions = [LabelledSolution("what is 12 + 34 ?", ("12 + 34 = 46 .", "46"), (True, k % 2 > 0)) for k in range(8)]
-    records.write(tmp_path / "data.jsonl", solutions)
+    resumable.write_lines(tmp_path / "data.jsonl", solutions)
     done = CliRunner().invoke(app, ["calibrate", "--model", str(place), "--data", str(tmp_path / "data.jsonl")])
     assert done.exit_code == 0, done.output
     calibration = load_engine(str(place), device="cpu").description.calibration
@@ -88,7 +88,7 @@ def test_the_command_writes_what_the_engine_reads(adapter, tmp_path):
 
 
 def test_a_model_that_is_no_directory_needs_a_place_to_write_to(tmp_path):
-    records.write(tmp_path / "data.jsonl", [LabelledSolution("p", ("0",), (True,))])
+    resumable.write_lines(tmp_path / "data.jsonl", [LabelledSolution("p", ("0",), (True,))])
     done = CliRunner().invoke(app, ["calibrate", "--model", "org/prm", "--data", str(tmp_path / "data.jsonl")])
     assert done.exit_code == 2
     assert "--output" in done.output

@@ -15,13 +15,13 @@ import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
 
-from training import records
+from training import resumable, sources
 from training.evaluate.metrics import Validation
 from training.prm import resume
 from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.train import STATE, Trainer
-from training.records import LabelledSolution
+from training.schema import LabelledSolution
 from training.settings import TrainSettings
 from unprm.errors import ModelInvalid, RecordInvalid
 from unprm.models.checkpoint import load_base
@@ -43,7 +43,7 @@ def _solutions(count, seed=0):
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "steps.jsonl"
-    records.write(path, list(_solutions(96)))
+    resumable.write_lines(path, list(_solutions(96)))
     return path
 
 
@@ -179,7 +179,7 @@ def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(b
     held_out = tmp_path / "held-out.jsonl"
     # enough that it does not matter if the last digits of the merged adapter swap two of them
     solutions = list(_solutions(400, seed=5))
-    records.write(held_out, solutions)
+    resumable.write_lines(held_out, solutions)
     output = tmp_path / "prm"
     # a rate that soon destroys what was learned
     settings = _settings(base, data, output, validation=(held_out,), patience=1, epochs=12, learning_rate=0.3)
@@ -291,10 +291,10 @@ def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
 def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
     path = tmp_path / "long.jsonl"
     long = LabelledSolution("Problem?", ("word " * 400,), (True,))
-    records.write(path, [long, *_solutions(4)])
+    resumable.write_lines(path, [long, *_solutions(4)])
     trainer = Trainer(_settings(base, path, tmp_path / "out"))
     assert (len(trainer.examples), trainer.dropped) == (4, 1)
-    records.write(path, [long])
+    resumable.write_lines(path, [long])
     with pytest.raises(ModelInvalid, match=r"1 solutions .* none fits 256 tokens"):
         Trainer(_settings(base, path, tmp_path / "out"))
 
@@ -304,7 +304,9 @@ def test_both_layouts_are_read(tmp_path):
     native = {"problem": "p", "steps": ["a", "b"], "labels": [True, False], "source": "x"}
     published = {"prompt": "p", "answer": "5", "completions": ["a", "b"], "label": [True, False]}
     path.write_text(json.dumps(native) + "\n\n" + json.dumps(published) + "\n")
-    assert list(records.read(path)) == [LabelledSolution("p", ("a", "b"), (True, False))] * 2
+    plain, other = sources.read_labelled(path)
+    assert plain == LabelledSolution("p", ("a", "b"), (True, False))
+    assert (other.problem, other.steps, other.labels) == (plain.problem, plain.steps, plain.labels)
 
 
 @pytest.mark.parametrize(
@@ -312,15 +314,15 @@ def test_both_layouts_are_read(tmp_path):
     [
         ('{"problem": "p", "steps": ["a"], "labels": [true, false]}', "2 labels for 1 steps"),
         ('{"problem": "p", "steps": ["a"], "labels": ["+"]}', "labels.0: Input should be a valid boolean"),
-        ('{"problem": "p", "steps": [], "labels": []}', "steps: List should have at least 1 item"),
+        ('{"problem": "p", "steps": [], "labels": []}', "steps: Tuple should have at least 1 item"),
         ('{"problem": "p", "steps": [" "], "labels": [true]}', "a step is blank"),
         ('{"problem": "p"}', "steps: Field required"),
         ("[1, 2]", "record: Input should be"),
-        ("not json", "Expecting value"),
+        ("not json", "no JSON"),
     ],
 )
 def test_a_bad_record_is_named_by_line(tmp_path, line, reason):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"problem": "p", "steps": ["a"], "labels": [true]}\n' + line + "\n")
     with pytest.raises(RecordInvalid, match=rf"bad\.jsonl, line 2: .*{reason}"):
-        list(records.read(path))
+        list(sources.read_labelled(path))

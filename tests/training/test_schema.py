@@ -1,0 +1,84 @@
+"""The layout of the files, to the byte, and what is said of a record that does not fit."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.training.solutions import annotated
+from training import sources
+from training.schema import (
+    AnnotatedSolution,
+    Election,
+    JudgedCandidates,
+    PublishedSolution,
+    QuestionValue,
+    SampledQuestion,
+    ScoredSolution,
+    to_line,
+)
+from unprm.errors import RecordInvalid
+from unprm.types import Completion
+
+HEAD = '{"id": "a", "question": "q", "model": "m", "problem": "Why?", "gold": "1", "steps": ["So.", "Thus."], '
+TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        (
+            SampledQuestion("a", "ş?", "1", "m", (1, 2), (Completion("t", (3,), (-1e-05,), finished=True),)),
+            '{"id": "a", "problem": "ş?", "answer": "1", "model": "m", "prompt": [1, 2], "completions": '
+            '[{"text": "t", "ids": [3], "logprobs": [-1e-05], "finished": true}]}\n',
+        ),
+        (annotated(labels=(True, False)), HEAD + '"correct": false, "labels": [true, false], ' + TAIL),
+        (annotated(reason="why", rank=None), HEAD + '"correct": false, "reason": "why", "rank": null, ' + TAIL),
+        (
+            annotated(labels=(True, False), rank=0),
+            HEAD + '"correct": false, "labels": [true, false], "rank": 0, ' + TAIL,
+        ),
+        (
+            QuestionValue("q/m", 0.5, 16, 8, 100, 1.5),
+            '{"id": "q/m", "tau": 0.5, "samples": 16, "correct": 8, "tokens": 100, "largest": 1.5, "count": null}\n',
+        ),
+        (
+            PublishedSolution("Why?", ("So.",), (True,), gold_answer="1"),
+            '{"prompt": "Why?", "answer": "1", "completions": ["So."], "label": [true]}\n',
+        ),
+        (ScoredSolution("a", None), '{"id": "a", "scores": null}\n'),
+        (
+            JudgedCandidates("a", (0, None), (True, False), (0.5, None), ((0.5,), None)),
+            '{"id": "a", "classes": [0, null], "correct": [true, false], "rewards": [0.5, null], '
+            '"scores": [[0.5], null]}\n',
+        ),
+        (
+            Election("a", "Why?", 2, 1, {"majority": True}),
+            '{"id": "a", "problem": "Why?", "candidates": 2, "right": 1, "elected": {"majority": true}}\n',
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_record_is_written_in_its_layout_and_read_again(tmp_path, record, line):
+    assert to_line(record) == line
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(f"\n{line}".encode()))
+    assert list(sources.from_file(path, type(record))) == [(2, record)]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"tau": "secret"}, "tau: Input should be a valid number"),
+        ({"gold": 3}, "gold: Input should be a valid string"),
+        ({"tried": [{"step": "secret"}]}, "tried.0.step: Input should be a valid integer"),
+        ({"labels": ["secret"]}, "labels.0: Input should be a valid boolean"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_named_by_line_and_field_without_its_text(tmp_path, change, reason):
+    path = tmp_path / "a.jsonl"
+    good = to_line(annotated(labels=(True, False)))
+    path.write_text(good + json.dumps(json.loads(good) | change) + "\n", "utf-8")
+    with pytest.raises(RecordInvalid, match=f"a.jsonl, line 2: {reason}") as caught:
+        list(sources.read(path, AnnotatedSolution))
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,322 @@
+"""Every record that a stage writes or reads: one JSON object per line of a file.
+
+The classes give a value the same name in every stage; where a file has another key, the field names it as its alias.
+Keys that a class does not have are ignored.
+"""
+
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+from pydantic import Field, StrictBool, TypeAdapter
+
+from training.settings import AdaptiveSettings
+from unprm import steps
+from unprm.types import Aggregate, Completion, Strategy
+
+T = TypeVar("T")
+NonEmpty = Annotated[str, Field(min_length=1)]
+Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
+Scores = tuple[float, ...] | None
+"""Step scores in [0, 1]; None for a solution that does not fit the model's window."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledQuestion:
+    """A question and the solutions that a model wrote for it (`training sample`). `prompt`: token ids."""
+
+    id: str
+    problem: str
+    gold_answer: Annotated[str, Field(alias="answer")]
+    model: str
+    prompt: tuple[int, ...]
+    solutions: Annotated[tuple[Completion, ...], Field(alias="completions")]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of solutions and of their tokens."""
+        return {"solutions": len(self.solutions), "tokens": sum(len(solution.logprobs) for solution in self.solutions)}
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedSolution:
+    """A well-formed solution that is worth annotating (`training select`).
+
+    `question`: the question's id. `prompt`, `ids`: token ids of the prompt and of the solution, which is number `index`
+    of the question. `ends`: for each step, the number of tokens up to its end; empty without token ids. `answer`: the
+    solution's own, and `correct`, whether it equals `gold_answer`. `uncertainty`: of the whole solution, by the measure
+    of the selection. `mean_step_uncertainty`: by measure, the mean u of the steps of all well-formed solutions of the
+    question; None without token ids.
+    """
+
+    id: str
+    question: str
+    problem: str
+    gold_answer: Annotated[str, Field(alias="gold")]
+    model: str
+    prompt: tuple[int, ...]
+    index: int
+    text: str
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    steps: tuple[str, ...]
+    ends: tuple[int, ...]
+    answer: str
+    correct: StrictBool
+    uncertainty: float
+    mean_step_uncertainty: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A prefix that a search tried: its last step (1-based), the digest of its token ids, its value in [0, 1], and its
+    rollouts: their number, how many are right, and their tokens."""
+
+    step: int
+    prefix: str
+    value: float
+    samples: int
+    correct: int
+    tokens: int
+
+
+Rank = int | None | Literal["unranked"]
+"""Index of the step found among those tried, None if it was not tried; "unranked" if the search does not try steps by
+falling Δu."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotatedSolution:
+    """A solution with step labels, or with the `reason` why it has none (`training annotate`).
+
+    `question`: the question's id. `correct`: whether the solution's answer is the gold one. `tau`: the value of the
+    question alone, None if it was not needed. `tried`: the prefixes tried, in order; `verified` is their number, and
+    `samples` and `tokens` are sums over them.
+    """
+
+    id: str
+    question: str
+    model: str
+    problem: str
+    gold_answer: Annotated[str, Field(alias="gold")]
+    steps: tuple[str, ...]
+    correct: StrictBool
+    labels: Annotated[tuple[StrictBool, ...] | None, Field(exclude_if=lambda labels: labels is None)] = None
+    reason: Annotated[str | None, Field(exclude_if=lambda reason: reason is None)] = None
+    rank: Annotated[Rank, Field(exclude_if=lambda rank: rank == "unranked")] = "unranked"
+    tau: float | None
+    verified: int
+    samples: int
+    tokens: int
+    tried: tuple[Trial, ...]
+
+    @property
+    def first_error(self) -> int | None:
+        """Index of the first step labelled wrong, None if there is none."""
+        return None if self.labels is None or all(self.labels) else self.labels.index(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedSolution(AnnotatedSolution):
+    """An annotated solution that has labels."""
+
+    labels: tuple[StrictBool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionValue:
+    """What the solutions of one question and sampling model share: τ and its evidence (`training annotate`).
+
+    `samples`, `correct`, `tokens`: counts over all rollouts of the question alone. `largest`: their largest
+    log-perplexity. `count`: number of rollouts from each prefix if it is fixed, 0 if the model solves the question too
+    seldom; None if it is adaptive.
+    """
+
+    id: str
+    tau: float
+    samples: int
+    correct: int
+    tokens: int
+    largest: float
+    count: int | None = None
+
+    def plan(self, adaptive: AdaptiveSettings) -> AdaptiveSettings:
+        """Sampling plan for the prefixes of the question."""
+        return adaptive if self.count is None else replace(adaptive, first=self.count, most=self.count)
+
+    def unsolved(self) -> str:
+        """Why the question's solutions cannot be labelled; empty if they can."""
+        if self.count == 0:
+            return "the model solves the question too seldom"
+        return "the model never solves the question" if self.tau == 0 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSolution:
+    """A solution to train on, and for each step whether the solution is right up to and including it.
+
+    Raises `ValueError` if there are not as many labels as steps, or a step is blank.
+    """
+
+    problem: NonEmpty
+    gold_answer: Annotated[object, Field(alias="answer", exclude_if=lambda answer: answer is None)] = field(
+        default=None, kw_only=True
+    )
+    steps: Annotated[tuple[str, ...], Field(min_length=1)]
+    labels: tuple[StrictBool, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.labels) != len(self.steps):
+            raise ValueError(f"{len(self.labels)} labels for {len(self.steps)} steps")
+        if any(not step.strip() for step in self.steps):
+            raise ValueError("a step is blank")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSolution(LabelledSolution):
+    """The same in the layout of the published data sets: `{"prompt", "answer", "completions", "label"}`."""
+
+    problem: Annotated[NonEmpty, Field(alias="prompt")]
+    steps: Annotated[tuple[str, ...], Field(min_length=1, alias="completions")]
+    labels: Annotated[tuple[StrictBool, ...], Field(alias="label")]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkSolution:
+    """A solution of a benchmark in ProcessBench's layout. `label`: index of the first wrong step, -1 if all are
+    right."""
+
+    id: NonEmpty
+    problem: NonEmpty
+    steps: Annotated[tuple[str, ...], Field(min_length=1)]
+    label: Annotated[int, Field(ge=-1)]
+
+    def __post_init__(self) -> None:
+        if self.label >= len(self.steps):
+            raise ValueError(f"label {self.label}, but the solution has {len(self.steps)} steps")
+
+    @property
+    def first_error(self) -> int | None:
+        """Index of the first wrong step, None if all are right."""
+        return None if self.label < 0 else self.label
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSolution:
+    """Scores of published PRMs for a solution of ProcessBench (`id`), recorded without a model.
+
+    `label`: index of the first wrong step, -1 if all are right. `scores`: by PRM, the scores of the same steps, at
+    least up to the first wrong one.
+    """
+
+    id: NonEmpty
+    label: Annotated[int, Field(ge=-1, strict=True)]
+    scores: Annotated[dict[str, Annotated[tuple[Score, ...], Field(min_length=1)]], Field(min_length=1)]
+
+    def __post_init__(self) -> None:
+        lengths = {len(scores) for scores in self.scores.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"its PRMs scored different numbers of steps: {sorted(lengths)}")
+        if self.label >= (scored := lengths.pop()):
+            raise ValueError(f"label {self.label}, but only {scored} steps have scores")
+
+    @property
+    def first_error(self) -> int | None:
+        """Index of the first wrong step, None if all are right."""
+        return None if self.label < 0 else self.label
+
+    @property
+    def step_labels(self) -> tuple[bool, ...]:
+        """Whether each step is right, up to the first wrong one; the labels of later steps are unknown."""
+        if self.first_error is None:
+            return (True,) * len(next(iter(self.scores.values())))
+        return (True,) * self.first_error + (False,)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredSolution:
+    """The step scores of a solution of a benchmark (`training evaluate processbench`)."""
+
+    id: str
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCandidates:
+    """A question's candidates as votes use them (`training evaluate best-of-n`): classes of equal answers (None: no
+    answer), whether each is right, and rewards (None: not scored, for example too long for the PRM).
+
+    `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;
+    None as a whole if rewards were given as numbers.
+    """
+
+    id: str
+    classes: tuple[int | None, ...]
+    correct: tuple[StrictBool, ...]
+    rewards: tuple[float | None, ...]
+    scores: tuple[Scores, ...] | None = None
+
+    def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
+        """The same candidates with rewards aggregated from the step scores, which must not be None."""
+        assert self.scores is not None
+        return replace(self, rewards=tuple(reward_of(scores, aggregate) for scores in self.scores))
+
+
+def reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
+    """The reward of a candidate's step scores, None if it was not scored."""
+    return steps.reward(scores, aggregate) if scores else None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A candidate's steps, and its answer, None if it has none."""
+
+    steps: tuple[str, ...]
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTexts:
+    """What a reader sees of a question's candidates, the same for every PRM that is evaluated on them."""
+
+    id: str
+    problem: str
+    gold_answer: Annotated[str, Field(alias="gold")]
+    solutions: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Which votes elect a right answer among all `candidates` of a question, of which `right` are right."""
+
+    id: str
+    problem: str
+    candidates: int
+    right: int
+    elected: dict[Strategy, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStage:
+    """A stage of the lab (its name) that is done, and how long it took."""
+
+    id: str
+    seconds: int
+
+
+def adapter(kind: type[T]) -> TypeAdapter[T]:
+    """Reads and writes values of a type."""
+    return _adapter(cast(Hashable, kind))
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def to_line(record: object) -> str:
+    """A record as a line of its file. Raises `ValueError` for a number that JSON does not have."""
+    row = adapter(type(record)).dump_python(record, by_alias=True, warnings="error")
+    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
