@@ -28,7 +28,8 @@ PROCESSBENCH = TEST_DATA / "processbench"
 def ask(world: World, count: int) -> None:
     """Writes the questions that the pages call math.jsonl."""
     world.write(
-        "math.jsonl", [{"problem": question.problem, "answer": question.gold} for question in make_mini(count, 1)]
+        "math.jsonl",
+        [{"problem": question.problem, "answer": question.gold_answer} for question in make_mini(count, 1)],
     )
 
 
