@@ -4,10 +4,9 @@ import itertools
 import random
 from collections.abc import Iterator
 
-from training.schema import LabelledSolution
-
 from benchmarks import clients
 from training.mini.slips import Author
+from training.schema import LabelledSolution
 from unprm.mini.checker import labels
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import DEMANDING, generate

@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from server.http.openapi import STRATEGY_TEXTS
+from unprm.votes.decide import REWARD_STRATEGIES
 
 BELOW: Final = "/page/"
 """Prefix of the paths of the page's files; like the page itself, they are the same for everybody and need no key."""
@@ -53,8 +54,9 @@ async def docs(request: Request) -> Response:
 
 @router.api_route(BELOW + "strategies.json", methods=["GET", "HEAD"])
 async def strategies() -> Response:
-    """All strategies in their order: title, and what the score is."""
-    texts = {name: {"title": text.title, "score": text.score} for name, text in STRATEGY_TEXTS.items()}
+    """The strategies that need answers and rewards alone, which the page shows: title, and what the score is."""
+    shown = {name: STRATEGY_TEXTS[name] for name in REWARD_STRATEGIES}
+    texts = {name: {"title": text.title, "score": text.score} for name, text in shown.items()}
     return JSONResponse(texts, headers=HEADERS)
 
 

@@ -182,7 +182,7 @@ export class Ballot {
       measures.push(measure(title, figure(score), [alpha * reward, (1 - alpha) * frequency]));
     } else if (this.strategy !== "majority") {
       const highest = Math.max(...this.votes.strategies[this.strategy].candidates.map((candidate) => candidate.score));
-      measures.push(measure(title, figure(score), [highest > 0 ? score / highest : 0]));
+      measures.push(measure(title, figure(score), [highest > 0 ? Math.max(0, score / highest) : 0]));
     }
     return measures;
   }

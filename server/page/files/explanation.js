@@ -30,6 +30,7 @@ function reason({ strategy, decided_by: decidedBy, candidates, solution_index: e
   }
   if (decidedBy === "reward") {
     const highest = `, solution ${elected + 1} with ${figure(winner.max_reward)}.`;
+    if (strategy === "best_of_majority") return ["Among the frequent answers the highest reward decides: ", name, highest];
     if (strategy !== "hmr") return ["The highest reward decides: ", name, highest];
     const halves = candidates.filter(({ count }) => 2 * count === total).length === 2;
     const why = halves ? `Two answers have half of the ${total} candidates each` : `No answer has half of the ${total} candidates`;

@@ -8,7 +8,7 @@ import pytest
 import server.page
 from server.http.serving import page_address
 from tests.server.harness import Running, serving
-from unprm.votes.decide import STRATEGIES
+from unprm.votes.decide import REWARD_STRATEGIES
 
 FILES = Path(server.page.__file__).parent / "files"
 NAMES = sorted(path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.is_file())
@@ -59,7 +59,7 @@ def test_every_file_is_served_with_the_headers(server: Running) -> None:
 
 def test_the_page_learns_of_every_strategy(server: Running) -> None:
     response = server.get("/page/strategies.json")
-    assert list(response.json()) == list(STRATEGIES)
+    assert list(response.json()) == list(REWARD_STRATEGIES)
     for text in response.json().values():
         assert text["title"]
         assert text["score"]
