@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 from playwright.sync_api import Route, expect
 
+from server.http.openapi import STRATEGY_TEXTS
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running
 from unprm.types import AnswerClass, Normalization
@@ -49,8 +50,8 @@ def measures(strategy: str, candidate: dict[str, Any], total: int) -> dict[str, 
             "normalised frequency": "normalized_frequency",
             "combined": "score",
         },
-        "weighted": {"sum of rewards": "score"},
-    }[strategy]
+        "best_of_majority": {"highest reward": "max_reward"},
+    }.get(strategy, {STRATEGY_TEXTS[strategy].score: "score"})
     shown = {title: number(candidate[field]) for title, field in fields.items()}
     return {"candidates": f"{candidate['count']} of {total}"} | shown
 

@@ -14,6 +14,9 @@ const SHOWN = 8;
 /** Lengths of α up to this are rounding. */
 const NOTHING = 1e-9;
 
+/** The votes by the highest reward, whose score is a frequency where that alone decides. */
+const BY_HIGHEST = new Set(["prm", "hmr", "best_of_majority"]);
+
 /**
  * The panel. `onStrategy` is called when another strategy is chosen, `onWeights` when WRF is to weigh in another way,
  * `onShow` with the first member of the class whose solutions are to be shown.
@@ -171,7 +174,7 @@ export class Ballot {
     ];
     const { alpha, normalization } = this.weights;
     const { score: title } = STRATEGIES[this.strategy];
-    if (this.strategy === "prm" || this.strategy === "hmr") measures.push(measure(title, figure(best), [best ?? 0]));
+    if (BY_HIGHEST.has(this.strategy)) measures.push(measure(title, figure(best), [best ?? 0]));
     else if (this.strategy === "wrf") {
       if (normalization === "minmax") {
         measures.push(
