@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running, serving
+from tests.support import until
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.steps import first_error
@@ -226,8 +227,9 @@ def test_what_can_t_be_scored_keeps_its_place_and_says_why(browser: Browser) -> 
         expect(cards.nth(2)).to_contain_text("not scored: it has no step")
         expect(cards.nth(3)).to_contain_text("not scored: it has too many steps")
         expect(cards.nth(3).locator(".step.unscored")).to_have_count(3)
-        expect(cards.nth(3).locator(".facts")).to_contain_text("reward")
-        assert cards.nth(3).locator(".facts").inner_text().split()[:4] == ["answer", "2", "reward", "none"]
+        facts = cards.nth(3).locator(".facts")
+        facts.scroll_into_view_if_needed()  # what is off the screen has no rendered text
+        until(lambda: facts.inner_text().split()[:4] == ["answer", "2", "reward", "none"])
         expect(sheet.page.locator("#notices")).to_contain_text("3 of 4 solutions could not be scored")
         expect(sheet.page.locator("#status")).to_contain_text("1 solution scored")
         sheet.page.get_by_label("Order").select_option("reward")

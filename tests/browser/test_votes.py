@@ -12,6 +12,7 @@ from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running
 from unprm.types import AnswerClass, Normalization
 from unprm.votes import decide as votes
+from unprm.wire import VoteTerms
 
 PROBLEM = "How many?"
 TWO_TO_ONE = [scored(1, [0.5]), scored(1, [0.5]), scored(2, [0.9])]
@@ -220,7 +221,12 @@ def test_the_strip_shows_who_wins_at_every_alpha(sheet: Sheet) -> None:
     for _ in range(200):
         classes, rewards = _random_classes(rng)
         normalization = rng.choice(get_args(Normalization))
-        sent = [_as_sent(each) for each in votes.decide("wrf", classes, rewards, rng.random(), normalization).classes]
+        sent = [
+            _as_sent(each)
+            for each in votes.decide(
+                "wrf", classes, rewards, VoteTerms(alpha=rng.random(), normalization=normalization)
+            ).classes
+        ]
         stretches = sheet.page.evaluate("async (sent) => (await import('./page/ballot.js')).stretches(sent)", sent)
         several += len(stretches) > 1
         assert [stretches[0]["from"], stretches[-1]["to"]] == [0, 1]
@@ -228,6 +234,8 @@ def test_the_strip_shows_who_wins_at_every_alpha(sheet: Sheet) -> None:
         for stretch in stretches:
             for share in (0.001, 0.5, 0.999):
                 alpha = stretch["from"] + share * (stretch["to"] - stretch["from"])
-                winner = votes.decide("wrf", classes, rewards, alpha, normalization).classes[0]
+                winner = votes.decide(
+                    "wrf", classes, rewards, VoteTerms(alpha=alpha, normalization=normalization)
+                ).classes[0]
                 assert list(winner.members) == stretch["candidate"]["members"]
     assert several > 40
