@@ -124,7 +124,7 @@ def test_a_model_that_is_still_being_loaded_does_not_keep_the_process(tmp_path: 
     key = {"Authorization": "Bearer admin"}
     for attempt in range(3):
         with started(tmp_path / str(attempt), "-m", "server", "--admin-key=admin") as server:
-            until(lambda: "serving unprm-mini" in server.text)
+            until(lambda: "serving unprm-mini" in server.text, 60)
             for name in ("one", "other"):
                 request = {"name": name, "model": "unprm-mini"}
                 assert server.http.post("/admin/models", json=request, headers=key).status_code == 202
