@@ -109,7 +109,7 @@ def test_what_vllm_knows_is_not_run_again_and_changes_no_score():
             assert result.computed[0] <= len(item.ids) - len(before.ids) + BLOCK
         for _ in range(10):
             numbers = rng.choices(range(len(items)), k=rng.randint(1, 6))
-            scores, computed, _ = engine.score([items[number] for number in numbers])
+            scores = engine.score([items[number] for number in numbers]).scores
             agree(scores, [expected[number] for number in numbers], 1e-3)
         assert engine.score(items[:12]).computed == [0] * 12
     with closing(load_engine(mini.NAME, engine="vllm", device="cpu")) as engine:
