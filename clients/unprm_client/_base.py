@@ -68,7 +68,7 @@ class Attempts:
     def _wait(self, error: errors.ClientError) -> float:
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (self._made - 1)) * self._jitter()
         if isinstance(error, errors.TryAgain) and error.retry_after is not None:
-            wait += error.retry_after  # never earlier than asked, and not all clients at the same moment
+            wait += error.retry_after  # not before the server said, and not all clients at the same moment
         return wait
 
 

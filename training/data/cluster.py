@@ -5,6 +5,7 @@ records. An actor that dies is restarted and repeats its items; a driver that di
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ Made = SampledQuestion | AnnotatedSolution | QuestionValue | Failure
 KINDS: dict[str, type[Made]] = {kind.__name__: kind for kind in get_args(Made)}
 
 
-class Actor:
+class Actor(ABC):
     """Works on batches of items in JSON; one event loop for all batches, as samplers are bound to it."""
 
     def __init__(self) -> None:
@@ -77,9 +78,9 @@ class Actor:
     async def _all(self, items: Sequence[str]) -> list[Made]:
         return [record for records in await asyncio.gather(*map(self.work, items)) for record in records]
 
+    @abstractmethod
     async def work(self, item: str) -> list[Made]:
         """The records of one item."""
-        raise NotImplementedError
 
 
 class SampleActor(Actor):

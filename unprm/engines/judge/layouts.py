@@ -1,4 +1,4 @@
-"""Conversations with a judge: what it is told, and the answers that it may give.
+"""Conversations with a judge: the messages it is sent, and the answers that it may give.
 
 `PLAIN` and `GRADES` are for any model. Their texts are between marks with a code that the writer of a text can't know.
 The other layouts are those that published verifiers were trained with, word for word; these have no marks.
