@@ -2,8 +2,9 @@
 PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
-# modules are compiled when they are first imported: most never are
+# modules are compiled when they are first imported, since most never are; every later process then loads what is kept
 PIP := -m pip install --quiet --no-compile
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: serve test check test-ray test-browser test-docs test-vllm audit format clean
 # a process of tests for each core, with a thread each; a file's tests stay together and share its servers
@@ -34,7 +35,7 @@ test-browser: .venv/dev.installed
 
 # every command of the documentation, run as it stands there
 test-docs: .venv/dev.installed
-	$(BIN)/python -m pytest -m docs tests/commands
+	$(PYTEST) --dist worksteal -m docs tests/commands
 
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
 test-vllm: .venv-vllm/installed

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from httpx_sse import EventSource
 
 from unprm.affinity import ranked
 
@@ -130,6 +131,25 @@ class OpenAIClient:
         server = self._pick("")
         with self._connection_errors(server):
             return await self._open(server, "POST", path, body)
+
+    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+        """The chunks of a streamed answer, each as JSON, in one attempt. Raises an `APIError`.
+
+        A consumer that stops early closes the generator, and with it the connection: the server stops its work.
+        """
+        server = self._pick("")
+        with self._connection_errors(server):
+            response = await self._open(server, "POST", path, {**body, "stream": True})
+            left = self._max_bytes
+            try:
+                async for event in EventSource(response).aiter_sse():
+                    if event.data == "[DONE]":
+                        return
+                    if (left := left - len(event.data)) < 0:
+                        raise APIResponseError(f"longer than {self._max_bytes} bytes")
+                    yield event.data.encode()
+            finally:
+                await response.aclose()
 
     async def close(self) -> None:
         """Closes the connections."""

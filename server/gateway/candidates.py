@@ -2,31 +2,33 @@
 
 import asyncio
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 
 from server.gateway.schema import ChatRequest, UpstreamFailure
-from server.gateway.upstream import Sampled, Upstream, UpstreamFailed
+from server.gateway.upstream import STOPPED, LogProbs, Sampled, Upstream, UpstreamFailed, Watch
 from unprm.errors import UnprmError
 from unprm.openai_api import Json
+from unprm.types import Strategy
+from unprm.votes.confidence import OnlineStop, confidence_of, cut
+from unprm.votes.rules import RULES
 from unprm.wire import AnySolution, SolutionIn
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
 _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
-
-
 _ALTERNATIVES = 5
 """Likeliest tokens at each place that a vote by confidence asks for."""
 
 
 class Candidates:
-    """The candidates of one request, sampled in rounds. `confident`: with log-probabilities, from which confidences are
-    computed."""
+    """The candidates of one request, sampled in rounds; for a vote by confidence, with log-probabilities."""
 
-    def __init__(self, upstream: Upstream, request: ChatRequest, budget: int, confident: bool) -> None:
+    def __init__(self, upstream: Upstream, request: ChatRequest, budget: int, strategy: Strategy) -> None:
         self._upstream = upstream
-        self._confident = confident
+        self._terms = request.unprm
+        self._confident = confident = RULES[strategy].signal == "confidence"
+        self._least: float | None = None  # of the first round: below it, candidates are stopped
         self._body = request.for_upstream()
         self._shows_logprobs = bool(self._body.get("logprobs"))
         if confident:
@@ -51,6 +53,11 @@ class Candidates:
         """Whether the upstream keeps failing, so that no more is worth requesting."""
         return self._failed >= _FAILED
 
+    @property
+    def stopped_early(self) -> int:
+        """Number of candidates that were stopped for low confidence."""
+        return sum(choice.get("finish_reason") == STOPPED for choice in self.sampled.choices)
+
     async def sample(self, count: int, until: float) -> None:
         """Samples one more round, until a time of the event loop's clock. Failures are recorded; raises
         `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate so far."""
@@ -58,7 +65,7 @@ class Candidates:
         seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
         try:
             async with asyncio.timeout_at(until):
-                sampled = await self._upstream.sample(self._body | seeded, count)
+                sampled = await self._complete(self._body | seeded, count)
         except (UnprmError, TimeoutError) as error:
             if not self.sampled.choices:
                 raise
@@ -71,6 +78,8 @@ class Candidates:
             self._note_failure(missing, "the upstream gave fewer candidates than were asked for")
         self._failed = 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
+        if self._terms.early_stop and self._least is None and sampled.choices:
+            self._least = self._lowest_that_votes()
 
     def solutions(self) -> list[AnySolution]:
         """All candidates so far, in sampling order. Raises `UpstreamFailed` if they lack log-probabilities that were
@@ -84,40 +93,40 @@ class Candidates:
         choice = self.sampled.choices[index]
         return choice if self._shows_logprobs else choice | {"logprobs": None} if "logprobs" in choice else choice
 
+    async def _complete(self, body: Json, count: int) -> Sampled:
+        if self._least is None:
+            return await self._upstream.sample(body, count)
+        least, window = self._least, self._terms.window
+
+        def watch() -> Watch:
+            return OnlineStop(least, window).after
+
+        return await self._upstream.sample_watched(body, count, watch)
+
+    def _lowest_that_votes(self) -> float:
+        """The lowest confidence among the candidates so far that a vote by `deepconf` would count."""
+        solutions = (_with_logprobs(choice).candidate("auto", 0) for choice in self.sampled.choices)
+        found = (confidence_of(solution, "deepconf", self._terms) for solution in solutions)
+        return cut([value for value in found if value is not None], self._terms.top_share)
+
     def _note_failure(self, candidates: int, detail: str) -> None:
         self.failures.append(UpstreamFailure(candidates=candidates, detail=detail))
 
 
-class _Alternative(BaseModel):
-    logprob: float
-
-
-class _Token(_Alternative):
-    top_logprobs: list[_Alternative]
-
-
-class _LogProbs(BaseModel):
-    content: list[_Token] = Field(min_length=1)
-
-
 def _with_logprobs(choice: Json) -> SolutionIn:
     try:
-        tokens = _LogProbs.model_validate(choice.get("logprobs")).content
+        tokens = LogProbs.model_validate(choice.get("logprobs")).content or []
         return SolutionIn.model_validate(
             {
                 "text": text_of(choice),
-                "token_logprobs": [_logprob(token) for token in tokens],
-                "top_logprobs": [[_logprob(each) for each in token.top_logprobs] for token in tokens],
+                "token_logprobs": [min(0.0, token.logprob) for token in tokens],
+                "top_logprobs": [token.likeliest for token in tokens],
             }
         )
     except ValidationError:
         raise UpstreamFailed(
             "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence need"
         ) from None
-
-
-def _logprob(token: _Alternative) -> float:
-    return min(0.0, token.logprob)  # rounding may leave one just above 0
 
 
 def text_of(choice: Json) -> str:

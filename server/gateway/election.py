@@ -57,90 +57,157 @@ class Elected:
     report: Report
 
 
+class Rounds:
+    """The election of one answer, in rounds of sampling and voting; `models`: those that score, by their names.
+
+    After each round: `stopped`, why no more candidates are needed, None if they are; `confidence`, the probability that
+    the vote would not change if all were sampled.
+    """
+
+    def __init__(
+        self, service: Service, models: Sequence[Model], candidates: Candidates, terms: Terms, context: Context
+    ) -> None:
+        self._service, self._models, self._context = service, models, context
+        self.candidates, self.terms = candidates, terms
+        self.stopped: Stopped | None = None
+        self.confidence = 0.0
+        self._ballot: Ballot | None = None
+        self._usage = Usage()
+
+    @property
+    def next_size(self) -> int:
+        """Number of candidates that the next round samples."""
+        return min(self.terms.round, self.terms.budget - self.candidates.attempted)
+
+    async def sample(self, count: int) -> None:
+        """One more round, of `count` candidates, and a vote.
+
+        Raises the upstream's errors if there is no candidate at all, and those of voting.
+        """
+        context = self._context
+        assert context.deadline is not None, "every request that works has one"
+        until = context.deadline - _RESERVE * context.seconds
+        try:
+            await self.candidates.sample(count, until)
+        except TimeoutError:
+            raise DeadlineExceeded(context.seconds) from None
+        self._ballot = await self._vote()
+        await self._judge()
+
+    @property
+    def progress(self) -> Progress:
+        """How far the election is."""
+        ballot, terms = self._ballot, self.terms
+        leader = None if ballot is None else ballot.outcome(terms.strategy, terms.vote).answer
+        return Progress(len(self.candidates.sampled.choices), terms.budget, leader)
+
+    async def elected(self) -> Elected:
+        """The completion that the last vote elects. Raises `UpstreamFailed` if none has text that can be scored."""
+        candidates, terms = self.candidates, self.terms
+        if self._ballot is None:
+            won = await self._without_answers()
+        else:
+            won = _by_vote(self._service, self._ballot, terms)
+        self._context.usage = self._usage
+        report = Report(
+            model=voting.name(self._models),
+            strategy=terms.strategy,
+            budget=terms.budget,
+            sampled=len(candidates.sampled.choices),
+            saved=terms.budget - candidates.attempted,
+            stopped_early=candidates.stopped_early,
+            rounds=candidates.rounds,
+            stopped=self.stopped or "budget",
+            confidence=self.confidence,
+            failures=candidates.failures,
+            usage=usage_out(self._usage),
+            **won,
+        )
+        return Elected(candidates.choice(report.solution_index), candidates.sampled, report)
+
+    async def _vote(self) -> Ballot | None:
+        """The ballot of all candidates so far; None if none of them has an answer, or none the scores that it needs."""
+        self._context.usage = Usage()
+        request, strategies = self._request(), [self.terms.strategy]
+        try:
+            return await voting.ballot(self._service, self._models, request, strategies, self._context)
+        except (NoAnswer, Unscorable):
+            return None
+        finally:
+            self._usage += self._context.usage
+
+    async def _judge(self) -> None:
+        """Decides whether sampling stops."""
+        left = self.terms.budget - self.candidates.attempted
+        ballot, terms = self._ballot, self.terms
+        if ballot is not None:
+            # the final number of candidates: these and those still to come; failed ones are not replaced
+            whole = len(ballot.classes) + left
+            values = ballot.values(terms.strategy)
+            self.confidence = await asyncio.to_thread(
+                stability, terms.strategy, ballot.classes, values, whole, terms.vote
+            )
+        if self.candidates.failing:
+            self.stopped = "failures"
+        elif left == 0:
+            self.stopped = "budget"
+        elif self.confidence >= terms.confidence:
+            self.stopped = "certain" if self.confidence == 1.0 else "confident"
+
+    async def _without_answers(self) -> dict[str, Any]:
+        """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected."""
+        terms, count = self.terms, len(self.candidates.sampled.choices)
+        request = self._request()
+        rewards: dict[int, float] = {}
+        unscored: dict[int, Unscored] = {}
+        if RULES[terms.strategy].signal == "confidence":
+            values = [confidence_of(solution, terms.strategy, terms.vote) for solution in request.candidates()]
+            best = max(range(count), key=lambda index: (values[index] or 0.0, -index))
+            decided_by: DecidedBy = "confidence"
+        else:
+            self._context.usage = Usage()
+            try:
+                scored = await voting.score_steps(self._service, request, self._context)
+            except Unscorable as error:
+                raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
+            self._usage += self._context.usage
+            rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
+            unscored = {index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}
+            best = max(rewards, key=lambda index: (rewards[index], -index))
+            decided_by = "reward"
+        return {
+            "answer": None,
+            "decided_by": decided_by,
+            "tie": False,
+            "margin": None,
+            "solution_index": best,
+            "reward": rewards.get(best),
+            "candidates": [],
+            "unscored": _unscored(unscored),
+            "without_answer_count": count,
+            "compared_as_text": [],
+        }
+
+    def _request(self) -> CompareRequest:
+        terms = self.terms
+        settings = {name: getattr(terms.vote, name) for name in VoteTerms.model_fields}
+        return CompareRequest(
+            problem=terms.problem, solutions=self.candidates.solutions(), model=terms.model, **settings, **terms.scoring
+        )
+
+
 async def elect(
     service: Service, candidates: Candidates, terms: Terms, context: Context
 ) -> AsyncIterator[Progress | Elected]:
-    """Yields the progress after each round, and last the elected completion.
-
-    Raises the upstream's errors if there is no candidate at all, and those of voting.
-    """
-    usage = Usage()
+    """Yields the progress after each round, and last the elected completion. Raises as `Rounds`."""
     with service.models.chosen(terms.model) as models:
+        rounds = Rounds(service, models, candidates, terms, context)
         while True:
-            await _sample(candidates, terms, context)
-            ballot = await _ballot(service, models, candidates, terms, context)
-            usage += context.usage
-            stopped, confidence = await _stopped(ballot, candidates, terms)
-            if stopped is not None:
+            await rounds.sample(rounds.next_size)
+            if rounds.stopped is not None:
                 break
-            leader = None if ballot is None else ballot.outcome(terms.strategy, terms.vote).answer
-            yield Progress(len(candidates.sampled.choices), terms.budget, leader)
-        if ballot is None:
-            won = await _without_answers(service, candidates, terms, context)
-            usage += context.usage
-        else:
-            won = _by_vote(service, ballot, terms)
-    context.usage = usage
-    report = Report(
-        model=voting.name(models),
-        strategy=terms.strategy,
-        budget=terms.budget,
-        sampled=len(candidates.sampled.choices),
-        saved=terms.budget - candidates.attempted,
-        rounds=candidates.rounds,
-        stopped=stopped,
-        confidence=confidence,
-        failures=candidates.failures,
-        usage=usage_out(usage),
-        **won,
-    )
-    yield Elected(candidates.choice(report.solution_index), candidates.sampled, report)
-
-
-async def _ballot(
-    service: Service, models: Sequence[Model], candidates: Candidates, terms: Terms, context: Context
-) -> Ballot | None:
-    """The ballot of all candidates so far; None if none of them has an answer, or none the scores that it needs."""
-    context.usage = Usage()
-    try:
-        return await voting.ballot(service, models, _request(candidates, terms), [terms.strategy], context)
-    except (NoAnswer, Unscorable):
-        return None
-
-
-async def _sample(candidates: Candidates, terms: Terms, context: Context) -> None:
-    assert context.deadline is not None, "every request that works has one"
-    until = context.deadline - _RESERVE * context.seconds
-    try:
-        await candidates.sample(min(terms.round, terms.budget - candidates.attempted), until)
-    except TimeoutError:
-        raise DeadlineExceeded(context.seconds) from None
-
-
-def _request(candidates: Candidates, terms: Terms) -> CompareRequest:
-    settings = {name: getattr(terms.vote, name) for name in VoteTerms.model_fields}
-    return CompareRequest(
-        problem=terms.problem, solutions=candidates.solutions(), model=terms.model, **settings, **terms.scoring
-    )
-
-
-async def _stopped(ballot: Ballot | None, candidates: Candidates, terms: Terms) -> tuple[Stopped | None, float]:
-    """Why sampling stops, None if it goes on; and the probability that the vote would not change."""
-    left = terms.budget - candidates.attempted
-    confidence = 0.0
-    if ballot is not None:
-        # the final number of candidates: these and those still to come; failed ones are not replaced
-        whole = len(ballot.classes) + left
-        confidence = await asyncio.to_thread(
-            stability, terms.strategy, ballot.classes, ballot.values(terms.strategy), whole, terms.vote
-        )
-    if candidates.failing:
-        return "failures", confidence
-    if left == 0:
-        return "budget", confidence
-    if confidence >= terms.confidence:
-        return "certain" if confidence == 1.0 else "confident", confidence
-    return None, confidence
+            yield rounds.progress
+        yield await rounds.elected()
 
 
 def _by_vote(service: Service, ballot: Ballot, terms: Terms) -> dict[str, Any]:
@@ -157,40 +224,6 @@ def _by_vote(service: Service, ballot: Ballot, terms: Terms) -> dict[str, Any]:
         "unscored": _unscored({index: Unscored.of(error) for index, error in ballot.scores.unscorable.items()}),
         "without_answer_count": ballot.without_answer_count,
         "compared_as_text": list(ballot.compared_as_text),
-    }
-
-
-async def _without_answers(service: Service, candidates: Candidates, terms: Terms, context: Context) -> dict[str, Any]:
-    """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected."""
-    context.usage = Usage()
-    count = len(candidates.sampled.choices)
-    request = _request(candidates, terms)
-    rewards: dict[int, float] = {}
-    unscored: dict[int, Unscored] = {}
-    if RULES[terms.strategy].signal == "confidence":
-        values = [confidence_of(solution, terms.strategy, terms.vote) for solution in request.candidates()]
-        best = max(range(count), key=lambda index: (values[index] or 0.0, -index))
-        decided_by: DecidedBy = "confidence"
-    else:
-        try:
-            scored = await voting.score_steps(service, request, context)
-        except Unscorable as error:
-            raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
-        rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
-        unscored = {index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}
-        best = max(rewards, key=lambda index: (rewards[index], -index))
-        decided_by = "reward"
-    return {
-        "answer": None,
-        "decided_by": decided_by,
-        "tie": False,
-        "margin": None,
-        "solution_index": best,
-        "reward": rewards.get(best),
-        "candidates": [],
-        "unscored": _unscored(unscored),
-        "without_answer_count": count,
-        "compared_as_text": [],
     }
 
 

@@ -1,16 +1,20 @@
 """OpenAI's endpoints: a client of that API can use them unchanged."""
 
+import json
 import time
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from server.gateway.bulk import elect_all
 from server.gateway.candidates import Candidates, text_of
-from server.gateway.election import Elected, Progress, Terms, elect
-from server.gateway.schema import ChatRequest
+from server.gateway.election import Elected, Progress, Rounds, Terms, elect
+from server.gateway.schema import BulkRequest, ChatRequest
 from server.gateway.stream import Chunks, event
 from server.gateway.upstream import Upstream
 from server.http.context import Context, TheContext
@@ -21,7 +25,7 @@ from server.service import TheService
 from server.settings import Settings
 from unprm.errors import TooManySolutions
 from unprm.openai_api import Json, read_on
-from unprm.votes.rules import RULES
+from unprm.types import Usage
 
 _LISTING = (
     "invalid_request",
@@ -59,7 +63,7 @@ def router(upstream: Upstream) -> APIRouter:
         if chat_request.uses_tools:
             return await _relayed(upstream, chat_request)
         terms = _terms(chat_request, service.settings)
-        candidates = Candidates(upstream, chat_request, terms.budget, RULES[terms.strategy].signal == "confidence")
+        candidates = Candidates(upstream, chat_request, terms.budget, terms.strategy)
         steps = elect(service, candidates, terms, context)
         if chat_request.stream:
             return await _streamed(chat_request, steps, context)
@@ -68,20 +72,50 @@ def router(upstream: Upstream) -> APIRouter:
                 return JSONResponse(_answer(chat_request, step))
         raise AssertionError("an election ends with somebody elected")
 
+    async def chats(service: TheService, bulk: BulkRequest, context: TheContext) -> Response:
+        """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
+        decided. `data` has a chat completion, or an error, for each request in turn."""
+        elections = [_terms(request, service.settings) for request in bulk.requests]
+        contexts = [replace(context, usage=Usage()) for _ in elections]
+        with ExitStack() as stack:
+            rounds = [
+                Rounds(
+                    service,
+                    stack.enter_context(service.models.chosen(terms.model)),
+                    Candidates(upstream, request, terms.budget, terms.strategy),
+                    terms,
+                    each,
+                )
+                for request, terms, each in zip(bulk.requests, elections, contexts, strict=True)
+            ]
+            results = await elect_all(rounds, bulk.budget)
+        context.usage = sum((each.usage for each in contexts), Usage())
+        context.solutions = sum(len(each.candidates.sampled.choices) for each in rounds)
+        data = [
+            _answer(request, result) if isinstance(result, Elected) else _failure(result, context)
+            for request, result in zip(bulk.requests, results, strict=True)
+        ]
+        sampled = sum(each.candidates.attempted for each in rounds)
+        return JSONResponse({"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}})
+
     async def models() -> Any:
         """The upstream's models."""
         return await upstream.models()
 
     secured: Json = {"security": [{"key": []}, {}]}
-    routes.add_api_route(
-        "/chat/completions",
-        chat,
-        methods=["POST"],
-        operation_id="chat_completions",
-        responses=problems(_CODES),
-        openapi_extra=secured,
-        response_model=None,
-    )
+    for path, endpoint, name in (
+        ("/chat/completions", chat, "chat_completions"),
+        ("/chat/completions/bulk", chats, "chat_completions_bulk"),
+    ):
+        routes.add_api_route(
+            path,
+            endpoint,
+            methods=["POST"],
+            operation_id=name,
+            responses=problems(_CODES),
+            openapi_extra=secured,
+            response_model=None,
+        )
     about.add_api_route("/models", models, operation_id="models", responses=problems(_LISTING), openapi_extra=secured)
     routes.include_router(about)
     return routes
@@ -114,6 +148,13 @@ def _answer(request: ChatRequest, elected: Elected) -> Json:
         "choices": [elected.choice | {"index": 0}],
         "usage": elected.sampled.usage,
         "unprm": elected.report.model_dump(mode="json"),
+    }
+
+
+def _failure(error: Exception, context: Context) -> Json:
+    return {
+        "object": "error",
+        "error": json.loads(bytes(problem(error, context.request_id, gateway=True).body))["error"],
     }
 
 

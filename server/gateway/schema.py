@@ -39,6 +39,17 @@ class Election(VoteTerms):
     aggregate: Aggregate = "min"
     model: ModelName | None = Field(default=None, description="A served PRM, by default the first.")
     problem: Text | None = Field(default=None, description="For the PRM; by default the last user message.")
+    early_stop: bool = Field(
+        default=False,
+        description="With `deepconf` and the measure `lowest`: a candidate is broken off while it is written, once a "
+        "window is less confident than those of the first round that vote",
+    )
+
+    @model_validator(mode="after")
+    def _check_early_stop(self) -> Self:
+        if self.early_stop and (self.strategy != "deepconf" or self.measure != "lowest"):
+            raise ValueError("early_stop goes with the strategy deepconf and the measure lowest")
+        return self
 
 
 class ChatRequest(BaseModel):
@@ -95,6 +106,38 @@ class ChatRequest(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
 
 
+class BulkRequest(BaseModel):
+    """Several chat requests that share a number of candidates."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "requests": [
+                    {"model": "m", "messages": [{"role": "user", "content": "What is 2 + 3?"}]},
+                    {"model": "m", "messages": [{"role": "user", "content": "What is 17 * 23?"}]},
+                ],
+                "budget": 16,
+            }
+        },
+    )
+
+    requests: list[ChatRequest] = Field(min_length=1, max_length=MOST)
+    budget: int = Field(
+        ge=1,
+        le=MOST * MOST,
+        description="Most candidates for all requests together; `unprm.budget` still limits each of them.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.budget < len(self.requests):
+            raise ValueError(f"budget is {self.budget}: expected a candidate for each of {len(self.requests)} requests")
+        if any(request.stream or request.uses_tools for request in self.requests):
+            raise ValueError("requests of a bulk have neither stream nor tools")
+        return self
+
+
 class UnscoredCandidate(Unscored):
     """Why a candidate has no reward; `index` is in sampling order."""
 
@@ -111,7 +154,8 @@ class UpstreamFailure(BaseModel):
 class Report(BaseModel):
     """How the answer was elected: `unprm` of a chat response.
 
-    `sampled` of `budget` candidates in `rounds`; `saved` were not needed. `stopped`: the vote could not change
+    `sampled` of `budget` candidates in `rounds`; `saved` were not needed, and `stopped_early` were broken off
+    for low confidence, without an answer. `stopped`: the vote could not change
     (`certain`), probably would not (`confident`, with probability `confidence`), all were sampled (`budget`) or the
     upstream failed (`failures`). `answer` is None if no candidate has one: the highest reward was elected.
     `candidates`, `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling
@@ -122,6 +166,7 @@ class Report(BaseModel):
     budget: int
     sampled: int
     saved: int
+    stopped_early: int
     rounds: int
     stopped: Stopped
     confidence: float

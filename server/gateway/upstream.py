@@ -1,8 +1,8 @@
 """The server that candidates are sampled from: OpenAI's chat API over HTTP."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,12 +32,55 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
+class Alternative(BaseModel):
+    """One of the likeliest tokens at a place, with its natural-log probability."""
+
+    logprob: float
+
+
+class Token(Alternative):
+    """The token that was sampled, and the likeliest ones at its place."""
+
+    model_config = ConfigDict(extra="allow")
+
+    top_logprobs: list[Alternative] = []
+
+    @property
+    def likeliest(self) -> list[float]:
+        """Log-probabilities of the likeliest tokens; rounding may have left some just above 0."""
+        return [min(0.0, each.logprob) for each in self.top_logprobs]
+
+
+class LogProbs(BaseModel):
+    """The tokens of a completion, or of a part of it."""
+
+    content: list[Token] | None = None
+
+
 class _Completion(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     model: str = ""
     choices: list[_Choice]
     usage: Json | None = None
+
+
+class _Part(BaseModel):
+    delta: Json = {}
+    logprobs: LogProbs | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(BaseModel):
+    model: str = ""
+    choices: list[_Part]
+    usage: Json | None = None
+
+
+Watch = Callable[[Sequence[float]], bool]
+"""Whether to stop a completion, from the log-probabilities of the likeliest tokens at its latest place."""
+STOPPED = "low_confidence"
+"""Finish reason of a completion that its watch stopped."""
 
 
 @dataclass(slots=True)
@@ -89,6 +132,22 @@ class Upstream:
                     sampled.add(result)
         return sampled
 
+    async def sample_watched(self, body: Json, count: int, watch: Callable[[], Watch]) -> Sampled:
+        """`count` completions, each streamed, and broken off as soon as its watch says so; one that is broken off has
+        no text and the finish reason `STOPPED`. Fewer if some fail.
+
+        Raises as `sample`, if all fail.
+        """
+        streams = (self._watched(_reseeded(body, number), watch()) for number in range(count))
+        results = await asyncio.gather(*streams, return_exceptions=True)
+        sampled = Sampled()
+        for result in results:
+            if isinstance(result, Sampled):
+                sampled.add(result)
+        if not sampled.choices and isinstance(results[0], BaseException):
+            raise results[0]
+        return sampled
+
     async def models(self) -> Any:
         """The upstream's models. Raises as `sample`."""
         with _upstream_errors():
@@ -113,6 +172,49 @@ class Upstream:
         usage = parsed.usage or {}
         prompt, completion = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
         return Sampled(parsed.model, [choice.model_dump() for choice in parsed.choices], prompt, completion)
+
+    async def _watched(self, body: Json, watch: Watch) -> Sampled:
+        message: Json = {"role": "assistant", "content": ""}
+        tokens: list[Token] = []
+        reason, usage, model = None, None, ""
+        options = {"stream_options": {"include_usage": True}}
+        with _upstream_errors():
+            async with aclosing(self._client.events("/chat/completions", body | options)) as events:
+                async for event in events:
+                    chunk = _parsed_chunk(event)
+                    model, usage = chunk.model or model, chunk.usage or usage
+                    for part in chunk.choices[:1]:
+                        reason = part.finish_reason or reason
+                        _append(message, part.delta)
+                        new = (part.logprobs and part.logprobs.content) or []
+                        tokens += new
+                        if any(watch(token.likeliest) for token in new if token.top_logprobs):
+                            reason = STOPPED
+                    if reason == STOPPED:
+                        message["content"] = ""
+                        break
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": reason,
+            "logprobs": {"content": [token.model_dump() for token in tokens]},
+        }
+        counts = usage or {"completion_tokens": len(tokens)}
+        return Sampled(model, [choice], *(_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")))
+
+
+def _append(message: Json, delta: Json) -> None:
+    """Appends the texts of a chunk to those of the message."""
+    for name, value in delta.items():
+        if isinstance(value, str) and name != "role":
+            message[name] = message.get(name, "") + value
+
+
+def _parsed_chunk(event: bytes) -> _Chunk:
+    try:
+        return _Chunk.model_validate_json(event)
+    except ValidationError:
+        raise UpstreamFailed("the upstream's stream has something else than chunks of a chat completion") from None
 
 
 def _reseeded(body: Json, number: int) -> Json:

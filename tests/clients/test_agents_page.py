@@ -56,13 +56,20 @@ def block(language: str, start: str) -> str:
 
 
 def test_the_page_has_its_blocks() -> None:
-    assert len(PROGRAMS) == 5
+    assert len(PROGRAMS) == 6
     assert len(COMMANDS) == 5
 
 
 @pytest.mark.parametrize(
     ("number", "output"),
-    [(0, "68 "), (1, "0\n1\n2\n"), (2, "The answer is \\boxed{7}. "), (3, "The answer is \\boxed{7}."), (4, "7 ")],
+    [
+        (0, "68 "),
+        (1, "0\n1\n2\n"),
+        (2, "The answer is \\boxed{7}. "),
+        (3, "The answer is \\boxed{7}."),
+        (4, "['7', '7'] True"),
+        (5, "7 "),
+    ],
 )
 def test_a_program_prints(gateway: Running, number: int, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     reasoner = str(gateway.service.settings.upstream_url)

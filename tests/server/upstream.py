@@ -1,9 +1,10 @@
 """A server of OpenAI's chat API with answers written beforehand, for tests of the gateway."""
 
 import asyncio
+import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support import until
@@ -32,10 +33,10 @@ def top_logprobs(number: int, place: int) -> list[float]:
 class Upstream:
     """Gives `texts` one after the other, again from the start at their end; a text may be a whole message.
 
-    `errors` maps the number of a call, from 0, to the response it gets, `delays` to seconds; `takes_n`: whether it
-    heeds `n`; `gives_logprobs`: whether it has log-probabilities for callers that ask for them. `bodies` and `keys` are
-    the JSON bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that
-    disconnected.
+    `for_problem` has texts for single problems, the next one last, and `refused` responses to them. `errors` maps the
+    number of a call, from 0, to the response it gets, `delays` to seconds; `takes_n`: whether it heeds `n`;
+    `gives_logprobs`: whether it has log-probabilities for callers that ask for them. `bodies` and `keys` are the JSON
+    bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected.
     """
 
     texts: Sequence[str | dict[str, Any]]
@@ -48,6 +49,8 @@ class Upstream:
     keys: list[str | None] = field(default_factory=list)
     given: int = 0
     gone: int = 0
+    for_problem: dict[str, list[str]] = field(default_factory=dict)
+    refused: dict[str, Response] = field(default_factory=dict)
 
     async def complete(self, request: Request) -> Response:
         number = len(self.bodies)
@@ -59,21 +62,38 @@ class Upstream:
             if await request.is_disconnected():
                 self.gone += 1
                 break
-        if number in self.errors:
-            return self.errors[number]
+        problem = str(body["messages"][-1]["content"])
+        if error := self.errors.get(number) or self.refused.get(problem):
+            return error
         count = body.get("n", 1) if self.takes_n else 1
         choices = [self._choice(index, body) for index in range(count)]
         usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": count * COMPLETION_TOKENS, "total_tokens": 0}
         common = {"id": "x", "object": "chat.completion", "created": 1, "model": f"{body['model']}-served"}
+        if body.get("stream"):
+            return StreamingResponse(self._chunks(common, choices[0], usage), media_type="text/event-stream")
         return JSONResponse(common | {"choices": choices, "usage": usage})
+
+    async def _chunks(self, common: dict[str, Any], choice: dict[str, Any], usage: Any) -> AsyncIterator[str]:
+        """The choice token by token, a moment apart, its text with the first."""
+        self.gone += 1
+        for place, token in enumerate(choice["logprobs"]["content"]):
+            delta = {"role": "assistant", **(choice["message"] if place == 0 else {"content": ""})}
+            part = {"index": 0, "delta": delta, "logprobs": {"content": [token]}}
+            yield f"data: {json.dumps(common | {'choices': [part]})}\n\n"
+            await asyncio.sleep(0.1)
+        self.gone -= 1
+        last = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        yield f"data: {json.dumps(common | {'choices': [last]})}\n\n"
+        yield f"data: {json.dumps(common | {'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n"
 
     async def models(self, request: Request) -> Response:
         card = {"id": "reasoner", "object": "model", "created": 1, "owned_by": "x"}
         return JSONResponse({"object": "list", "data": [card]})
 
     def _choice(self, index: int, body: dict[str, Any]) -> dict[str, Any]:
-        number = self.given % len(self.texts)
-        text = self.texts[self.given % len(self.texts)]
+        number = self.given % max(1, len(self.texts))
+        problem = str(body["messages"][-1]["content"])
+        text = self.for_problem[problem].pop() if problem in self.for_problem else self.texts[number]
         self.given += 1
         message = {"role": "assistant", "content": text} if isinstance(text, str) else text
         return {"index": index, "message": message, "finish_reason": "stop", "logprobs": self._logprobs(number, body)}

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from unprm.calibration import log_odds
 from unprm.types import DecidedBy, Strategy
+from unprm.votes.confidence import cut
 from unprm.wire import VoteTerms
 
 Signal = Literal["none", "reward", "confidence"]
@@ -113,8 +114,7 @@ def _softmax(values: Values, ballot: Ballot) -> Values:
 
 def _most_confident(confidences: Values, ballot: Ballot) -> Values:
     """The confidences of the top share, ties at its end included (Fu et al., 2025, arXiv 2508.15260)."""
-    known = sorted((value for value in confidences if value is not None), reverse=True)
-    last = known[max(1, math.ceil(ballot.terms.top_share * len(known))) - 1]
+    last = cut([value for value in confidences if value is not None], ballot.terms.top_share)
     return [value if value is not None and value >= last else None for value in confidences]
 
 

@@ -92,6 +92,31 @@ def test_votes_by_confidence_run_no_prm_and_hide_log_probabilities_that_were_not
         assert len(shown.choices[0].logprobs.content[0].top_logprobs) == 7
 
 
+def test_candidates_of_low_confidence_are_broken_off_while_they_are_written() -> None:
+    """Confidences of the tokens of the five texts, in units: 1 4 2, 3 1 4, 5 3 1, 2 5 3, 4 2 5."""
+    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 5, "confidence": 1}
+    texts = [boxed(1), boxed(2), boxed(2), boxed(3), boxed(3)]
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        answer, report = elected(running, **terms, early_stop=True)
+        until(lambda: reasoner.gone > 0)  # the connection is closed in the middle
+        _, whole = elected(running, **terms)
+    assert [body.get("stream", False) for body in reasoner.bodies[:5]] == [False, True, True, True, True]
+    # the first sets the threshold of 2.5: the second falls below it at its second token, the third at its third
+    assert (report["sampled"], report["stopped_early"], report["without_answer_count"]) == (5, 2, 2)
+    assert [candidate["members"] for candidate in report["candidates"]] == [[3, 4], [0]]
+    assert answer.choices[0].message.content == boxed(3)
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 3 * COMPLETION_TOKENS + 2 + 3
+    assert (whole["stopped_early"], whole["without_answer_count"]) == (0, 0)
+
+
+def test_early_stop_goes_with_deepconf_alone() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        for wrong in ({"strategy": "cisc"}, {"strategy": "deepconf", "measure": "tail"}, {}):
+            with pytest.raises(openai.UnprocessableEntityError, match="early_stop goes with the strategy deepconf"):
+                elected(running, **wrong, early_stop=True)
+
+
 @pytest.mark.parametrize("strategy", ["cisc", "self_certainty"])
 def test_the_most_confident_of_candidates_without_answers_is_elected(strategy: str) -> None:
     with upstream("no", "nor this", "perhaps") as reasoner, gateway(reasoner) as running:

@@ -1,0 +1,107 @@
+"""Many chat requests with one budget of candidates."""
+
+from typing import Any
+
+from starlette.responses import PlainTextResponse
+
+from tests.server.gateway.test_gateway import boxed, gateway
+from tests.server.harness import Running
+from tests.server.upstream import COMPLETION_TOKENS, Upstream, upstream
+from unprm.engines.fake import FakeEngine
+
+PATH = "/v1/chat/completions/bulk"
+
+
+def request(problem: str, **unprm: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": problem}], "unprm": unprm}
+
+
+def answered(running: Running, budget: int, *requests: dict[str, Any]) -> dict[str, Any]:
+    response = running.post(PATH, {"requests": requests, "budget": budget})
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+def by_problem(reasoner: Upstream, texts: dict[str, list[str]]) -> None:
+    """Gives each problem candidates of its own."""
+    reasoner.for_problem = {problem: list(reversed(each)) for problem, each in texts.items()}
+
+
+def test_candidates_go_where_the_vote_is_open() -> None:
+    texts = {"easy": [boxed(1)] * 20, "hard": [boxed(k) for k in range(20)]}
+    terms = {"strategy": "majority", "round": 2, "budget": 16, "confidence": 0.9}
+    with upstream() as reasoner, gateway(reasoner) as running:
+        by_problem(reasoner, texts)
+        got = answered(running, 14, request("easy", **terms), request("hard", **terms))
+        fixed = answered(running, 4, request("easy", **terms), request("hard", **terms))
+    easy, hard = (answer["unprm"] for answer in got["data"])
+    assert easy["sampled"] < hard["sampled"]
+    assert easy["stopped"] == "confident"
+    assert (easy["answer"], hard["stopped"]) == ("1", "budget")
+    assert got["unprm"] == {"budget": 14, "sampled": easy["sampled"] + hard["sampled"]}
+    assert got["unprm"]["sampled"] == 14
+    # with two candidates for each there is nothing to distribute
+    assert [answer["unprm"]["sampled"] for answer in fixed["data"]] == [2, 2]
+
+
+def test_answers_are_chat_completions_in_the_order_of_the_requests() -> None:
+    texts = {f"problem {k}": [boxed(k)] * 9 for k in range(12)}
+    with upstream() as reasoner, gateway(reasoner) as running:
+        by_problem(reasoner, texts)
+        got = answered(running, 30, *(request(problem, strategy="majority", confidence=0.5) for problem in texts))
+        assert running.metric('unprm_votes_total{strategy="majority"}') == 12
+    for k, answer in enumerate(got["data"]):
+        assert answer["object"] == "chat.completion"
+        assert answer["choices"][0]["message"]["content"] == boxed(k)
+        assert answer["unprm"]["sampled"] == 2  # a twelfth of the budget, and one answer
+        assert answer["usage"]["completion_tokens"] == 2 * COMPLETION_TOKENS
+
+
+def test_the_budget_is_never_exceeded_and_each_request_has_a_candidate() -> None:
+    texts = {f"problem {k}": [boxed(k + j) for j in range(30)] for k in range(10)}
+    with upstream() as reasoner, gateway(reasoner) as running:
+        by_problem(reasoner, texts)
+        requests = [request(problem, strategy="majority", confidence=1, budget=5) for problem in texts]
+        got = answered(running, 17, *requests)
+        few = answered(running, 300, *requests)
+    sampled = [answer["unprm"]["sampled"] for answer in got["data"]]
+    assert sum(sampled) == got["unprm"]["sampled"] == 17
+    assert min(sampled) >= 1
+    assert [answer["unprm"]["sampled"] for answer in few["data"]] == [5] * 10  # each request's limit holds too
+
+
+def test_one_that_fails_leaves_the_others_alone() -> None:
+    texts = {"fails": [boxed(1)], "works": [boxed(2)] * 4}
+    with upstream() as reasoner, gateway(reasoner) as running:
+        by_problem(reasoner, texts)
+        reasoner.refused = {"fails": PlainTextResponse("x", 500)}
+        got = answered(running, 4, request("fails", budget=2), request("works", budget=2))
+    failed, worked = got["data"]
+    assert (failed["object"], failed["error"]["code"]) == ("error", "upstream_failed")
+    assert worked["unprm"]["answer"] == "2"
+
+
+def test_usage_of_the_prm_is_that_of_all_requests() -> None:
+    texts = {name: [boxed(1), boxed(2)] for name in ("a", "b")}
+    with upstream() as reasoner, gateway(reasoner, FakeEngine()) as running:
+        by_problem(reasoner, texts)
+        got = answered(running, 4, *(request(name, strategy="prm", budget=2) for name in texts))
+        tokens = sum(answer["unprm"]["usage"]["tokens"] for answer in got["data"])
+        assert tokens > 0
+        assert running.metric("unprm_tokens_total") == tokens
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    stream = request("a") | {"stream": True}
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        for body, detail in (
+            ({"requests": [request("a")] * 3, "budget": 2}, "expected a candidate for each of 3 requests"),
+            ({"requests": [stream], "budget": 2}, "neither stream nor tools"),
+            ({"requests": [], "budget": 2}, "at least 1"),
+            ({"requests": [request("a", budget=0)], "budget": 2}, "greater than or equal to 1"),
+            ({"requests": [request("a")]}, "required"),
+        ):
+            refused = running.post(PATH, body)
+            assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+            assert detail in refused.text
+    assert not reasoner.bodies
