@@ -146,12 +146,24 @@ def skywork(directory: Path) -> Path:
     return _headed(directory, "Qwen2ForPrmModel", _special("<extra_0>"), head)
 
 
+def actprm(directory: Path) -> Path:
+    heads, width = 3, SHAPE["hidden_size"]
+    shapes = {"nn1": (width, 128), "nn2": (128, 128), "nn_out": (128, 1)}
+    head = {}
+    for copy in ("model", "reg_model"):  # what the heads were at first is published beside them
+        for name, shape in shapes.items():
+            head[f"score.{copy}.{name}.weight"] = torch.randn(heads, *shape) * 0.15
+            head[f"score.{copy}.{name}.bias"] = torch.randn(heads, shape[1]) * 0.1
+    return _headed(directory, "Qwen2ForEnsemblePRM", _special("<extra_0>"), head)
+
+
 WRITERS: dict[str, Callable[[Path], Path]] = {
     "math-shepherd": math_shepherd,
     "rlhflow": rlhflow,
     "qwen-prm": qwen_prm,
     "eurus": eurus,
     "skywork": skywork,
+    "actprm": actprm,
 }
 
 

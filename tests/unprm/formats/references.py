@@ -63,6 +63,33 @@ def rlhflow(place: Path) -> Score:
     return score
 
 
+def actprm(place: Path) -> Score:
+    tokenizer, (network, tensors) = _tokenizer(place), _decoder(place)
+    first, second, last = (
+        (tensors[f"score.model.{name}.weight"].double(), tensors[f"score.model.{name}.bias"].double())
+        for name in ("nn1", "nn2", "nn_out")
+    )
+
+    @torch.no_grad()
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        chat = [
+            {"role": "system", "content": "Please reason step by step, and put your final answer within \\boxed{}."},
+            {"role": "user", "content": problem},
+            {"role": "assistant", "content": "<extra_0>".join(steps) + "<extra_0>"},
+        ]
+        ids = _ids(tokenizer, tokenizer.apply_chat_template(chat, tokenize=False))
+        hidden = network(torch.tensor([ids])).last_hidden_state[0].double()
+        each = []
+        for head in range(len(first[0])):
+            made = torch.relu(hidden @ first[0][head] + first[1][head])
+            made = torch.relu(made @ second[0][head] + second[1][head])
+            each.append(torch.sigmoid(made @ last[0][head] + last[1][head])[:, 0])
+        mean = torch.stack(each).mean(0)
+        return ids, mean[torch.tensor(ids) == tokenizer.convert_tokens_to_ids("<extra_0>")].tolist()
+
+    return score
+
+
 def _decoder(place: Path) -> tuple[AutoModel, dict[str, torch.Tensor]]:
     network = AutoModel.from_pretrained(place, trust_remote_code=False).eval()
     return network, load_file(place / "model.safetensors")

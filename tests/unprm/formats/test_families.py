@@ -2,11 +2,13 @@
 against its authors' way of computing them, and what happens to hostile text and to models that don't fit."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -15,6 +17,7 @@ from tests import checkpoints
 from tests.server.harness import serving
 from tests.support import ROOT, TEST_DATA
 from tests.unprm.formats import references
+from unprm.engines.torch.heads import EnsembleHead
 from unprm.errors import ModelInvalid
 from unprm.formats.registry import families, known_models
 from unprm.models.load import load_engine
@@ -27,7 +30,7 @@ OTHERS = [
     ("What is 2 × 3?", ["It is 2 + 2 + 2.", "That is 6 😀.", "So", "the answer is 6."]),
     ("x", ["a\nb.", "c"]),
 ]
-FAMILIES = ["math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork"]
+FAMILIES = ["math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm"]
 BETA = 0.05
 SPECIAL = " ".join([*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<s>", "</s>", "[INST]", "ки", "ş", "▁ки", "+"])
 
@@ -107,11 +110,12 @@ def test_one_position_per_step_whatever_the_text(name, engines, problem, steps):
 def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
     assert load_engine(str(places["qwen-prm"])).description.family == "qwen-prm"
     assert load_engine(str(places["skywork"])).description.family == "skywork"
+    assert load_engine(str(places["actprm"])).description.family == "actprm"
 
 
 def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
-    assert len(names) == len(set(names)) == 8
+    assert len(names) == len(set(names)) == 11
     assert all(model.parameters > 1 and model.licence for _, model in known_models())
     page = (ROOT / "docs" / "models.md").read_text("utf-8")
     assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)
@@ -133,7 +137,7 @@ def test_a_model_that_no_family_claims_is_refused(places):
 
 
 def test_a_family_that_is_none_is_refused(places):
-    refused(places["eurus"], "there is no family 'nobody'; there are eurus", family="nobody")
+    refused(places["eurus"], "there is no family 'nobody'; there are actprm, eurus", family="nobody")
 
 
 def test_a_model_of_another_family_is_refused(places, adapter, base):
@@ -167,6 +171,34 @@ def test_a_head_that_is_missing_or_of_another_shape_is_refused(places, tmp_path)
     refused(place, r"score.2 is \(2, 7\) with a bias of 2, expected rows of 64")
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "pattern"),
+    [
+        ("nn1.weight", (3, 63, 128), r"nn1 is \(3, 63, 128\) with biases \(3, 128\), expected 3 heads of 64 inputs"),
+        ("nn2.weight", (2, 128, 128), r"nn2 is \(2, 128, 128\) with biases \(3, 128\), expected 3 heads of 128 inputs"),
+        ("nn2.bias", (128,), r"nn2 is \(3, 128, 128\) with biases \(128,\), expected 3 heads of 128 inputs"),
+        ("nn_out.weight", (128, 1), r"nn_out is \(128, 1\) with biases \(3, 1\), expected 3 heads of 128 inputs"),
+        ("nn_out", (3, 128, 2), "nn_out has 2 outputs per head, expected one"),
+    ],
+)
+def test_an_ensemble_of_another_shape_is_refused(places, tmp_path, name, shape, pattern):
+    place = _changed(places["actprm"], tmp_path)
+    tensors = load_file(place / "model.safetensors")
+    if name == "nn_out":
+        tensors["score.model.nn_out.bias"] = torch.zeros(3, 2)
+        name = "nn_out.weight"
+    tensors[f"score.model.{name}"] = torch.zeros(shape)
+    save_file(tensors, place / "model.safetensors", {"format": "pt"})
+    refused(place, pattern)
+
+
+def test_a_mean_score_close_to_one_is_exact():
+    head = EnsembleHead([torch.tensor([[[1.0]], [[2.0]]])], [torch.zeros(2, 1)])
+    margin = head(torch.tensor([[60.0], [-60.0]]))
+    # one minus the mean is (e^-60 + e^-120) / 2, where float32 would have 1 - 1 = 0
+    assert margin.tolist() == pytest.approx([60 + math.log(2), -60 - math.log(2)], rel=1e-6)
+
+
 def test_a_checkpoint_that_is_cut_or_incomplete_is_refused(places, tmp_path):
     place = _changed(places["skywork"], tmp_path)
     whole = (place / "model.safetensors").read_bytes()
@@ -190,8 +222,9 @@ def test_reference_and_beta_are_for_likelihood_ratios(places):
     refused(places["eurus"], "other vocabularies", family="eurus", reference=str(places["math-shepherd"]))
 
 
-def test_likelihood_ratios_are_scored_by_torch_alone(places):
+def test_likelihood_ratios_and_ensembles_are_scored_by_torch_alone(places):
     arguments = options("eurus", places)
     refused(places["eurus"], "use --engine torch", **arguments, engine="vllm")
     refused(places["eurus"], "use --engine torch", **arguments, engine="remote", url="http://127.0.0.1:9")
     assert load_engine(str(places["eurus"]), **arguments, engine="auto").description.engine == "torch"
+    refused(places["actprm"], "use --engine torch", engine="remote", url="http://127.0.0.1:9")

@@ -76,7 +76,7 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
         return _with_value_head(files.base, readout)
     if isinstance(readout, Head):
         return VllmModel(files.base)
-    raise ModelInvalid("vLLM does not score by likelihood ratios: use --engine torch")
+    raise ModelInvalid("vLLM scores neither by likelihood ratios nor by ensembles: use --engine torch")
 
 
 def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
