@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, models, normalizers
 
 from tests.support import ROOT
 from unprm.errors import ModelInvalid
+from unprm.formats.actprm import ActPrmFormat
 from unprm.formats.eurus import EurusFormat
 from unprm.formats.math_shepherd import MathShepherdFormat
 from unprm.formats.qwen_prm import QwenPrmFormat
@@ -137,15 +138,16 @@ def _chat(qwen: Encode, problem: str) -> Ids:
     return [*system, START, *qwen(f"user\n{problem}"), END, *qwen("\n"), START]
 
 
-def test_qwen_prm(qwen, qwen_models, texts):
+@pytest.mark.parametrize("form", [QwenPrmFormat, ActPrmFormat])
+def test_qwen_prm_and_actprm(form, qwen, qwen_models, texts):
     def expected(problem, steps):
         pieces = [qwen(f"assistant\n{steps[0]}"), *map(qwen, steps[1:])]
         return _tagged(_chat(qwen, problem), pieces, EXTRA, [END, *qwen("\n")])
 
     assert qwen_models["prm"].token_to_id("<extra_0>") == EXTRA
-    _agrees(QwenPrmFormat(qwen_models["prm"]), expected, texts)
+    _agrees(form(qwen_models["prm"]), expected, texts)
     with pytest.raises(ModelInvalid, match="no token '<extra_0>'"):
-        QwenPrmFormat(qwen_models["base"])
+        form(qwen_models["base"])
 
 
 def test_skywork(qwen, qwen_models, texts):

@@ -35,7 +35,7 @@ FAMILY = Family(
     readout=Head,
     architectures=("Qwen2ForProcessRewardModel",),
     models=(
-        KnownModel("Qwen/Qwen2.5-Math-PRM-7B", "Apache-2.0", 7.6, 73.5),
+        KnownModel("Qwen/Qwen2.5-Math-PRM-7B", "Qwen", 7.6, 73.5),
         KnownModel("Qwen/Qwen2.5-Math-PRM-72B", "Qwen", 72.7, 78.3),
         KnownModel("Qwen/Qwen2.5-Math-7B-PRM800K", "Apache-2.0", 7.6, 56.5),
     ),
