@@ -22,6 +22,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats.actprm import ActPrmFormat
 from unprm.formats.eurus import EurusFormat
 from unprm.formats.math_shepherd import MathShepherdFormat
+from unprm.formats.outcome import PROBLEM, SOLUTION, Chat, OutcomeFormat
 from unprm.formats.qwen_prm import QwenPrmFormat
 from unprm.formats.rlhflow import RlhflowFormat
 from unprm.formats.skywork import SkyworkFormat
@@ -148,6 +149,18 @@ def test_qwen_prm_and_actprm(form, qwen, qwen_models, texts):
     _agrees(form(qwen_models["prm"]), expected, texts)
     with pytest.raises(ModelInvalid, match="no token '<extra_0>'"):
         form(qwen_models["base"])
+
+
+def test_outcome(qwen, qwen_models, texts):
+    turns = (("user", PROBLEM), ("assistant", SOLUTION))
+    text = "".join(f"<|im_start|>{role}\n{place}<|im_end|>\n" for role, place in turns)
+
+    def expected(problem, steps):
+        texts = ("user\n" + problem, "assistant\n" + "\n\n".join(steps))
+        ids = [token for turn in texts for token in (START, *qwen(turn), END, *qwen("\n"))]
+        return ids, [len(ids) - 1] * len(steps)
+
+    _agrees(OutcomeFormat(qwen_models["base"], Chat(text, frozenset(), TEXT_END)), expected, texts)
 
 
 def test_skywork(qwen, qwen_models, texts):

@@ -40,6 +40,14 @@ class Ensemble:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """A whole solution is scored, by the sigmoid of a linear layer without a bias and with one output; `layer`: its
+    checkpoint name."""
+
+    layer: str
+
+
+@dataclass(frozen=True, slots=True)
 class LikelihoodRatio:
     """Scored by the sigmoid of `beta` · (log P − log P of the reference model), summed from the response's first token
     to a step's last; the sigmoid gives votes a reward in [0, 1]."""
@@ -48,7 +56,7 @@ class LikelihoodRatio:
     reference: str
 
 
-Readout = Verdicts | Head | Ensemble | LikelihoodRatio
+Readout = Verdicts | Head | Ensemble | Outcome | LikelihoodRatio
 """How a score is read from a model at a scored position."""
 
 

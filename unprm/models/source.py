@@ -7,11 +7,11 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
 from unprm import mini
-from unprm.engines.torch.heads import VerdictHead, read_ensemble, read_head
+from unprm.engines.torch.heads import VerdictHead, read_head
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.errors import ModelInvalid
 from unprm.formats import unprm
-from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, PrmFormat, Readout, Verdicts
+from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcome, PrmFormat, Readout, Verdicts
 from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.models.checkpoint import (
     PrmFiles,
@@ -80,12 +80,10 @@ class ModelSource:
     def reader(self, dtype: StoredDtype, place: torch.device) -> Reader:
         """The loaded model as the torch engine takes it."""
         files, readout = self.files, self.readout
-        if isinstance(readout, Head | Ensemble):
+        if isinstance(readout, Head | Ensemble | Outcome):
             network = load_network(AutoModel, files.base, dtype)
-            width = network.config.hidden_size
-            if isinstance(readout, Head):
-                return AtPositions(network, read_head(files.base, readout, width), place)
-            return AtPositions(network, read_ensemble(files.base, readout, width), place)
+            head = read_head(files.base, readout, network.config.hidden_size)
+            return AtPositions(network, head, place)
         if isinstance(readout, Verdicts):
             network = load_merged(files, dtype)
             return AtPositions(

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 Score = Callable[[str, Sequence[str]], tuple[list[int], list[float]]]
 """From problem and steps to the ids that are read and the score of each step."""
@@ -86,6 +86,19 @@ def actprm(place: Path) -> Score:
             each.append(torch.sigmoid(made @ last[0][head] + last[1][head])[:, 0])
         mean = torch.stack(each).mean(0)
         return ids, mean[torch.tensor(ids) == tokenizer.convert_tokens_to_ids("<extra_0>")].tolist()
+
+    return score
+
+
+def outcome(place: Path) -> Score:
+    tokenizer, network = _tokenizer(place), AutoModelForSequenceClassification.from_pretrained(place).eval()
+
+    @torch.no_grad()
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        chat = [{"role": "user", "content": problem}, {"role": "assistant", "content": "\n\n".join(steps)}]
+        text = tokenizer.apply_chat_template(chat, tokenize=False).removeprefix(tokenizer.bos_token or "")
+        ids = list(tokenizer(text)["input_ids"])
+        return ids, [torch.sigmoid(network(torch.tensor([ids])).logits[0][0].double()).item()] * len(steps)
 
     return score
 

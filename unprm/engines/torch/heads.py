@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from unprm.errors import ModelInvalid
-from unprm.formats.family import Ensemble, Head, Verdicts
+from unprm.formats.family import Ensemble, Head, Outcome, Verdicts
 
 
 class VerdictHead(nn.Module):
@@ -83,8 +83,19 @@ def margins(outputs: torch.Tensor) -> torch.Tensor:
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
 
-def read_head(directory: Path, head: Head, hidden_size: int) -> LayersHead:
+def read_head(directory: Path, readout: Head | Ensemble | Outcome, hidden_size: int) -> nn.Module:
     """The head in a checkpoint; raises `ModelInvalid` if a tensor is missing or has the wrong shape."""
+    match readout:
+        case Head():
+            return read_layers(directory, readout, hidden_size)
+        case Ensemble():
+            return _ensemble(directory, readout, hidden_size)
+        case Outcome():
+            return _outcome(directory, readout, hidden_size)
+
+
+def read_layers(directory: Path, head: Head, hidden_size: int) -> LayersHead:
+    """As `read_head`."""
     layers = []
     width = hidden_size
     for name in head.layers:
@@ -102,8 +113,7 @@ def read_head(directory: Path, head: Head, hidden_size: int) -> LayersHead:
     return LayersHead(layers)
 
 
-def read_ensemble(directory: Path, ensemble: Ensemble, hidden_size: int) -> EnsembleHead:
-    """The heads in a checkpoint; raises `ModelInvalid` if a tensor is missing or has the wrong shape."""
+def _ensemble(directory: Path, ensemble: Ensemble, hidden_size: int) -> EnsembleHead:
     layers = [_layer(directory, name) for name in ensemble.layers]
     heads = len(layers[0][0])
     width = hidden_size
@@ -117,6 +127,15 @@ def read_ensemble(directory: Path, ensemble: Ensemble, hidden_size: int) -> Ense
     if width != 1:
         raise ModelInvalid(f"{directory}: {ensemble.layers[-1]} has {width} outputs per head, expected one")
     return EnsembleHead([weight for weight, _ in layers], [bias for _, bias in layers])
+
+
+def _outcome(directory: Path, outcome: Outcome, hidden_size: int) -> LayersHead:
+    weight = _tensor(directory, f"{outcome.layer}.weight")
+    if weight.shape != (1, hidden_size):
+        raise ModelInvalid(f"{directory}: {outcome.layer} is {tuple(weight.shape)}, expected one row of {hidden_size}")
+    layer = nn.Linear(hidden_size, 1, bias=False)
+    layer.load_state_dict({"weight": weight.float()})
+    return LayersHead([layer.requires_grad_(False)])
 
 
 def _layer(directory: Path, name: str) -> tuple[torch.Tensor, torch.Tensor]:
