@@ -1,5 +1,5 @@
-"""ActPRM: the layout of Qwen2.5-Math's PRMs, and 32 small heads at each `<extra_0>` (Duan et al., "Efficient Process
-Reward Model Training via Active Learning", 2025).
+"""ActPRM: the layout of Qwen2.5-Math's PRMs, and an ensemble of heads at each `<extra_0>` (Duan et al., "Efficient
+Process Reward Model Training via Active Learning", 2025).
 
 The system turn is that of their training and of their example; their run of ProcessBench has another one.
 """

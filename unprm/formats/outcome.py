@@ -35,7 +35,7 @@ class Chat(NamedTuple):
 
 
 class OutcomeFormat(PieceFormat):
-    """Raises `ModelInvalid` if the chat does not hold problem and solution once each."""
+    """`chat` holds problem and solution once each."""
 
     family = "outcome"
     readout = Outcome("score")
@@ -69,13 +69,18 @@ class OutcomeFormat(PieceFormat):
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
-    from transformers import PreTrainedTokenizerFast  # slow to import, and listing the families does without
+    # slow to import, and listing the families does without
+    from jinja2 import TemplateError
+    from transformers import PreTrainedTokenizerFast
 
     model = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
     if not model.chat_template:
         raise ModelInvalid(f"{directory} has no chat template, which this family's input is made with")
     turns = [{"role": "user", "content": f" {PROBLEM} "}, {"role": "assistant", "content": f" {SOLUTION} "}]
-    text = str(model.apply_chat_template(turns, tokenize=False))
+    try:
+        text = str(model.apply_chat_template(turns, tokenize=False))
+    except TemplateError as error:
+        raise ModelInvalid(f"{directory}: its chat template takes no problem and solution ({error})") from error
     for mark, role in ((PROBLEM, "user"), (SOLUTION, "assistant")):
         if text.count(mark) != 1:
             raise ModelInvalid(f"{directory}: its chat template does not repeat the {role}'s message once")

@@ -259,6 +259,7 @@ def test_an_outcome_is_read_before_padding(places, tmp_path):
     ("template", "pattern"),
     [
         (None, "has no chat template"),
+        ("{{ raise_exception('a system turn comes first') }}", r"takes no problem and solution \(a system turn"),
         ("{{ messages[1].content }}", "does not repeat the user's message once"),
         ("{{ messages[0].content }}", "does not repeat the assistant's message once"),
         ("{% for turn in messages %}{{ turn.content }}{{ turn.content }}{% endfor %}", "the user's message once"),
