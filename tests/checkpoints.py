@@ -16,6 +16,8 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForSequenceClassification,
 )
 
 WORDS = Regex(
@@ -66,7 +68,7 @@ def sentencepiece() -> Tokenizer:
     return tokenizer
 
 
-def _special(name: str) -> AddedToken:
+def special(name: str) -> AddedToken:
     return AddedToken(name, special=True, normalized=False)
 
 
@@ -104,18 +106,18 @@ def math_shepherd(directory: Path) -> Path:
 
 
 def rlhflow(directory: Path) -> Path:
-    size = _save_tokenizer(bytelevel(*map(_special, LLAMA)), directory, LLAMA_CHAT)
+    size = _save_tokenizer(bytelevel(*map(special, LLAMA)), directory, LLAMA_CHAT)
     return _causal(LlamaForCausalLM(LlamaConfig(vocab_size=size, **SHAPE)), directory)
 
 
 def eurus(directory: Path) -> Path:
-    size = _save_tokenizer(bytelevel(*map(_special, QWEN)), directory, CHATML)
+    size = _save_tokenizer(bytelevel(*map(special, QWEN)), directory, CHATML)
     return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE)), directory)
 
 
 def _headed(directory: Path, architecture: str, tag: AddedToken, head: dict[str, torch.Tensor]) -> Path:
     """A decoder and a head's tensors in one file, and a `config.json` that names remote code, as published."""
-    size = _save_tokenizer(bytelevel(*map(_special, QWEN), tag), directory, CHATML)
+    size = _save_tokenizer(bytelevel(*map(special, QWEN), tag), directory, CHATML)
     network = Qwen2ForCausalLM(Qwen2Config(vocab_size=size, bos_token_id=size - 4, **SHAPE))
     tensors = {f"model.{name}": tensor for name, tensor in network.model.state_dict().items()}
     save_file(tensors | head, directory / "model.safetensors", {"format": "pt"})
@@ -143,7 +145,31 @@ def skywork(directory: Path) -> Path:
         "v_head.summary.weight": torch.randn(1, SHAPE["hidden_size"]) * 0.2,
         "v_head.summary.bias": torch.randn(1) * 0.1,
     }
-    return _headed(directory, "Qwen2ForPrmModel", _special("<extra_0>"), head)
+    return _headed(directory, "Qwen2ForPrmModel", special("<extra_0>"), head)
+
+
+def actprm(directory: Path) -> Path:
+    heads, width = 3, SHAPE["hidden_size"]
+    shapes = {"nn1": (width, 128), "nn2": (128, 128), "nn_out": (128, 1)}
+    head = {}
+    for copy in ("model", "reg_model"):  # what the heads were at first is published beside them
+        for name, shape in shapes.items():
+            head[f"score.{copy}.{name}.weight"] = torch.randn(heads, *shape) * 0.15
+            head[f"score.{copy}.{name}.bias"] = torch.randn(heads, shape[1]) * 0.1
+    return _headed(directory, "Qwen2ForEnsemblePRM", special("<extra_0>"), head)
+
+
+QWEN3_CHAT = (
+    "{% for turn in messages %}<|im_start|>{{ turn.role }}\n{% if turn.role == 'assistant' %}<think>\n\n</think>\n\n"
+    "{{ turn.content | trim }}{% else %}{{ turn.content }}{% endif %}<|im_end|>\n{% endfor %}"
+)
+
+
+def outcome(directory: Path) -> Path:
+    tokenizer = bytelevel(*map(special, QWEN), _plain("<think>"), _plain("</think>"))
+    size = _save_tokenizer(tokenizer, directory, QWEN3_CHAT)
+    config = Qwen3Config(vocab_size=size, num_labels=1, pad_token_id=size - 5, head_dim=32, **SHAPE)
+    return _causal(Qwen3ForSequenceClassification(config), directory)
 
 
 WRITERS: dict[str, Callable[[Path], Path]] = {
@@ -152,6 +178,8 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "qwen-prm": qwen_prm,
     "eurus": eurus,
     "skywork": skywork,
+    "actprm": actprm,
+    "outcome": outcome,
 }
 
 

@@ -59,7 +59,8 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A solution as model input: token ids, and the indices into them at which each step is scored.
+    """A solution as model input: token ids, and the indices into them at which each step is scored, ascending; the
+    same for all steps where the solution is scored as a whole.
 
     `response`: index of the solution's first token, for families whose scores come from all of its tokens.
     """

@@ -265,7 +265,7 @@ def test_settings_that_cannot_be_used_end_with_status_2(
     [
         (["--model", "."], "has no readable config.json: it is not a model's directory"),
         (["--model", "not/on-the-hub"], "could not be fetched from the hub"),
-        (["--family", "nobody"], "there is no family 'nobody'; there are eurus"),
+        (["--family", "nobody"], "there is no family 'nobody'; there are actprm, eurus"),
     ],
 )
 def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
@@ -309,7 +309,7 @@ def test_a_model_that_the_hub_does_not_have_ends_with_status_2(tmp_path: Path) -
 def test_published_models_are_listed() -> None:
     ended = run("models")
     assert ended.returncode == 0
-    assert re.search(r"Qwen/Qwen2.5-Math-PRM-7B +qwen-prm +Apache-2.0 +7.6 B +15.2 GB +73.5", ended.stdout)
+    assert re.search(r"Qwen/Qwen2.5-Math-PRM-7B +qwen-prm +Qwen +7.6 B +15.2 GB +73.5", ended.stdout)
     assert re.search(r"PRIME-RL/EurusPRM-Stage2 +eurus +Apache-2.0 +7.6 B +30.4 GB +31.3", ended.stdout)
 
 

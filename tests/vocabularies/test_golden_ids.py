@@ -19,8 +19,10 @@ from tokenizers import Tokenizer, models, normalizers
 
 from tests.support import ROOT
 from unprm.errors import ModelInvalid
+from unprm.formats.actprm import ActPrmFormat
 from unprm.formats.eurus import EurusFormat
 from unprm.formats.math_shepherd import MathShepherdFormat
+from unprm.formats.outcome import PROBLEM, SOLUTION, Chat, OutcomeFormat
 from unprm.formats.qwen_prm import QwenPrmFormat
 from unprm.formats.rlhflow import RlhflowFormat
 from unprm.formats.skywork import SkyworkFormat
@@ -137,15 +139,28 @@ def _chat(qwen: Encode, problem: str) -> Ids:
     return [*system, START, *qwen(f"user\n{problem}"), END, *qwen("\n"), START]
 
 
-def test_qwen_prm(qwen, qwen_models, texts):
+@pytest.mark.parametrize("form", [QwenPrmFormat, ActPrmFormat])
+def test_qwen_prm_and_actprm(form, qwen, qwen_models, texts):
     def expected(problem, steps):
         pieces = [qwen(f"assistant\n{steps[0]}"), *map(qwen, steps[1:])]
         return _tagged(_chat(qwen, problem), pieces, EXTRA, [END, *qwen("\n")])
 
     assert qwen_models["prm"].token_to_id("<extra_0>") == EXTRA
-    _agrees(QwenPrmFormat(qwen_models["prm"]), expected, texts)
+    _agrees(form(qwen_models["prm"]), expected, texts)
     with pytest.raises(ModelInvalid, match="no token '<extra_0>'"):
-        QwenPrmFormat(qwen_models["base"])
+        form(qwen_models["base"])
+
+
+def test_outcome(qwen, qwen_models, texts):
+    turns = (("user", PROBLEM), ("assistant", SOLUTION))
+    text = "".join(f"<|im_start|>{role}\n{place}<|im_end|>\n" for role, place in turns)
+
+    def expected(problem, steps):
+        texts = ("user\n" + problem, "assistant\n" + "\n\n".join(steps))
+        ids = [token for turn in texts for token in (START, *qwen(turn), END, *qwen("\n"))]
+        return ids, [len(ids) - 1] * len(steps)
+
+    _agrees(OutcomeFormat(qwen_models["base"], Chat(text, frozenset(), TEXT_END)), expected, texts)
 
 
 def test_skywork(qwen, qwen_models, texts):

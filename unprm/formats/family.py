@@ -29,6 +29,25 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Scored by several heads of linear layers with ReLU between them: the mean of the sigmoids of their outputs.
+
+    `layers`: their checkpoint names; each holds the layer of every head, (heads, inputs, outputs), and its biases,
+    (heads, outputs).
+    """
+
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A whole solution is scored, by the sigmoid of a linear layer without a bias and with one output; `layer`: its
+    checkpoint name."""
+
+    layer: str
+
+
+@dataclass(frozen=True, slots=True)
 class LikelihoodRatio:
     """Scored by the sigmoid of `beta` · (log P − log P of the reference model), summed from the response's first token
     to a step's last; the sigmoid gives votes a reward in [0, 1]."""
@@ -37,7 +56,7 @@ class LikelihoodRatio:
     reference: str
 
 
-Readout = Verdicts | Head | LikelihoodRatio
+Readout = Verdicts | Head | Ensemble | Outcome | LikelihoodRatio
 """How a score is read from a model at a scored position."""
 
 
@@ -77,7 +96,7 @@ class Family:
 
     name: str
     about: str
-    readout: type[Verdicts | Head | LikelihoodRatio]
+    readout: type[Readout]
     architectures: tuple[str, ...]
     models: tuple[KnownModel, ...]
     build: Callable[[Tokenizer, Path], PrmFormat]

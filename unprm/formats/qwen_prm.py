@@ -4,7 +4,7 @@ there (Zhang et al., "The Lessons of Developing Process Reward Models in Mathema
 from collections.abc import Sequence
 
 from unprm.formats.chatml import ChatmlFormat
-from unprm.formats.family import Family, Head, KnownModel
+from unprm.formats.family import Family, Head, KnownModel, Readout
 from unprm.types import Encoded
 
 TAG = "<extra_0>"
@@ -15,7 +15,7 @@ class QwenPrmFormat(ChatmlFormat):
 
     family = "qwen-prm"
     marks = (*ChatmlFormat.marks, TAG)
-    readout = Head(("score.0", "score.2"))
+    readout: Readout = Head(("score.0", "score.2"))
     input_format = (
         "chat: system, user {problem}, assistant {step 1}<extra_0>{step 2}<extra_0>… (scored at each <extra_0>)"
     )
@@ -35,7 +35,8 @@ FAMILY = Family(
     readout=Head,
     architectures=("Qwen2ForProcessRewardModel",),
     models=(
-        KnownModel("Qwen/Qwen2.5-Math-PRM-7B", "Apache-2.0", 7.6, 73.5),
+        KnownModel("Qwen/Qwen2.5-Math-PRM-7B", "Qwen", 7.6, 73.5),
+        KnownModel("Qwen/Qwen2.5-Math-PRM-72B", "Qwen", 72.7, 78.3),
         KnownModel("Qwen/Qwen2.5-Math-7B-PRM800K", "Apache-2.0", 7.6, 56.5),
     ),
     build=lambda tokenizer, directory: QwenPrmFormat(tokenizer),

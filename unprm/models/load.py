@@ -18,7 +18,7 @@ from unprm.engines.torch.readers import Reader
 from unprm.engines.torch.self_test import TreeTest, check_consistency
 from unprm.engines.vllm.model import prepare
 from unprm.errors import ModelInvalid
-from unprm.formats.family import LikelihoodRatio, PrmFormat, Readout
+from unprm.formats.family import Head, PrmFormat, Readout, Verdicts
 from unprm.models.names import public_name
 from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec
 from unprm.models.source import ModelSource
@@ -171,9 +171,9 @@ def _pick_engine(options: EngineOptions, place: torch.device, readout: Readout) 
     engine, dtype = options.engine, options.dtype
     if (engine == "remote") != (options.url is not None):
         raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
-    if isinstance(readout, LikelihoodRatio):
+    if not isinstance(readout, Verdicts | Head):
         if engine in ("vllm", "remote"):
-            raise ModelInvalid("vLLM does not score by likelihood ratios: use --engine torch")
+            raise ModelInvalid("vLLM does not score models of this family: use --engine torch")
         return "torch"
     installed = find_spec("vllm") is not None
     if engine == "vllm" and not installed:

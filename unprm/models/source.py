@@ -11,7 +11,7 @@ from unprm.engines.torch.heads import VerdictHead, read_head
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.errors import ModelInvalid
 from unprm.formats import unprm
-from unprm.formats.family import Family, Head, LikelihoodRatio, PrmFormat, Readout, Verdicts
+from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcome, PrmFormat, Readout, Verdicts
 from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.models.checkpoint import (
     PrmFiles,
@@ -80,7 +80,7 @@ class ModelSource:
     def reader(self, dtype: StoredDtype, place: torch.device) -> Reader:
         """The loaded model as the torch engine takes it."""
         files, readout = self.files, self.readout
-        if isinstance(readout, Head):
+        if isinstance(readout, Head | Ensemble | Outcome):
             network = load_network(AutoModel, files.base, dtype)
             head = read_head(files.base, readout, network.config.hidden_size)
             return AtPositions(network, head, place)

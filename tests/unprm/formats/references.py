@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 Score = Callable[[str, Sequence[str]], tuple[list[int], list[float]]]
 """From problem and steps to the ids that are read and the score of each step."""
@@ -59,6 +59,46 @@ def rlhflow(place: Path) -> Score:
             ids = _ids(tokenizer, tokenizer.apply_chat_template(chat, tokenize=False))
             scores.append(logits(ids)[-3, verdicts].softmax(-1)[0].item())
         return ids, scores
+
+    return score
+
+
+def actprm(place: Path) -> Score:
+    tokenizer, (network, tensors) = _tokenizer(place), _decoder(place)
+    first, second, last = (
+        (tensors[f"score.model.{name}.weight"].double(), tensors[f"score.model.{name}.bias"].double())
+        for name in ("nn1", "nn2", "nn_out")
+    )
+
+    @torch.no_grad()
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        chat = [
+            {"role": "system", "content": "Please reason step by step, and put your final answer within \\boxed{}."},
+            {"role": "user", "content": problem},
+            {"role": "assistant", "content": "<extra_0>".join(steps) + "<extra_0>"},
+        ]
+        ids = _ids(tokenizer, tokenizer.apply_chat_template(chat, tokenize=False))
+        hidden = network(torch.tensor([ids])).last_hidden_state[0].double()
+        each = []
+        for head in range(len(first[0])):
+            made = torch.relu(hidden @ first[0][head] + first[1][head])
+            made = torch.relu(made @ second[0][head] + second[1][head])
+            each.append(torch.sigmoid(made @ last[0][head] + last[1][head])[:, 0])
+        mean = torch.stack(each).mean(0)
+        return ids, mean[torch.tensor(ids) == tokenizer.convert_tokens_to_ids("<extra_0>")].tolist()
+
+    return score
+
+
+def outcome(place: Path) -> Score:
+    tokenizer, network = _tokenizer(place), AutoModelForSequenceClassification.from_pretrained(place).eval()
+
+    @torch.no_grad()
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        chat = [{"role": "user", "content": problem}, {"role": "assistant", "content": "\n\n".join(steps)}]
+        text = tokenizer.apply_chat_template(chat, tokenize=False).removeprefix(tokenizer.bos_token or "")
+        ids = list(tokenizer(text)["input_ids"])
+        return ids, [torch.sigmoid(network(torch.tensor([ids])).logits[0][0].double()).item()] * len(steps)
 
     return score
 

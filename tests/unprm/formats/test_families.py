@@ -2,19 +2,24 @@
 against its authors' way of computing them, and what happens to hostile text and to models that don't fit."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
 
 from tests import checkpoints
 from tests.server.harness import serving
 from tests.support import ROOT, TEST_DATA
 from tests.unprm.formats import references
+from unprm.engines.torch.heads import EnsembleHead
 from unprm.errors import ModelInvalid
 from unprm.formats.registry import families, known_models
 from unprm.models.load import load_engine
@@ -27,9 +32,24 @@ OTHERS = [
     ("What is 2 × 3?", ["It is 2 + 2 + 2.", "That is 6 😀.", "So", "the answer is 6."]),
     ("x", ["a\nb.", "c"]),
 ]
-FAMILIES = ["math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork"]
+FAMILIES = ["math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm", "outcome"]
 BETA = 0.05
-SPECIAL = " ".join([*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<s>", "</s>", "[INST]", "ки", "ş", "▁ки", "+"])
+SPECIAL = " ".join(
+    [
+        *checkpoints.QWEN,
+        *checkpoints.LLAMA,
+        "<extra_0>",
+        "<think>",
+        "</think>",
+        "<s>",
+        "</s>",
+        "[INST]",
+        "ки",
+        "ş",
+        "▁ки",
+        "+",
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +115,14 @@ def test_one_position_per_step_whatever_the_text(name, engines, problem, steps):
     form = engines[name].format
     encoded = form.encode(problem, steps)
     assert len(encoded.positions) == len(steps)
-    assert sorted(set(encoded.positions)) == list(encoded.positions)
+    if name == "outcome":
+        assert len(set(encoded.positions)) == 1
+    else:
+        assert sorted(set(encoded.positions)) == list(encoded.positions)
     assert 0 <= encoded.response <= encoded.positions[0]
     # every token of the template is there as often as in an input of harmless text
     harmless = form.encode("x", ["y"] * len(steps))
-    names = {*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<s>", "</s>"}
+    names = {*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<think>", "</think>", "<s>", "</s>"}
     count = [sum(token in names for token in form.tokens(item)) for item in (encoded, harmless)]
     assert count[0] == count[1]
 
@@ -107,12 +130,13 @@ def test_one_position_per_step_whatever_the_text(name, engines, problem, steps):
 def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
     assert load_engine(str(places["qwen-prm"])).description.family == "qwen-prm"
     assert load_engine(str(places["skywork"])).description.family == "skywork"
+    assert load_engine(str(places["actprm"])).description.family == "actprm"
 
 
 def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
-    assert len(names) == len(set(names)) == 8
-    assert all(model.parameters > 1 and model.licence for _, model in known_models())
+    assert len(names) == len(set(names)) == 15
+    assert all(model.parameters > 0.5 and model.licence for _, model in known_models())
     page = (ROOT / "docs" / "models.md").read_text("utf-8")
     assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)
     assert all(f"`{name}`" in page for name in families())
@@ -133,7 +157,7 @@ def test_a_model_that_no_family_claims_is_refused(places):
 
 
 def test_a_family_that_is_none_is_refused(places):
-    refused(places["eurus"], "there is no family 'nobody'; there are eurus", family="nobody")
+    refused(places["eurus"], "there is no family 'nobody'; there are actprm, eurus", family="nobody")
 
 
 def test_a_model_of_another_family_is_refused(places, adapter, base):
@@ -167,6 +191,107 @@ def test_a_head_that_is_missing_or_of_another_shape_is_refused(places, tmp_path)
     refused(place, r"score.2 is \(2, 7\) with a bias of 2, expected rows of 64")
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "pattern"),
+    [
+        ("nn1.weight", (3, 63, 128), r"nn1 is \(3, 63, 128\) with biases \(3, 128\), expected 3 heads of 64 inputs"),
+        ("nn2.weight", (2, 128, 128), r"nn2 is \(2, 128, 128\) with biases \(3, 128\), expected 3 heads of 128 inputs"),
+        ("nn2.bias", (128,), r"nn2 is \(3, 128, 128\) with biases \(128,\), expected 3 heads of 128 inputs"),
+        ("nn_out.weight", (128, 1), r"nn_out is \(128, 1\) with biases \(3, 1\), expected 3 heads of 128 inputs"),
+        ("nn_out", (3, 128, 2), "nn_out has 2 outputs per head, expected one"),
+    ],
+)
+def test_an_ensemble_of_another_shape_is_refused(places, tmp_path, name, shape, pattern):
+    place = _changed(places["actprm"], tmp_path)
+    tensors = load_file(place / "model.safetensors")
+    if name == "nn_out":
+        tensors["score.model.nn_out.bias"] = torch.zeros(3, 2)
+        name = "nn_out.weight"
+    tensors[f"score.model.{name}"] = torch.zeros(shape)
+    save_file(tensors, place / "model.safetensors", {"format": "pt"})
+    refused(place, pattern)
+
+
+def test_a_mean_score_close_to_one_is_exact():
+    head = EnsembleHead([torch.tensor([[[1.0]], [[2.0]]])], [torch.zeros(2, 1)])
+    margin = head(torch.tensor([[60.0], [-60.0]]))
+    # one minus the mean is (e^-60 + e^-120) / 2, where float32 would have 1 - 1 = 0
+    assert margin.tolist() == pytest.approx([60 + math.log(2), -60 - math.log(2)], rel=1e-6)
+
+
+@pytest.mark.parametrize("template", [checkpoints.QWEN3_CHAT, checkpoints.CHATML, checkpoints.LLAMA_CHAT])
+@pytest.mark.parametrize("begin", [False, True])
+def test_an_outcome_is_read_in_the_models_chat(places, tmp_path, template, begin):
+    """Templates that strip both texts, one or none, and tokenizers that begin each text with a token."""
+    place = _changed(places["outcome"], tmp_path)
+    tokenizer = checkpoints.bytelevel(*map(checkpoints.special, [*checkpoints.QWEN, "<|begin_of_text|>"]))
+    if begin:
+        number = tokenizer.token_to_id("<|begin_of_text|>")
+        tokenizer.post_processor = TemplateProcessing(
+            single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", number)]
+        )
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template, bos_token="<|begin_of_text|>")
+    fast.save_pretrained(place)
+    engine, expected = load_engine(str(place), device="cpu", family="outcome"), references.outcome(place)
+    for problem, steps in [
+        (PROBLEM, STEPS),
+        ("  What is 1 + 1?\n", [" 2", "So 2. "]),
+        ("\ue001 \ue000", ["\ue000\ue001"]),
+    ]:
+        item = engine.format.encode(problem, steps)
+        ids, scores = expected(problem, steps)
+        assert list(item.ids) == ids
+        assert engine.score([item]).scores[0] == pytest.approx(scores, abs=1e-5)
+
+
+def test_an_outcome_is_read_before_padding(places, tmp_path):
+    place = _changed(places["outcome"], tmp_path)
+    config = json.loads((place / "config.json").read_text("utf-8"))
+    newline = load_engine(str(place), device="cpu", family="outcome").format.encode("x", ["y"]).ids[-1]
+    (place / "config.json").write_text(json.dumps(config | {"pad_token_id": newline}), "utf-8")
+    engine, expected = load_engine(str(place), device="cpu", family="outcome"), references.outcome(place)
+    item = engine.format.encode(PROBLEM, STEPS)
+    assert set(item.positions) == {len(item.ids) - 2}
+    assert engine.score([item]).scores[0] == pytest.approx(expected(PROBLEM, STEPS)[1], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("template", "pattern"),
+    [
+        (None, "has no chat template"),
+        ("{{ raise_exception('a system turn comes first') }}", r"takes no problem and solution \(a system turn"),
+        ("{{ messages[1].content }}", "does not repeat the user's message once"),
+        ("{{ messages[0].content }}", "does not repeat the assistant's message once"),
+        ("{% for turn in messages %}{{ turn.content }}{{ turn.content }}{% endfor %}", "the user's message once"),
+    ],
+)
+def test_a_chat_that_an_outcome_is_not_read_in_is_refused(places, tmp_path, template, pattern):
+    place = _changed(places["outcome"], tmp_path)
+    (place / "chat_template.jinja").unlink()
+    if template:
+        (place / "chat_template.jinja").write_text(template, "utf-8")
+    refused(place, pattern, family="outcome")
+
+
+def test_a_classifier_of_several_classes_is_no_outcome(places, tmp_path):
+    place = _changed(places["outcome"], tmp_path)
+    tensors = load_file(place / "model.safetensors")
+    tensors["score.weight"] = torch.zeros(2, 64)
+    save_file(tensors, place / "model.safetensors", {"format": "pt"})
+    refused(place, r"score is \(2, 64\), expected one row of 64", family="outcome")
+
+
+def test_an_outcome_is_the_reward_of_a_solution(places):
+    with serving(load_engine(str(places["outcome"]), device="cpu", family="outcome")) as running:
+        answers = [
+            running.post("/score_steps", {"problem": PROBLEM, "solutions": [STEPS], "aggregate": name}).json()
+            for name in ("min", "mean", "last")
+        ]
+    (scores,) = {tuple(answer["solutions"][0]["step_scores"]) for answer in answers}
+    assert len(scores) == len(STEPS)
+    assert [answer["solutions"][0]["reward"] for answer in answers] == pytest.approx([scores[0]] * 3)
+
+
 def test_a_checkpoint_that_is_cut_or_incomplete_is_refused(places, tmp_path):
     place = _changed(places["skywork"], tmp_path)
     whole = (place / "model.safetensors").read_bytes()
@@ -190,8 +315,11 @@ def test_reference_and_beta_are_for_likelihood_ratios(places):
     refused(places["eurus"], "other vocabularies", family="eurus", reference=str(places["math-shepherd"]))
 
 
-def test_likelihood_ratios_are_scored_by_torch_alone(places):
+def test_likelihood_ratios_ensembles_and_outcomes_are_scored_by_torch_alone(places):
     arguments = options("eurus", places)
     refused(places["eurus"], "use --engine torch", **arguments, engine="vllm")
     refused(places["eurus"], "use --engine torch", **arguments, engine="remote", url="http://127.0.0.1:9")
     assert load_engine(str(places["eurus"]), **arguments, engine="auto").description.engine == "torch"
+    for name in ("actprm", "outcome"):
+        arguments = {**options(name, places), "engine": "remote", "url": "http://127.0.0.1:9"}
+        refused(places[name], "use --engine torch", **arguments)

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 from torch import nn
+from torch.nn import functional
 
 from unprm.errors import ModelInvalid
-from unprm.formats.family import Head, Verdicts
+from unprm.formats.family import Ensemble, Head, Outcome, Verdicts
 
 
 class VerdictHead(nn.Module):
@@ -54,17 +55,51 @@ class LayersHead(nn.Module):
         return margins(made)
 
 
+class EnsembleHead(nn.Module):
+    """Heads of linear layers with ReLU between them, in fp32: the margin's sigmoid is the mean of theirs.
+
+    `weights`: of each layer, (heads, inputs, outputs), the last with one output; `biases`: (heads, outputs).
+    """
+
+    def __init__(self, weights: list[torch.Tensor], biases: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.weights, self.biases = (
+            nn.ParameterList(nn.Parameter(tensor.float(), requires_grad=False) for tensor in tensors)
+            for tensors in (weights, biases)
+        )
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(n, hidden) -> (n,)"""
+        made = hidden.float()
+        for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            made = (torch.relu(made) if number else made) @ weight + bias[:, None]
+        # the logarithm of the mean against that of one minus the mean, exact where they are close to 0 or 1
+        each = made[..., 0]
+        return functional.logsigmoid(each).logsumexp(0) - functional.logsigmoid(-each).logsumexp(0)
+
+
 def margins(outputs: torch.Tensor) -> torch.Tensor:
     """Margins from one or two outputs, (n, outputs) -> (n,): the one, or the second minus the first."""
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
 
-def read_head(directory: Path, head: Head, hidden_size: int) -> LayersHead:
+def read_head(directory: Path, readout: Head | Ensemble | Outcome, hidden_size: int) -> nn.Module:
     """The head in a checkpoint; raises `ModelInvalid` if a tensor is missing or has the wrong shape."""
+    match readout:
+        case Head():
+            return read_layers(directory, readout, hidden_size)
+        case Ensemble():
+            return _ensemble(directory, readout, hidden_size)
+        case Outcome():
+            return _outcome(directory, readout, hidden_size)
+
+
+def read_layers(directory: Path, head: Head, hidden_size: int) -> LayersHead:
+    """As `read_head`."""
     layers = []
     width = hidden_size
     for name in head.layers:
-        weight, bias = (_tensor(directory, f"{name}.{part}") for part in ("weight", "bias"))
+        weight, bias = _layer(directory, name)
         if weight.shape[1] != width or len(bias) != len(weight):
             raise ModelInvalid(
                 f"{directory}: {name} is {tuple(weight.shape)} with a bias of {len(bias)}, expected rows of {width}"
@@ -76,6 +111,35 @@ def read_head(directory: Path, head: Head, hidden_size: int) -> LayersHead:
     if width > 2:
         raise ModelInvalid(f"{directory}: {head.layers[-1]} has {width} outputs, expected one value or two classes")
     return LayersHead(layers)
+
+
+def _ensemble(directory: Path, ensemble: Ensemble, hidden_size: int) -> EnsembleHead:
+    layers = [_layer(directory, name) for name in ensemble.layers]
+    heads = len(layers[0][0])
+    width = hidden_size
+    for name, (weight, bias) in zip(ensemble.layers, layers, strict=True):
+        if weight.ndim != 3 or weight.shape[:2] != (heads, width) or bias.shape != (heads, weight.shape[2]):
+            raise ModelInvalid(
+                f"{directory}: {name} is {tuple(weight.shape)} with biases {tuple(bias.shape)}, expected {heads} heads "
+                f"of {width} inputs"
+            )
+        width = weight.shape[2]
+    if width != 1:
+        raise ModelInvalid(f"{directory}: {ensemble.layers[-1]} has {width} outputs per head, expected one")
+    return EnsembleHead([weight for weight, _ in layers], [bias for _, bias in layers])
+
+
+def _outcome(directory: Path, outcome: Outcome, hidden_size: int) -> LayersHead:
+    weight = _tensor(directory, f"{outcome.layer}.weight")
+    if weight.shape != (1, hidden_size):
+        raise ModelInvalid(f"{directory}: {outcome.layer} is {tuple(weight.shape)}, expected one row of {hidden_size}")
+    layer = nn.Linear(hidden_size, 1, bias=False)
+    layer.load_state_dict({"weight": weight.float()})
+    return LayersHead([layer.requires_grad_(False)])
+
+
+def _layer(directory: Path, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    return _tensor(directory, f"{name}.weight"), _tensor(directory, f"{name}.bias")
 
 
 def _tensor(directory: Path, name: str) -> torch.Tensor:

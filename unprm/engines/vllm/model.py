@@ -18,7 +18,7 @@ from huggingface_hub import cached_assets_path
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-from unprm.engines.torch.heads import margins, read_head
+from unprm.engines.torch.heads import margins, read_layers
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Head, Readout, Verdicts
 from unprm.models.checkpoint import PrmFiles, load_merged, read_config, read_tokenizer
@@ -76,7 +76,7 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
         return _with_value_head(files.base, readout)
     if isinstance(readout, Head):
         return VllmModel(files.base)
-    raise ModelInvalid("vLLM does not score by likelihood ratios: use --engine torch")
+    raise ModelInvalid("vLLM does not score models of this family: use --engine torch")
 
 
 def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
@@ -94,7 +94,7 @@ def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[floa
 
 def _with_value_head(base: Path, readout: Head) -> VllmModel:
     config = read_config(base)
-    head = read_head(base, readout, config["hidden_size"])
+    head = read_layers(base, readout, config["hidden_size"])
     (name,) = readout.layers
 
     def write(place: Path) -> None:

@@ -1,0 +1,110 @@
+"""Outcome reward models: one score for a whole solution, read at the end of a chat (Liu et al., "Skywork-Reward-V2",
+2025, and other models of transformers' kind "sequence classification" with one output).
+
+A solution's score is that of each of its steps, so its minimum, mean and last step score are the model's reward; only
+their product is not. The reward is a logit of Bradley and Terry's model, which tells solutions of one problem apart;
+its sigmoid is in [0, 1], and 0.5 does not part right from wrong.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenizers import Tokenizer
+
+from unprm.errors import ModelInvalid
+from unprm.formats.family import Family, KnownModel, Outcome
+from unprm.formats.pieces import Draft, PieceFormat, Pieces
+from unprm.steps import join
+from unprm.types import Encoded
+
+PROBLEM, SOLUTION = "\ue000", "\ue001"
+"""Stand for the texts in a chat; characters that no template has."""
+_PLACE = re.compile(f"{PROBLEM}|{SOLUTION}")
+
+
+class Chat(NamedTuple):
+    """A model's chat of a problem and its solution: text with places for both, without space around them if the model's
+    chat template strips that. `pad`: the id that is skipped in search of the chat's last token."""
+
+    text: str
+    stripped: frozenset[str]
+    pad: int | None
+
+
+class OutcomeFormat(PieceFormat):
+    """`chat` holds problem and solution once each."""
+
+    family = "outcome"
+    readout = Outcome("score")
+    input_format = (
+        "the model's chat template: user {problem}, assistant {step 1}\\n\\n{step 2}… (scored once, at the end: every "
+        "step has the solution's score)"
+    )
+
+    def __init__(self, tokenizer: Tokenizer, chat: Chat) -> None:
+        super().__init__(tokenizer)
+        added = {token.content: number for number, token in tokenizer.get_added_tokens_decoder().items()}
+        names = sorted(added, key=len, reverse=True)
+        parts = re.split(f"({'|'.join(map(re.escape, names))})", chat.text) if names else [chat.text]
+        self._parts = [added.get(part, part) for part in parts if part]
+        self._chat = chat
+        # also what is an added token, but no special one, is plain text in a problem or a step
+        self.pieces = Pieces(tokenizer, [part for part in parts if part in added])
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of the chat; every step is scored at its last token, as transformers finds it."""
+        texts = {PROBLEM: problem, SOLUTION: join(steps)}
+        kept = {mark: text.strip() if mark in self._chat.stripped else text for mark, text in texts.items()}
+        plain = [_PLACE.sub(lambda found: kept[found[0]], part) for part in self._parts if isinstance(part, str)]
+        encoded = iter(self.pieces.encode(plain))
+        draft = Draft()
+        for part in self._parts:
+            draft.add(next(encoded) if isinstance(part, str) else [part])
+        ids = draft.done().ids
+        last = max(index for index, token in enumerate(ids) if token != self._chat.pad)
+        return Encoded(ids, (last,) * len(steps))
+
+
+def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
+    # slow to import, and listing the families does without
+    from jinja2 import TemplateError
+    from transformers import PreTrainedTokenizerFast
+
+    model = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+    if not model.chat_template:
+        raise ModelInvalid(f"{directory} has no chat template, which this family's input is made with")
+    turns = [{"role": "user", "content": f" {PROBLEM} "}, {"role": "assistant", "content": f" {SOLUTION} "}]
+    try:
+        text = str(model.apply_chat_template(turns, tokenize=False))
+    except TemplateError as error:
+        raise ModelInvalid(f"{directory}: its chat template takes no problem and solution ({error})") from error
+    for mark, role in ((PROBLEM, "user"), (SOLUTION, "assistant")):
+        if text.count(mark) != 1:
+            raise ModelInvalid(f"{directory}: its chat template does not repeat the {role}'s message once")
+    spaced = {mark for mark in (PROBLEM, SOLUTION) if f" {mark} " in text}
+    for mark in spaced:
+        text = text.replace(f" {mark} ", mark)
+    # as its authors do: what begins every text is left to the tokenizer, also where the template has it
+    begin = "".join(model.convert_ids_to_tokens(model("")["input_ids"]))
+    config = json.loads((directory / "config.json").read_text("utf-8"))
+    text = begin + text.removeprefix(model.bos_token or "")
+    return OutcomeFormat(tokenizer, Chat(text, frozenset({PROBLEM, SOLUTION} - spaced), config.get("pad_token_id")))
+
+
+FAMILY = Family(
+    name=OutcomeFormat.family,
+    about="any classifier of chats with one output: an outcome reward, the same for every step",
+    readout=Outcome,
+    architectures=(),
+    models=(
+        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-0.6B", "Apache-2.0", 0.6),
+        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-1.7B", "Apache-2.0", 1.7),
+        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-4B", "Apache-2.0", 4.0),
+        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-8B", "Apache-2.0", 8.2),
+    ),
+    build=_build,
+    aggregate="last",
+)
