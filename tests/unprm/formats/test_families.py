@@ -27,9 +27,10 @@ OTHERS = [
     ("What is 2 × 3?", ["It is 2 + 2 + 2.", "That is 6 😀.", "So", "the answer is 6."]),
     ("x", ["a\nb.", "c"]),
 ]
-FAMILIES = ["math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork"]
+FAMILIES = ["math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "fover", "granite", "versaprm"]
 BETA = 0.05
-SPECIAL = " ".join([*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<s>", "</s>", "[INST]", "ки", "ş", "▁ки", "+"])
+MARKS = [*checkpoints.QWEN, *checkpoints.LLAMA, *checkpoints.GRANITE, "<extra_0>", "<s>", "</s>"]
+SPECIAL = " ".join([*MARKS, "[INST]", "ки", "ş", "▁ки", "+", " \n\n\n\n"])
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +100,7 @@ def test_one_position_per_step_whatever_the_text(name, engines, problem, steps):
     assert 0 <= encoded.response <= encoded.positions[0]
     # every token of the template is there as often as in an input of harmless text
     harmless = form.encode("x", ["y"] * len(steps))
-    names = {*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<s>", "</s>"}
-    count = [sum(token in names for token in form.tokens(item)) for item in (encoded, harmless)]
+    count = [sum(token in MARKS for token in form.tokens(item)) for item in (encoded, harmless)]
     assert count[0] == count[1]
 
 
@@ -111,7 +111,7 @@ def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
 
 def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
-    assert len(names) == len(set(names)) == 8
+    assert len(names) == len(set(names)) == 19
     assert all(model.parameters > 1 and model.licence for _, model in known_models())
     page = (ROOT / "docs" / "models.md").read_text("utf-8")
     assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)
