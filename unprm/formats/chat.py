@@ -79,13 +79,13 @@ class VerdictChatFormat(PieceFormat):
         self._conversation, self._template = conversation, template
         opened, self._answer, other = self._turns("assistant", ["", conversation.positive, conversation.negative])
         size = len(opened)
-        first = [ids[size : size + 1] for ids in (self._answer, other) if ids[:size] == opened]
-        if len(first) < 2 or [] in first or first[0] == first[1]:
+        positive, negative = (ids[size : size + 1] if ids[:size] == opened else [] for ids in (self._answer, other))
+        if not positive or not negative or positive == negative:
             raise ModelInvalid(
                 f"the answers {conversation.positive!r} and {conversation.negative!r} don't begin with a token each "
                 f"that tells them apart in this vocabulary: the model is none of family {family}"
             )
-        self.readout = Verdicts(*first[0], *first[1], logits_divisor)
+        self.readout = Verdicts(positive[0], negative[0], logits_divisor)
         self._before = size - 1
         self._closing = [self.pieces.mark(template.end), *self.pieces.encode([template.tail])[0]]
         self._opening = [self.pieces.mark(template.begin)] if template.begin else []
