@@ -2,7 +2,7 @@
 the assistant answers `Y` or `N` (model card of granite-3.3-8b-lora-math-prm, 2025).
 
 The card takes P(Y) among all tokens, here it is P(Y) against N: the models answer with hardly anything else. Their
-template writes today's date into the system turn; here it is the day of their release, so that scores don't change
+template writes today's date into the system turn; here it is the day of the first release, so that scores don't change
 overnight.
 """
 
