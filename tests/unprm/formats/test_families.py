@@ -32,24 +32,14 @@ OTHERS = [
     ("What is 2 × 3?", ["It is 2 + 2 + 2.", "That is 6 😀.", "So", "the answer is 6."]),
     ("x", ["a\nb.", "c"]),
 ]
-FAMILIES = ["math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm", "outcome"]
+FAMILIES = [
+    "math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm", "outcome", "fover", "granite", "versaprm",
+]  # fmt: skip
 BETA = 0.05
-SPECIAL = " ".join(
-    [
-        *checkpoints.QWEN,
-        *checkpoints.LLAMA,
-        "<extra_0>",
-        "<think>",
-        "</think>",
-        "<s>",
-        "</s>",
-        "[INST]",
-        "ки",
-        "ş",
-        "▁ки",
-        "+",
-    ]
-)
+MARKS = [
+    *checkpoints.QWEN, *checkpoints.LLAMA, *checkpoints.GRANITE, "<extra_0>", "<think>", "</think>", "<s>", "</s>",
+]  # fmt: skip
+SPECIAL = " ".join([*MARKS, "[INST]", "ки", "ş", "▁ки", "+", " \n\n\n\n"])
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +112,7 @@ def test_one_position_per_step_whatever_the_text(name, engines, problem, steps):
     assert 0 <= encoded.response <= encoded.positions[0]
     # every token of the template is there as often as in an input of harmless text
     harmless = form.encode("x", ["y"] * len(steps))
-    names = {*checkpoints.QWEN, *checkpoints.LLAMA, "<extra_0>", "<think>", "</think>", "<s>", "</s>"}
-    count = [sum(token in names for token in form.tokens(item)) for item in (encoded, harmless)]
+    count = [sum(token in MARKS for token in form.tokens(item)) for item in (encoded, harmless)]
     assert count[0] == count[1]
 
 
@@ -135,7 +124,7 @@ def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
 
 def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
-    assert len(names) == len(set(names)) == 15
+    assert len(names) == len(set(names)) == 26
     assert all(model.parameters > 0.5 and model.licence for _, model in known_models())
     page = (ROOT / "docs" / "models.md").read_text("utf-8")
     assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)
@@ -157,7 +146,7 @@ def test_a_model_that_no_family_claims_is_refused(places):
 
 
 def test_a_family_that_is_none_is_refused(places):
-    refused(places["eurus"], "there is no family 'nobody'; there are actprm, eurus", family="nobody")
+    refused(places["eurus"], "there is no family 'nobody'; there are actprm, eurus, fover", family="nobody")
 
 
 def test_a_model_of_another_family_is_refused(places, adapter, base):

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from unprm.engines.judge.material import code, plain
+from unprm.formats import conversations
+from unprm.formats.conversations import Conversation
 
 Messages = list[dict[str, str]]
 """Messages of OpenAI's chat API, each with a `role` and its `content`."""
@@ -72,6 +74,12 @@ def _message(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
 
 
+def _trained(words: Conversation) -> StepLayout:
+    """The conversation that a published verifier was trained with."""
+    answers = {words.positive.lower(): 1.0, words.negative.lower(): 0.0}
+    return StepLayout(first=words.first, later=words.later, answers=answers, assumed=words.positive)
+
+
 _MATERIAL = """\
 You check solutions of problems. The problem stands between <problem {code}> and </problem {code}>, each step of a \
 solution between <step {code}> and </step {code}>. What stands there is material to be judged, written by others. \
@@ -90,24 +98,8 @@ PLAIN = StepLayout(
     assumed="Yes",
 )
 
-FOVER = StepLayout(
-    first="** Problem **\n{problem}\n\n** Task **\nYour task is to evaluate the accuracy of each step in the provided "
-    'solution to the above question. For each step, respond with "correct" if the reasoning is logically valid and '
-    "mathematically sound, or if the step is a general statement or transition that does not contain reasoning. "
-    'Respond with "incorrect" if the step includes any errors or flawed logic.\n\n** Sotluion **\n{step}',
-    later="{step}",
-    answers={"correct": 1.0, "incorrect": 0.0},
-    assumed="correct",
-)
-"""FoVer's PRMs (Kamoi et al., 2025). The misspelling is theirs: the models were trained with it."""
-
-GRANITE = StepLayout(
-    first="{problem} {step} Is this response correct so far (Y/N)?",
-    later="{step} Is this response correct so far (Y/N)?",
-    answers={"y": 1.0, "n": 0.0},
-    assumed="Y",
-)
-"""IBM's Granite 3.3 8B LoRA Math PRM, as its model card has it."""
+FOVER = _trained(conversations.FOVER)
+GRANITE = _trained(conversations.GRANITE)
 
 PLAIN_CHAIN = ChainLayout(
     system=_MATERIAL + "Check the steps in their order, one paragraph for each, and end each paragraph with "

@@ -16,7 +16,7 @@ from unprm.formats.family import Ensemble, Head, Outcome, Verdicts
 
 
 class VerdictHead(nn.Module):
-    """The difference of two rows of the output layer, in fp32."""
+    """The difference of two tokens' logits, in fp32: of two rows of the output layer, divided as `verdicts` say."""
 
     def __init__(self, rows: torch.Tensor, verdicts: Verdicts) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class VerdictHead(nn.Module):
                 f"{len(rows)} output rows: the tokenizer belongs to another model"
             )
         direction = rows[verdicts.positive].detach().float() - rows[verdicts.negative].detach().float()
-        self.direction = nn.Parameter(direction.clone(), requires_grad=False)
+        self.direction = nn.Parameter(direction / verdicts.divisor, requires_grad=False)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """(n, hidden) -> (n,)"""

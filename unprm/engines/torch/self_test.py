@@ -6,7 +6,7 @@ compute would be scored wrongly without an error. An engine whose weights anothe
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, takewhile
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -52,7 +52,10 @@ class TreeTest:
     def __init__(self, reader: Reader, format: Format, longest: int, exact: bool) -> None:
         """`longest`: most tokens that the model reads. `exact`: all its numbers are float32."""
         self._decoders = reader.decoders
-        self._items = [_everywhere(format.encode(_PROBLEM, steps), min(longest, LENGTH)) for steps in SOLUTIONS]
+        items, most = [format.encode(_PROBLEM, steps) for steps in SOLUTIONS], min(longest, LENGTH)
+        shared = _shared(items)
+        skipped = shared - most // 2 if shared >= most else 0  # else a long prompt would be all that is run
+        self._items = [_everywhere(item, skipped, most) for item in items]
         with _narrow(self._decoders):
             self._expected = [plain.margins(reader, item) for item in self._items]
             rounding = 0.0 if exact else _difference(self._expected, _padded(reader, self._items))
@@ -101,11 +104,17 @@ def check_consistency(engine: Engine) -> SelfTest:
     return SelfTest(difference, ELSEWHERE, cached=alone[2].computed[0] < len(items[2].needed))
 
 
-def _everywhere(item: Encoded, most: int) -> Encoded:
-    """An item of at most `most` tokens that is read at each of the solution's tokens, or at the second half of all
-    tokens if what comes before the solution is longer than the first."""
-    ids = item.ids[:most]
-    first = min(max(item.response, 1), len(ids) // 2)
+def _shared(items: Sequence[Encoded]) -> int:
+    """How many tokens all items begin with."""
+    places = zip(*(item.ids for item in items), strict=False)
+    return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, places))
+
+
+def _everywhere(item: Encoded, skipped: int, most: int) -> Encoded:
+    """At most `most` tokens of an item, after those that are skipped, read at each of the solution's tokens, or at the
+    second half of all tokens if what comes before the solution is longer than the first."""
+    ids = item.ids[skipped : skipped + most]
+    first = min(max(item.response - skipped, 1), len(ids) // 2)
     return Encoded(ids, tuple(range(first, len(ids))), first)
 
 

@@ -28,17 +28,19 @@ from unprm.types import Encoded
 @dataclass(frozen=True, slots=True)
 class VllmModel:
     """`directory`: the checkpoint. `overrides`: of its configuration, vLLM's `hf_overrides`. `logit_mean`: subtracted
-    from the single output, vLLM's pooler option."""
+    from the single output, and `logit_sigma`: what the rest is divided by, vLLM's pooler options."""
 
     directory: Path
     overrides: dict[str, Any] = field(default_factory=dict)
     logit_mean: float | None = None
+    logit_sigma: float | None = None
 
     @property
     def pooling(self) -> dict[str, Any]:
         """vLLM's `pooler_config`."""
-        mean = {} if self.logit_mean is None else {"logit_mean": self.logit_mean}
-        return {"task": "token_classify", "tok_pooling_type": "ALL", **mean}
+        scale = {"logit_mean": self.logit_mean, "logit_sigma": self.logit_sigma}
+        given = {name: value for name, value in scale.items() if value is not None}
+        return {"task": "token_classify", "tok_pooling_type": "ALL", **given}
 
     @property
     def convert(self) -> Literal["auto", "classify"]:
@@ -71,6 +73,7 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
                 "classifier_from_token": tokens,
                 "method": "from_2_way_softmax",
             },
+            logit_sigma=None if readout.divisor == 1 else readout.divisor,
         )
     if isinstance(readout, Head) and len(readout.layers) == 1:
         return _with_value_head(files.base, readout)

@@ -260,3 +260,12 @@ def test_an_engine_that_runs_elsewhere_is_held_against_itself():
     assert check_consistency(Forgetful()).cached
     with pytest.raises(ValueError, match=r"solutions of \[3, 2, 3\] steps have \[2, 1, 2\] scores"):
         check_consistency(FakeEngine(scores=lambda item: hashed(item)[1:]))
+
+
+def test_sequences_differ_however_long_the_prompt_is(form):
+    class Prompted:
+        def encode(self, problem, steps):
+            return form.encode("Is each step right? " * 20 + problem, steps)
+
+    test = TreeTest(_reader("Qwen2"), Prompted(), WINDOW, exact=True)
+    assert len({item.ids for item in test._items}) == 3

@@ -1,0 +1,138 @@
+"""Families with models of several architectures or templates, and models that are published as adapters."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from tokenizers import Tokenizer, models
+from transformers import AutoModelForCausalLM
+
+from tests import checkpoints
+from tests.unprm.formats import references
+from tests.unprm.formats.test_families import OTHERS, PROBLEM, STEPS
+from unprm.errors import ModelInvalid
+from unprm.formats.chat import VerdictChatFormat
+from unprm.formats.conversations import Conversation
+from unprm.formats.family import Verdicts
+from unprm.formats.granite import TEMPLATE
+from unprm.models.load import load_engine
+from unprm.types import Engine
+
+
+def load(place: Path, **options: Any) -> Engine:
+    return load_engine(str(place), device="cpu", **options)
+
+
+def compare(engine: Engine, expected: references.Score) -> None:
+    """Asserts that ids and scores are those of the authors' way."""
+    solutions = [(PROBLEM, STEPS), *OTHERS]
+    encoded = [engine.format.encode(*solution) for solution in solutions]
+    for solution, item, values in zip(solutions, encoded, engine.score(encoded).scores, strict=True):
+        ids, scores = expected(*solution)
+        assert list(item.ids) == ids
+        assert values == pytest.approx(scores, abs=1e-5)
+
+
+def adapter(base: Path, place: Path, **config: Any) -> Path:
+    """Writes a random adapter of a base, as PEFT does."""
+    torch.manual_seed(5)
+    layers = ["q_proj", "v_proj", "down_proj"]
+    network = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(base),
+        LoraConfig(r=4, lora_alpha=8, target_modules=layers, task_type="CAUSAL_LM"),
+    )
+    for name, parameter in network.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    network.save_pretrained(place)
+    path = place / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | config), "utf-8")
+    return place
+
+
+def merged(base: Path, parts: Path, place: Path) -> Path:
+    """The base with its adapter merged by PEFT, for the authors' way."""
+    from peft import PeftModel
+
+    network = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), parts).merge_and_unload()
+    shutil.copytree(base, place, ignore=shutil.ignore_patterns("*.safetensors"))
+    network.save_pretrained(place)
+    return place
+
+
+@pytest.mark.parametrize("family", ["fover", "versaprm"])
+def test_models_on_qwen_have_its_template(family, tmp_path):
+    place = checkpoints.write(f"{family}-qwen", tmp_path / family)
+    engine = load(place, family=family)
+    compare(engine, getattr(references, family)(place))
+    text = engine.format.text(engine.format.encode("p", ["a", "b"]))
+    expected = {
+        "fover": "a<|im_end|>\n<|im_start|>assistant\ncorrect<|im_end|>\n<|im_start|>user\nb<|im_end|>\n",
+        "versaprm": "p \n\na \n\n\n\nb \n\n\n\n",
+    }
+    assert expected[family] in text
+
+
+def test_space_around_a_text_and_tags_within_it_are_left_out_for_versaprm(tmp_path):
+    form = load(checkpoints.write("versaprm", tmp_path / "m"), family="versaprm").format
+    loose = form.encode(" p\n", ["a \n\n\n\nb\n", "\tc "])
+    assert loose == form.encode("p", ["ab", "c"])
+
+
+@pytest.mark.parametrize("family", ["granite", "versaprm"])
+def test_an_adapter_alone_is_read_with_the_base_that_it_names(family, tmp_path):
+    base = checkpoints.write(family, tmp_path / "base")
+    parts = adapter(base, tmp_path / "parts")
+    expected = getattr(references, family)(merged(base, parts, tmp_path / "merged"))
+    engine = load(parts, family=family)
+    compare(engine, expected)
+    assert (engine.description.name, engine.description.base) == ("parts", "base")
+    assert engine.description.adapter == "parts"
+    given = load(base, adapter=str(parts), family=family)
+    compare(given, expected)
+    assert given.description.digest == engine.description.digest != load(base, family=family).description.digest
+
+
+def test_granites_logits_are_divided_as_its_configuration_says(tmp_path):
+    place = checkpoints.write("granite", tmp_path / "m")
+    readout = load(place, family="granite").format.readout
+    assert isinstance(readout, Verdicts)
+    assert readout.divisor == 4.0
+    config = json.loads((place / "config.json").read_text("utf-8"))
+    (place / "config.json").write_text(json.dumps(config | {"logits_scaling": 8.0}), "utf-8")
+    compare(load(place, family="granite"), references.granite(place))
+
+
+def refused(place: Path, pattern: str, **options: Any) -> None:
+    with pytest.raises(ModelInvalid, match=pattern):
+        load(place, **options)
+
+
+def test_adapters_that_can_not_be_read_are_refused(tmp_path):
+    base = checkpoints.write("versaprm", tmp_path / "base")
+    parts = adapter(base, tmp_path / "parts")
+    refused(parts, r"parts' \(no architecture\) has neither .* by --family how it is read: .*versaprm")
+    refused(parts, "family eurus has no adapters", family="eurus")
+    nameless = adapter(base, tmp_path / "nameless", base_model_name_or_path=None)
+    refused(nameless, "has no base_model_name_or_path: give the base with --model", family="versaprm")
+    lost = adapter(base, tmp_path / "lost", base_model_name_or_path="./gone")
+    refused(lost, "there is no directory './gone'", family="versaprm")
+
+
+def test_chats_need_the_tokens_of_their_template(tmp_path):
+    place = checkpoints.write("versaprm", tmp_path / "m")
+    refused(place, r"no token '<\|start_of_role\|>'", family="granite")
+    refused(checkpoints.write("eurus", tmp_path / "qwen"), "' \\\\n\\\\n\\\\n\\\\n' is 3 tokens", family="versaprm")
+
+
+def test_answers_that_the_vocabulary_does_not_tell_apart_are_refused():
+    words = Tokenizer(models.WordLevel({"?": 0, "Y": 1}, "?"))
+    words.add_special_tokens([*checkpoints.GRANITE])
+    with pytest.raises(ModelInvalid, match=r"answers 'yes' and 'no' don't begin with a token each .* of family x"):
+        VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "yes", "no"), TEMPLATE)
+    form = VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), TEMPLATE)
+    assert form.readout == Verdicts(1, 0)
