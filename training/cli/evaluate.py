@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
+from training import resumable
 from training.cli.options import with_options
 from training.settings import Reading, WrfSettings
 from training.stage import directory
@@ -112,6 +113,19 @@ def best_of_n(
         results = best_of_n.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
         best_of_n.write_solutions(questions, output, reading)
     Console().print(vote_results.table(results))
+
+
+@app.command()
+def votes(
+    runs: Annotated[list[Path], typer.Argument(help="Directories that `best-of-n --output` wrote.", exists=True)],
+    output: Annotated[Path, typer.Option(help="File for the table, in Markdown.")],
+) -> None:
+    """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
+    from training.evaluate import crossfit
+
+    table = crossfit.markdown({run.name: crossfit.measure(crossfit.load(run)) for run in runs})
+    resumable.replace(output, table)
+    typer.echo(table, nl=False)
 
 
 def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:

@@ -45,7 +45,7 @@ def judge(
                 scores = _scored(question, scorer, reading) if scorer else question.step_scores
                 rewards = question.rewards or () if scores is None else tuple(map(reward_of, scores))
                 classes, correct = _answers(question, equivalence, reading)
-                done.append(JudgedCandidates(question.id, classes, correct, rewards, scores))
+                done.append(JudgedCandidates(question.id, classes, correct, rewards, scores, question.confidences))
                 board.advance(candidates=len(question.texts))
     return kept(output)
 
