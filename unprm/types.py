@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from unprm.calibration import Calibration, RecordedCalibration
 
@@ -36,8 +36,8 @@ Normalization = Literal["minmax", "share"]
 ConfidenceMeasure = Literal["lowest", "bottom", "tail", "mean"]
 """Which of a candidate's tokens its confidence is taken from."""
 
-DEFAULT_STRATEGY: Strategy = "wrf"
-"""The vote of the gateway and of the clients if none is named; docs/lab/README.md has the evidence."""
+DEFAULT_STRATEGY: Final = "wrf"
+"""The vote of the gateway and of the clients if none is named; docs/lab/README.md has the evidence for it."""
 
 DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 """What settled a vote."""
