@@ -22,6 +22,8 @@ app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
+Runs = Annotated[list[Path], typer.Argument(help="Directories that `best-of-n --output` wrote.", file_okay=False)]
+TableFile = Annotated[Path, typer.Option("--output", help="File for the table, in Markdown.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +118,22 @@ def best_of_n(
 
 
 @app.command()
-def votes(
-    runs: Annotated[list[Path], typer.Argument(help="Directories that `best-of-n --output` wrote.", exists=True)],
-    output: Annotated[Path, typer.Option(help="File for the table, in Markdown.")],
-) -> None:
+def votes(runs: Runs, output: TableFile) -> None:
     """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
-    from training.evaluate import crossfit
+    from training.evaluate import crossfit, judging
 
-    table = crossfit.markdown({run.name: crossfit.measure(crossfit.load(run)) for run in runs})
+    _write_table(output, crossfit.markdown({run.name: crossfit.measure(judging.load(run)) for run in runs}))
+
+
+@app.command()
+def budget(runs: Runs, output: TableFile) -> None:
+    """Compare N candidates for each question with as many in all, spent where votes are least decided."""
+    from training.evaluate import budget, judging
+
+    _write_table(output, budget.markdown({run.name: budget.measure(judging.load(run)) for run in runs}))
+
+
+def _write_table(output: Path, table: str) -> None:
     resumable.replace(output, table)
     typer.echo(table, nl=False)
 

@@ -11,13 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from training.evaluate import judging
 from training.evaluate.best_of_n import outcomes
 from training.evaluate.bootstrap import Estimate, Numbers
 from training.evaluate.comparisons import ACCURACY_MARGIN, compare
@@ -25,7 +23,6 @@ from training.evaluate.metrics import Share
 from training.evaluate.right_votes import right_share, takeable, uses_rewards
 from training.evaluate.vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 from training.schema import JudgedCandidates
-from unprm.errors import RecordInvalid
 from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.votes.decide import STRATEGIES
 from unprm.wire import VoteTerms
@@ -136,19 +133,6 @@ def _tried(vote: Strategy, judged: Sequence[JudgedCandidates]) -> Iterator[tuple
         for reward, rewarded in rewards.items():
             named = [f"{name} {value}" for name, value in settings.items()]
             yield ", ".join([reward, *named] if reward != NO_REWARD else named), outcomes(rewarded, rule)
-
-
-def load(run: Path) -> list[JudgedCandidates]:
-    """The questions of a directory that `evaluate best-of-n` wrote. Raises `RecordInvalid` if there are none there, or
-    fewer than two."""
-    if not (run / "candidates.jsonl").exists():
-        raise RecordInvalid(str(run), 0, "there is no candidates.jsonl: give what `evaluate best-of-n --output` wrote")
-    judged = judging.kept(run)
-    if len(judged) < 2:
-        raise RecordInvalid(
-            str(run / "candidates.jsonl"), 0, f"halves need two questions or more, there are {len(judged)}"
-        )
-    return judged
 
 
 def markdown(measured: Mapping[str, Mapping[Strategy, CrossFit]]) -> str:

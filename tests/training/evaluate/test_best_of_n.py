@@ -478,7 +478,7 @@ def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp
         "self_certainty": pytest.approx(tuple(_from_uniform(sure) for sure in (-0.1, -2.0, -2.0))),
     }
     right = {vote: share.mean for vote, share in measured.accuracy_of_all.items()}
-    # softmax at 0.5 of 0.905 against two of 0.135: 6.11 against 2.62; Borda: 3 votes against twice 1.5, and two are more
+    # softmax at 0.5 of 0.905 against two of 0.135: 6.11 against 2.62; Borda: 3 votes against twice 1.5
     assert (right["majority"], right["cisc"], right["deepconf"], right["self_certainty"]) == (0, 1, 0, 0)
     assert measured.against_majority["cisc"]["–"].difference.mean == 1
     assert lines.read(tmp_path / "out" / "elections.jsonl")[0]["elected"]["cisc"]

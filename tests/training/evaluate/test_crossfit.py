@@ -1,6 +1,7 @@
 """Settings chosen on one half of the questions and judged on the other, by hand and on recorded pools."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from tests.support import TEST_DATA
 from training.cli.evaluate import app
-from training.evaluate import crossfit
+from training.evaluate import crossfit, judging
 from training.schema import JudgedCandidates
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.decide import DEFAULTS, REWARD_STRATEGIES
@@ -52,8 +53,8 @@ def _question(number, rewards=(0.5, 0.9)):
 
 
 def test_a_setting_that_helps_everywhere_is_found_and_held_against_majority_and_the_default():
-    # of best_of_majority only the share of 0.4 leaves out the three; min-max of counts and rewards: 1 and 0 of the right
-    # answer, 0.5 and 1 for that of the three, which the default elects
+    # of best_of_majority only the share of 0.4 leaves out the three; min-max of counts and rewards: 1 and 0 of the
+    # right answer, 0.5 and 1 of that of the three, which the default of wrf elects
     found = crossfit.measure([_question(number) for number in range(20)])
     vote = found["best_of_majority"]
     assert (vote.default.mean, vote.told.mean) == (0, 1)
@@ -124,7 +125,7 @@ def test_one_table_has_every_vote_on_every_pool_that_it_can_be_judged_on(runs, t
 
 def test_the_table_is_the_same_at_every_run(runs):
     (steps, *_) = runs
-    judged = crossfit.load(type(TEST_DATA)(steps))
+    judged = judging.load(Path(steps))
     assert crossfit.measure(judged) == crossfit.measure(judged)
 
 
