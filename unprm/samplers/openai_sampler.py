@@ -32,7 +32,7 @@ class _Choice(_Form):
 
 class _Logprobs(_Form):
     token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
 
 
 class _TokenChoice(_Choice):
@@ -45,7 +45,7 @@ class _Likely(_Form):
 
 
 class _ChatToken(_Likely):
-    top_logprobs: list[_Likely] = []
+    top_logprobs: list[_Likely] | None = None
 
 
 class _ChatLogprobs(_Form):
@@ -104,7 +104,7 @@ class OpenAISampler(TokenSampler):
         if len(logprobs) != len(choice.token_ids):
             raise SamplerFailed(f"{len(logprobs)} log-probabilities were told for {len(choice.token_ids)} token ids")
         ids = tuple(choice.token_ids)
-        likeliest = [place.values() for place in choice.logprobs.top_logprobs or ()]
+        likeliest = [(place or {}).values() for place in choice.logprobs.top_logprobs or ()]
         top_logprobs = _likeliest(likeliest, self._settings, len(ids))
         return Completion(self.decode(ids), ids, logprobs, choice.finish_reason == "stop", top_logprobs)
 
@@ -158,7 +158,7 @@ class ChatSampler:
         if choice.logprobs is None or choice.logprobs.content is None:
             raise SamplerFailed(f"the chat API of {self._model} tells no log-probabilities")
         logprobs = tuple(min(0.0, token.logprob) for token in choice.logprobs.content)
-        likeliest = [[each.logprob for each in token.top_logprobs] for token in choice.logprobs.content]
+        likeliest = [[each.logprob for each in token.top_logprobs or ()] for token in choice.logprobs.content]
         top_logprobs = _likeliest(likeliest, self._settings, len(logprobs))
         return Completion(choice.message.content or "", (), logprobs, choice.finish_reason == "stop", top_logprobs)
 
