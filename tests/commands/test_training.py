@@ -101,7 +101,7 @@ def test_votes_on_real_scores(world: World, blocks: list[Block]) -> None:
     world.link("docs", DOCS)
     world.run(changed(blocks[0].text, {"--limit 250": "--limit 3"}))
     page = (DOCS / "lab" / "README.md").read_text("utf-8").splitlines()
-    for table in ("math500/votes.md", "qwen/votes.md", "votes.md", "budget.md"):
+    for table in ("math500/votes.md", "qwen/votes.md", "votes.md", "votes-4.md", "budget.md"):
         rows = [row for row in world.path(f"runs/real/{table}").read_text("utf-8").splitlines() if row.startswith("|")]
         assert rows
         assert not [row for row in rows if "| mini |" not in row and row not in page]

@@ -118,11 +118,18 @@ def best_of_n(
 
 
 @app.command()
-def votes(runs: Runs, output: TableFile) -> None:
+def votes(
+    runs: Runs,
+    output: TableFile,
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Candidates of each vote, drawn as by best-of-n. Default: all.")
+    ] = None,
+) -> None:
     """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
     from training.evaluate import crossfit, judging
 
-    _write_table(output, crossfit.markdown({run.name: crossfit.measure(judging.load(run)) for run in runs}))
+    measured = {run.name: crossfit.measure(judging.load(run), candidates) for run in runs}
+    _write_table(output, crossfit.markdown(measured))
 
 
 @app.command()

@@ -3,12 +3,12 @@
 On the questions that it was chosen with, a setting looks better than it is. Here each half is judged with what is best
 on the other half (two-fold cross-fitting): every question counts once, and none has a say in the settings that it is
 judged with. One way to cut the questions into halves moves a vote's accuracy by a point; so it is the mean over
-`SPLITS` ways. Votes are over all candidates of a question. Intervals are over the questions, given what was chosen.
+`SPLITS` ways. Intervals are over the questions, given what was chosen.
 """
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -16,13 +16,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from training.evaluate.best_of_n import outcomes
+from training.evaluate.best_of_n import accuracies, outcomes
 from training.evaluate.bootstrap import Estimate, Numbers
 from training.evaluate.comparisons import ACCURACY_MARGIN, compare
 from training.evaluate.metrics import Share
-from training.evaluate.right_votes import right_share, takeable, uses_rewards
+from training.evaluate.right_votes import RightShare, right_share, takeable, uses_rewards
 from training.evaluate.vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 from training.schema import JudgedCandidates
+from unprm.errors import RecordInvalid
 from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.votes.decide import STRATEGIES
 from unprm.wire import VoteTerms
@@ -84,11 +85,19 @@ def cross_fit(tried: Numbers, splits: npt.NDArray[np.bool_]) -> Told:
     return Told(outcomes / len(splits), best)
 
 
-def measure(judged: Sequence[JudgedCandidates]) -> dict[Strategy, CrossFit]:
-    """All votes that can be taken on these questions, two or more. The splits are drawn with a fixed seed."""
+def measure(judged: Sequence[JudgedCandidates], size: int | None = None) -> dict[Strategy, CrossFit]:
+    """All votes that can be taken on these questions, two or more: among `size` candidates, drawn as in
+    `best_of_n.accuracies`, or among all. The splits are drawn with a fixed seed.
+
+    Raises `RecordInvalid` if a question has fewer than `size` candidates.
+    """
+    fewest = min(judged, key=lambda candidates: len(candidates.classes))
+    if size is not None and len(fewest.classes) < size:
+        raise RecordInvalid(fewest.id, 0, f"it has {len(fewest.classes)} candidates, votes among {size} were asked for")
+    right = outcomes if size is None else partial(_among, size)
     rng = np.random.default_rng(0)
     splits = np.array([rng.permutation(len(judged)) < len(judged) // 2 for _ in range(SPLITS)])
-    tried = {vote: dict(_tried(vote, judged)) for vote in takeable(judged)}
+    tried = {vote: dict(_tried(vote, judged, right)) for vote in takeable(judged)}
     told = {vote: cross_fit(np.array([*results.values()]), splits) for vote, results in tried.items()}
     default = {vote: next(iter(results.values())) for vote, results in tried.items()}
 
@@ -119,7 +128,15 @@ def _shares(settings: Sequence[str], best: Counter[int]) -> dict[str, float]:
     return {settings[index]: count / best.total() for index, count in best.most_common()}
 
 
-def _tried(vote: Strategy, judged: Sequence[JudgedCandidates]) -> Iterator[tuple[str, Numbers]]:
+def _among(size: int, judged: Sequence[JudgedCandidates], rule: RightShare) -> Numbers:
+    return np.array(accuracies(judged, size, rule))
+
+
+def _tried(
+    vote: Strategy,
+    judged: Sequence[JudgedCandidates],
+    right: Callable[[Sequence[JudgedCandidates], RightShare], Numbers],
+) -> Iterator[tuple[str, Numbers]]:
     """The vote's settings as text, and how right it is with them, (questions,); the defaults first."""
     rewards: dict[str, Sequence[JudgedCandidates]] = {NO_REWARD: judged}
     if uses_rewards(vote) and any(candidates.scores is None for candidates in judged):
@@ -132,7 +149,7 @@ def _tried(vote: Strategy, judged: Sequence[JudgedCandidates]) -> Iterator[tuple
         rule = partial(right_share, vote, terms=VoteTerms.model_validate(settings))
         for reward, rewarded in rewards.items():
             named = [f"{name} {value}" for name, value in settings.items()]
-            yield ", ".join([reward, *named] if reward != NO_REWARD else named), outcomes(rewarded, rule)
+            yield ", ".join([reward, *named] if reward != NO_REWARD else named), right(rewarded, rule)
 
 
 def markdown(measured: Mapping[str, Mapping[Strategy, CrossFit]]) -> str:
