@@ -40,15 +40,13 @@ GRIDS: Mapping[Strategy, Mapping[str, Sequence[float | str]]] = {
 """The values that are tried, all together, of each vote's settings; the defaults come first. Votes that use rewards are
 tried with all aggregates of step scores, too. `accuracy` and `scale` of `logodds` are shift and scale of a Platt
 calibration of the rewards."""
-
-
 SPLITS = 100
 """Ways to cut the questions into halves."""
 SHOWN = 2
 """Settings of a vote that the table names."""
 
 
-class Told(NamedTuple):
+class HeldOut(NamedTuple):
     """`outcomes`, (questions,): how right a vote is with the setting that is best on the half without the question, the
     mean over all splits. `best`: how many of the halves each setting (its index) is best on."""
 
@@ -58,22 +56,22 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CrossFit:
-    """How often a vote is right: `default`, with its default settings and the first reward; `told`, on each half with
-    the settings that are best on the other. `best`: settings as text, and on what share of the halves they are best;
-    the most frequent first; empty for a vote with nothing to choose.
+    """How often a vote is right: `default`, with its default settings and the first reward; `held_out`, on each half
+    with the settings that are best on the other. `best`: settings as text, and on what share of the halves they are
+    best; the most frequent first; empty for a vote with nothing to choose.
 
-    `against_majority` and `against_default`: `told` minus majority, and minus the default vote with its default
+    `against_majority` and `against_default`: `held_out` minus majority, and minus the default vote with its default
     settings, in points with p-values corrected over all votes on these questions (Holm); empty against itself.
     """
 
     default: Share
-    told: Share
+    held_out: Share
     best: dict[str, float]
     against_majority: str
     against_default: str
 
 
-def cross_fit(tried: Numbers, splits: npt.NDArray[np.bool_]) -> Told:
+def cross_fit(tried: Numbers, splits: npt.NDArray[np.bool_]) -> HeldOut:
     """Cross-fits one vote. `tried`, (settings, questions): how right it is; `splits`, (splits, questions): whether a
     question is in the first half. Of settings that are equally right on a half, the first in order is best."""
     outcomes, best = np.zeros(tried.shape[1]), Counter[int]()
@@ -82,7 +80,7 @@ def cross_fit(tried: Numbers, splits: npt.NDArray[np.bool_]) -> Told:
         chosen = int(np.argmax(tried[:, half].mean(axis=1).round(9)))
         outcomes += np.where(half, 0.0, tried[chosen])
         best[chosen] += 1
-    return Told(outcomes / len(splits), best)
+    return HeldOut(outcomes / len(splits), best)
 
 
 def measure(judged: Sequence[JudgedCandidates], size: int | None = None) -> dict[Strategy, CrossFit]:
@@ -98,13 +96,13 @@ def measure(judged: Sequence[JudgedCandidates], size: int | None = None) -> dict
     rng = np.random.default_rng(0)
     splits = np.array([rng.permutation(len(judged)) < len(judged) // 2 for _ in range(SPLITS)])
     tried = {vote: dict(_tried(vote, judged, right)) for vote in takeable(judged)}
-    told = {vote: cross_fit(np.array([*results.values()]), splits) for vote, results in tried.items()}
+    held_out = {vote: cross_fit(np.array([*results.values()]), splits) for vote, results in tried.items()}
     default = {vote: next(iter(results.values())) for vote, results in tried.items()}
 
     def against(other: Strategy) -> dict[Strategy, str]:
         differences = {
             vote: Estimate.mean((found.outcomes - default[other])[None])
-            for vote, found in told.items()
+            for vote, found in held_out.items()
             if vote != other or len(tried[vote]) > 1
         }
         return {vote: found.figures for vote, found in compare(differences, ACCURACY_MARGIN).items()}
@@ -118,7 +116,7 @@ def measure(judged: Sequence[JudgedCandidates], size: int | None = None) -> dict
             majority.get(vote, ""),
             by_default.get(vote, ""),
         )
-        for vote, found in told.items()
+        for vote, found in held_out.items()
     }
 
 
@@ -159,7 +157,7 @@ def markdown(measured: Mapping[str, Mapping[Strategy, CrossFit]]) -> str:
         f"against {DEFAULT_STRATEGY} by default, points", "most often best",
     ]  # fmt: skip
     rows = [
-        [vote, pool, found.default.in_percent, found.told.in_percent, found.against_majority, found.against_default,
+        [vote, pool, found.default.in_percent, found.held_out.in_percent, found.against_majority, found.against_default,
          "; ".join(f"{settings} ({share:.0%})" for settings, share in list(found.best.items())[:SHOWN])]
         for vote in STRATEGIES
         for pool, by_vote in measured.items()

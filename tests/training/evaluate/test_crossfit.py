@@ -26,17 +26,17 @@ def _splits(*firsts):
 
 def test_each_half_is_judged_with_what_is_best_on_the_other():
     """The first setting is perfect on a and b and wrong elsewhere, the second the other way round."""
-    told = crossfit.cross_fit(TRIED, _splits("ab"))
-    assert told.outcomes.tolist() == [0, 0, 0, 0]
-    assert told.best == {0: 1, 1: 1}
+    held_out = crossfit.cross_fit(TRIED, _splits("ab"))
+    assert held_out.outcomes.tolist() == [0, 0, 0, 0]
+    assert held_out.best == {0: 1, 1: 1}
 
 
 def test_several_splits_are_averaged_and_the_first_of_equal_settings_is_best():
     # on a and c the third setting is best, on b and d the first two are equal: a and c are judged with the first
     assert crossfit.cross_fit(TRIED, _splits("ac")).outcomes.tolist() == [1, 0, 0, 0]
-    told = crossfit.cross_fit(TRIED, _splits("ab", "ac"))
-    assert told.outcomes.tolist() == [0.5, 0, 0, 0]
-    assert told.best == {0: 2, 1: 1, 2: 1}
+    held_out = crossfit.cross_fit(TRIED, _splits("ab", "ac"))
+    assert held_out.outcomes.tolist() == [0.5, 0, 0, 0]
+    assert held_out.best == {0: 2, 1: 1, 2: 1}
 
 
 def test_sums_in_another_order_break_no_tie():
@@ -57,19 +57,19 @@ def test_a_setting_that_helps_everywhere_is_found_and_held_against_majority_and_
     # right answer, 0.5 and 1 of that of the three, which the default of wrf elects
     found = crossfit.measure([_question(number) for number in range(20)])
     vote = found["best_of_majority"]
-    assert (vote.default.mean, vote.told.mean) == (0, 1)
+    assert (vote.default.mean, vote.held_out.mean) == (0, 1)
     assert vote.best == {"min, min_share 0.4": 1}
     assert (vote.against_majority, vote.against_default) == (SAME, "+100.0 [+100.0, +100.0], p < 0.001")
-    assert (found["prm"].told.mean, found["prm"].against_default) == (0, SAME)
+    assert (found["prm"].held_out.mean, found["prm"].against_default) == (0, SAME)
     assert (found["majority"].against_majority, found["majority"].best) == ("", {})
-    assert (found[DEFAULT_STRATEGY].default.mean, found[DEFAULT_STRATEGY].told.mean) == (0, 1)
+    assert (found[DEFAULT_STRATEGY].default.mean, found[DEFAULT_STRATEGY].held_out.mean) == (0, 1)
 
 
 def test_settings_are_judged_where_they_were_not_chosen():
     """The share of 0.4 is best on both questions together, but the second alone is right with any: the default is
     chosen on it, and the first judged with that."""
     found = crossfit.measure([_question(0), _question(1, rewards=(0.9, 0.5))])["best_of_majority"]
-    assert (found.default.mean, found.told.mean) == (0.5, 0.5)
+    assert (found.default.mean, found.held_out.mean) == (0.5, 0.5)
     assert set(found.best.values()) == {0.5}
 
 

@@ -165,13 +165,13 @@ def _ask_chat(url, settings):
 
 
 def test_the_likeliest_tokens_at_each_place_come_if_they_are_asked_for(base):
-    asked = replace(SETTINGS, top_logprobs=3)
+    settings = replace(SETTINGS, top_logprobs=3)
     with openai_server(_completions_with(LIKELIEST)) as (url, seen):
-        (found,) = _ask(OpenAISampler(_client(url), "m", base, asked), ((1, 2), 2, 0, "a"))
+        (found,) = _ask(OpenAISampler(_client(url), "m", base, settings), ((1, 2), 2, 0, "a"))
         (plain,) = _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 2, 0, "a"))
     assert [request.body["logprobs"] for request in seen] == [3, 1]
     with openai_server(_chat_with(LIKELIEST)) as (url, seen):
-        found += _ask_chat(url, asked)
+        found += _ask_chat(url, settings)
         plain += _ask_chat(url, SETTINGS)
     assert [request.body.get("top_logprobs") for request in seen] == [3, None]
     assert {completion.top_logprobs for completion in found} == {HIGHEST}
@@ -180,14 +180,14 @@ def test_the_likeliest_tokens_at_each_place_come_if_they_are_asked_for(base):
 
 @pytest.mark.parametrize("places", [[], [[-0.25], [-0.25, -2.0]]])
 def test_a_server_that_does_not_tell_the_likeliest_tokens_is_refused(base, places):
-    asked = replace(SETTINGS, top_logprobs=3)
+    settings = replace(SETTINGS, top_logprobs=3)
     with (
         openai_server(_completions_with(places)) as (url, _),
         pytest.raises(SamplerFailed, match="3 likeliest tokens at each place were asked for"),
     ):
-        _ask(OpenAISampler(_client(url), "m", base, asked), ((1, 2), 1, 0, "a"))
+        _ask(OpenAISampler(_client(url), "m", base, settings), ((1, 2), 1, 0, "a"))
     with openai_server(_chat) as (url, _), pytest.raises(SamplerFailed, match="does not tell two of each"):
-        _ask_chat(url, asked)
+        _ask_chat(url, settings)
 
 
 def test_too_few_completions_are_refused(base):
