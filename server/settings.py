@@ -30,7 +30,7 @@ from pydantic_settings import (
 )
 
 from unprm.models.options import JUDGE, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
-from unprm.types import Strategy
+from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.wire import MAX_SOLUTIONS
 
 PREFIX = "UNPRM_"
@@ -118,7 +118,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Server with OpenAI's chat API that /v1/chat/completions samples from; without one, no such route.",
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
-    gateway_strategy: Strategy = Field(default="wrf", description="Default vote of /v1/chat/completions.")
+    gateway_strategy: Strategy = Field(default=DEFAULT_STRATEGY, description="Default vote of /v1/chat/completions.")
     gateway_budget: int = Field(default=8, ge=1, le=MAX_SOLUTIONS, description="Most candidates per chat completion.")
     gateway_confidence: float = Field(
         default=0.95,

@@ -15,12 +15,15 @@ from pydantic import Field, StrictBool, TypeAdapter
 from training.settings import AdaptiveSettings
 from unprm import steps
 from unprm.types import Aggregate, Completion, Strategy
+from unprm.votes.rules import RULES
 
 T = TypeVar("T")
 NonEmpty = Annotated[str, Field(min_length=1)]
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 Scores = tuple[float, ...] | None
 """Step scores in [0, 1]; None for a solution that does not fit the model's window."""
+Confidences = Annotated[dict[Strategy, tuple[float | None, ...]], Field(exclude_if=lambda confidences: not confidences)]
+"""By vote, the confidence of each candidate; None for a candidate without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +252,8 @@ class JudgedCandidates:
     answer), whether each is right, and rewards (None: not scored, for example too long for the PRM).
 
     `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;
-    None as a whole if rewards were given as numbers.
+    None as a whole if rewards were given as numbers. `confidences`: by vote, for the votes by confidence that can be
+    taken.
     """
 
     id: str
@@ -257,6 +261,11 @@ class JudgedCandidates:
     correct: tuple[StrictBool, ...]
     rewards: tuple[float | None, ...]
     scores: tuple[Scores, ...] | None = None
+    confidences: Confidences = field(default_factory=dict)
+
+    def values(self, strategy: Strategy) -> tuple[float | None, ...]:
+        """The rewards or confidences that the vote takes. Raises `KeyError` if there are no such confidences."""
+        return self.confidences[strategy] if RULES[strategy].signal == "confidence" else self.rewards
 
     def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
         """The same candidates with rewards aggregated from the step scores, which must not be None."""

@@ -11,6 +11,7 @@ from training.stage import directory
 from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
 from unprm.types import Extraction, Normalization, SamplingSettings, Split
 from unprm.uncertainty import MEASURES
+from unprm.wire import VoteTerms
 
 LossName = Literal["bce", "mse", "orm", "rank"]
 EXTRACTION = Option("--extraction", help="Where to look for the answer in a solution.")
@@ -21,6 +22,12 @@ def _known_measure(name: str | None) -> str | None:
     if name not in (None, *MEASURES):
         raise BadParameter(f"{name!r} is none of {', '.join(MEASURES)}")
     return name
+
+
+def _none_or_several(count: int | None) -> int | None:
+    if count == 1:
+        raise BadParameter("one alternative says nothing: 0, or 2 to 20")
+    return count
 
 
 Seed = Annotated[int, Option(help="Seed of all random choices.")]
@@ -131,11 +138,26 @@ class SampleSettings:
     extraction: Annotated[Extraction, EXTRACTION] = "auto"
     seed: Seed = 0
     worked_examples: bool = False
+    top_logprobs: Annotated[
+        int,
+        Option(
+            min=0,
+            max=20,
+            help="Of how many likeliest tokens at each place the log-probabilities are kept, for votes by confidence: "
+            "none, or two or more.",
+            callback=_none_or_several,
+        ),
+    ] = 0
 
     @property
     def drawing(self) -> SamplingSettings:
         """The sampler's settings."""
-        return SamplingSettings(self.temperature, max_tokens=self.max_tokens, worked_examples=self.worked_examples)
+        return SamplingSettings(
+            self.temperature,
+            max_tokens=self.max_tokens,
+            worked_examples=self.worked_examples,
+            top_logprobs=self.top_logprobs,
+        )
 
 
 SelectionName = Literal["uncertainty", "uncertainty-diversity", "similarity", "random"]
@@ -249,6 +271,11 @@ class WrfSettings:
     normalization: Annotated[
         Normalization, Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged.")
     ] = "minmax"
+
+    @property
+    def terms(self) -> VoteTerms:
+        """The settings of all votes, the others at their defaults."""
+        return VoteTerms(alpha=self.alpha, normalization=self.normalization)
 
 
 WRF = WrfSettings()

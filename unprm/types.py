@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from unprm.calibration import Calibration, RecordedCalibration
 
@@ -35,6 +35,9 @@ Normalization = Literal["minmax", "share"]
 
 ConfidenceMeasure = Literal["lowest", "bottom", "tail", "mean"]
 """Which of a candidate's tokens its confidence is taken from."""
+
+DEFAULT_STRATEGY: Final = "wrf"
+"""The vote of the gateway and of the clients if none is named; docs/lab/README.md has the evidence for it."""
 
 DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 """What settled a vote."""
@@ -142,24 +145,28 @@ class Completion:
 
     `logprobs`: natural-log probabilities (≤ 0) under the model itself, before temperature, one per token, the
     end-of-text token included. `ids`: the tokens, empty where an API does not return them. `finished`: ended by the
-    model, not by the token limit.
+    model, not by the token limit. `top_logprobs`: for each token, the log-probabilities of the likeliest ones at that
+    place, descending; empty if the settings ask for none.
     """
 
     text: str
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finished: bool
+    top_logprobs: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
     """How completions are sampled. `max_tokens`: maximum length of one completion. `worked_examples`: chat prompts
-    begin with two worked examples."""
+    begin with two worked examples. `top_logprobs`: number of likeliest tokens at each place whose log-probabilities are
+    returned."""
 
     temperature: float = 0.8
     top_p: float = 1.0
     max_tokens: int = 2048
     worked_examples: bool = False
+    top_logprobs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

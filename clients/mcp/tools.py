@@ -10,7 +10,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from unprm.fields import validation_errors
-from unprm.types import Aggregate, Normalization, Strategy
+from unprm.types import DEFAULT_STRATEGY, Aggregate, Normalization, Strategy
 from unprm.wire import MAX_SOLUTIONS, NORMALIZATION, ExtractionField, Probability, SplitField, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
 from unprm_client._calls import ScoreOptions, VoteOptions
@@ -75,7 +75,7 @@ def create(client: AsyncClient) -> MCPServer:
     async def vote(
         problem: Problem,
         solutions: Solutions,
-        strategy: Vote = "wrf",
+        strategy: Vote = DEFAULT_STRATEGY,
         alpha: Alpha = 0.5,
         aggregate: Reward = "min",
         normalization: Scale = "minmax",

@@ -21,7 +21,7 @@ except ModuleNotFoundError:  # the client itself needs neither
         "(the extra `terminal` of unprm-client, `client` of unprm)"
     )
 
-from unprm.types import Extraction, Normalization, Split, Strategy
+from unprm.types import DEFAULT_STRATEGY, Extraction, Normalization, Split, Strategy
 from unprm.wire import EXTRACTION, NORMALIZATION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
 from unprm_client.client import Client
@@ -64,7 +64,7 @@ def score(
 @app.command()
 def vote(
     file: File = "-",
-    strategy: Annotated[Strategy, typer.Option(help="The vote.")] = "wrf",
+    strategy: Annotated[Strategy, typer.Option(help="The vote.")] = DEFAULT_STRATEGY,
     alpha: Alpha = None,
     normalization: Scale = None,
     split: Steps = None,

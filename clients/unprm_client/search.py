@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypedDict, Unpack
 
 from unprm.openai_api import APIConnectionError, APIError, APIStatusError, OpenAIClient
-from unprm.types import Strategy
+from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.wire import VoteResponse
 from unprm_client.aio import AsyncClient
 from unprm_client.errors import ConnectionFailed, UnexpectedResponse
@@ -104,7 +104,7 @@ async def _search(
     width: int,
     expand: int = 4,
     max_steps: int = 32,
-    strategy: Strategy = "wrf",
+    strategy: Strategy = DEFAULT_STRATEGY,
     seed: int = 0,
 ) -> Found:
     """Searches with groups of `width` paths; paths compete only within their group."""

@@ -99,11 +99,13 @@ def test_all_searches_are_compared(world: World, blocks: list[Block]) -> None:
 @runs("docs/lab/README.md", "evaluate best-of-n")
 def test_votes_on_real_scores(world: World, blocks: list[Block]) -> None:
     world.link("docs", DOCS)
-    world.run(blocks[0].text)
-    page = (DOCS / "lab" / "README.md").read_text("utf-8")
-    for run in ("math500", "qwen"):
-        rows = [line for line in world.path(f"runs/real/{run}/votes.md").read_text("utf-8").splitlines() if "|" in line]
-        assert "\n".join(rows) in page
+    world.run(changed(blocks[0].text, {"--limit 250": "--limit 3"}))
+    page = (DOCS / "lab" / "README.md").read_text("utf-8").splitlines()
+    for table in ("math500/votes.md", "qwen/votes.md", "votes.md", "votes-4.md", "budget.md"):
+        rows = [row for row in world.path(f"runs/real/{table}").read_text("utf-8").splitlines() if row.startswith("|")]
+        assert rows
+        assert not [row for row in rows if "| mini |" not in row and row not in page]
+    assert "| cisc | mini |" in world.path("runs/real/votes.md").read_text("utf-8")
 
 
 @runs("docs/lab/README.md", "processbench --scores")

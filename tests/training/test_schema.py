@@ -28,9 +28,9 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
     ("record", "line"),
     [
         (
-            SampledQuestion("a", "ş?", "1", "m", (1, 2), (Completion("t", (3,), (-1e-05,), finished=True),)),
+            SampledQuestion("a", "ş?", "1", "m", (1, 2), (Completion("t", (3,), (-1e-05,), True, ((-0.5, -1.0),)),)),
             '{"id": "a", "problem": "ş?", "answer": "1", "model": "m", "prompt": [1, 2], "completions": '
-            '[{"text": "t", "ids": [3], "logprobs": [-1e-05], "finished": true}]}\n',
+            '[{"text": "t", "ids": [3], "logprobs": [-1e-05], "finished": true, "top_logprobs": [[-0.5, -1.0]]}]}\n',
         ),
         (annotated(labels=(True, False)), HEAD + '"correct": false, "labels": [true, false], ' + TAIL),
         (annotated(reason="why", rank=None), HEAD + '"correct": false, "reason": "why", "rank": null, ' + TAIL),
@@ -51,6 +51,11 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             JudgedCandidates("a", (0, None), (True, False), (0.5, None), ((0.5,), None)),
             '{"id": "a", "classes": [0, null], "correct": [true, false], "rewards": [0.5, null], '
             '"scores": [[0.5], null]}\n',
+        ),
+        (
+            JudgedCandidates("a", (0,), (True,), (0.5,), confidences={"cisc": (0.25,)}),
+            '{"id": "a", "classes": [0], "correct": [true], "rewards": [0.5], "scores": null, '
+            '"confidences": {"cisc": [0.25]}}\n',
         ),
         (
             Election("a", "Why?", 2, 1, {"majority": True}),

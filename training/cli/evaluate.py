@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
+from training import resumable
 from training.cli.options import with_options
 from training.settings import Reading, WrfSettings
 from training.stage import directory
@@ -21,6 +22,8 @@ app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
+Runs = Annotated[list[Path], typer.Argument(help="Directories that `best-of-n --output` wrote.", file_okay=False)]
+TableFile = Annotated[Path, typer.Option("--output", help="File for the table, in Markdown.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,34 @@ def best_of_n(
         results = best_of_n.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
         best_of_n.write_solutions(questions, output, reading)
     Console().print(vote_results.table(results))
+
+
+@app.command()
+def votes(
+    runs: Runs,
+    output: TableFile,
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Candidates of each vote, drawn as by best-of-n. Default: all.")
+    ] = None,
+) -> None:
+    """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
+    from training.evaluate import crossfit, judging
+
+    measured = {run.name: crossfit.measure(judging.load(run), candidates) for run in runs}
+    _write_table(output, crossfit.markdown(measured))
+
+
+@app.command()
+def budget(runs: Runs, output: TableFile) -> None:
+    """Compare N candidates for each question with as many in all, spent where votes are least decided."""
+    from training.evaluate import budget, judging
+
+    _write_table(output, budget.markdown({run.name: budget.measure(judging.load(run)) for run in runs}))
+
+
+def _write_table(output: Path, table: str) -> None:
+    resumable.replace(output, table)
+    typer.echo(table, nl=False)
 
 
 def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:

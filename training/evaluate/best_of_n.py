@@ -24,16 +24,15 @@ from training.evaluate.comparisons import ACCURACY_MARGIN, compare
 from training.evaluate.judging import GIVEN, are_probabilities, judge
 from training.evaluate.metrics import Share
 from training.evaluate.pool import CandidatePool
-from training.evaluate.right_votes import RightShare, elects_right, right_share, uses_rewards
+from training.evaluate.right_votes import RightShare, elects_right, right_share, takeable, uses_rewards
 from training.evaluate.scorers import Scorer
-from training.evaluate.vote_results import AGGREGATES, Accuracy, Difference, Results, first_reward, markdown
+from training.evaluate.vote_results import AGGREGATES, NO_REWARD, Accuracy, Difference, Results, first_reward, markdown
 from training.resumable import ResumableFile
 from training.schema import Candidate, CandidateTexts, Election, JudgedCandidates
 from training.settings import AUTO, WRF, Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.types import Aggregate, Strategy
-from unprm.votes import decide as votes
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 DRAWS = 16
@@ -98,8 +97,8 @@ def _write_elections(
             len(candidates.correct),
             sum(candidates.correct),
             {
-                name: elects_right(name, candidates, range(len(candidates.correct)), wrf)
-                for name in votes.REWARD_STRATEGIES
+                name: elects_right(name, candidates, range(len(candidates.correct)), wrf.terms)
+                for name in takeable(judged)
             },
         )
         for candidates in judged
@@ -117,7 +116,7 @@ def results(
     aggregates of step scores used as rewards, besides the minimum, which is always used."""
     counts = [len(candidates.classes) for candidates in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
-    rules = {name: partial(right_share, name, wrf=wrf) for name in votes.REWARD_STRATEGIES}
+    rules = {name: partial(right_share, name, terms=wrf.terms) for name in takeable(judged)}
     rewarded = {name: rule for name, rule in rules.items() if uses_rewards(name)}
     first = _accuracy(judged, rules, sizes, seed)
     any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)
@@ -135,33 +134,32 @@ def results(
         any_right=any_right,
         any_right_of_all=any_right_of_all,
         aggregates={name: _accuracy(by_reward[name], rewarded, sizes, seed) for name in others},
-        against_majority=_against_majority({first_reward(bool(others)): judged} | by_reward, rewarded),
+        against_majority=_against_majority({first_reward(bool(others)): judged} | by_reward, rules),
     )
 
 
 def _against_majority(
     by_reward: Mapping[str, Sequence[JudgedCandidates]], rules: Mapping[Strategy, RightShare]
 ) -> dict[str, dict[str, Difference]]:
-    def outcomes(judged: Sequence[JudgedCandidates], rule: RightShare) -> Numbers:
-        return np.array([[rule(candidates, range(len(candidates.classes))) for candidates in judged]])
-
-    majority = outcomes(next(iter(by_reward.values())), partial(right_share, "majority"))
+    first = next(iter(by_reward.values()))
+    majority = outcomes(first, rules["majority"])
+    compared = {vote: by_reward if uses_rewards(vote) else {NO_REWARD: first} for vote in rules if vote != "majority"}
     family = compare(
         {
-            (vote, reward): Estimate.mean(outcomes(judged, rule) - majority)
-            for vote, rule in rules.items()
-            for reward, judged in by_reward.items()
+            (vote, reward): Estimate.mean(np.array([outcomes(judged, rules[vote]) - majority]))
+            for vote, rewards in compared.items()
+            for reward, judged in rewards.items()
         },
         ACCURACY_MARGIN,
     )
     return {
-        vote: {
-            reward: Difference(comparison.difference.interval(), comparison.p)
-            for (name, reward), comparison in family.items()
-            if name == vote
-        }
-        for vote in rules
+        vote: {reward: Difference.of(family[vote, reward]) for reward in rewards} for vote, rewards in compared.items()
     }
+
+
+def outcomes(judged: Sequence[JudgedCandidates], rule: RightShare) -> Numbers:
+    """What the rule gives for each question among all of its candidates, (questions,)."""
+    return np.array([rule(candidates, range(len(candidates.classes))) for candidates in judged], dtype=float)
 
 
 def _accuracy(
@@ -178,7 +176,7 @@ def _measure(
 ) -> tuple[dict[int, Share], Share]:
     """The rule's accuracy by size, and over all candidates."""
     by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
-    return by_size, Share.of([rule(candidates, range(len(candidates.classes))) for candidates in judged])
+    return by_size, Share.of(outcomes(judged, rule).tolist())
 
 
 def accuracies(judged: Sequence[JudgedCandidates], size: int, rule: RightShare, seed: int = 0) -> list[float]:

@@ -16,6 +16,7 @@ from training.settings import AUTO, Reading
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.calibration import sigmoid
+from unprm.errors import RecordInvalid
 
 GIVEN = "given rewards"
 
@@ -45,7 +46,7 @@ def judge(
                 scores = _scored(question, scorer, reading) if scorer else question.step_scores
                 rewards = question.rewards or () if scores is None else tuple(map(reward_of, scores))
                 classes, correct = _answers(question, equivalence, reading)
-                done.append(JudgedCandidates(question.id, classes, correct, rewards, scores))
+                done.append(JudgedCandidates(question.id, classes, correct, rewards, scores, question.confidences))
                 board.advance(candidates=len(question.texts))
     return kept(output)
 
@@ -54,6 +55,18 @@ def kept(output: Path) -> list[JudgedCandidates]:
     """What `judge` wrote to a directory, sorted by question id, so that draws do not depend on the order of work."""
     records = sources.read(output / "candidates.jsonl", JudgedCandidates)
     return _as_probabilities(sorted(records, key=lambda candidates: candidates.id))
+
+
+def load(run: Path) -> list[JudgedCandidates]:
+    """The same of a directory that `evaluate best-of-n` wrote. Raises `RecordInvalid` if there are none, or fewer than
+    two."""
+    path = run / "candidates.jsonl"
+    if not path.exists():
+        raise RecordInvalid(str(run), 0, "there is no candidates.jsonl: give what `evaluate best-of-n --output` wrote")
+    judged = kept(run)
+    if len(judged) < 2:
+        raise RecordInvalid(str(path), 0, f"votes are compared on two questions or more, there are {len(judged)}")
+    return judged
 
 
 def _scored(question: CandidatePool, scorer: Scorer, reading: Reading) -> tuple[Scores, ...]:

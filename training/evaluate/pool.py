@@ -4,18 +4,24 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from training import sources
-from training.schema import adapter
+from training.schema import Confidences, adapter
 from training.settings import Reading
 from unprm import steps
 from unprm.errors import RecordInvalid
+from unprm.types import Solution, Strategy
+from unprm.votes.confidence import confidence_of
+from unprm.votes.decide import DEFAULTS, STRATEGIES
+from unprm.votes.rules import RULES
+from unprm.wire import Confidence, LogProbs, TopLogProbs
 
+BY_CONFIDENCE = tuple(name for name in STRATEGIES if RULES[name].signal == "confidence")
 Given = float | tuple[float, ...]
 """A candidate's reward, or its step scores, each in [0, 1]; an empty tuple if it was not scored."""
 
@@ -25,7 +31,8 @@ class CandidatePool:
     """A question with its gold answer and its candidates.
 
     `steps`: the given steps of each candidate, None if its text has to be split. `rewards` or `step_scores`: one entry
-    per candidate, if given; empty step scores mean that the candidate was not scored.
+    per candidate, if given; empty step scores mean that the candidate was not scored. `confidences`: for the votes by
+    confidence for which a candidate brings one.
     """
 
     id: str
@@ -35,6 +42,7 @@ class CandidatePool:
     steps: tuple[tuple[str, ...] | None, ...]
     rewards: tuple[float, ...] | None = None
     step_scores: tuple[tuple[float, ...], ...] | None = None
+    confidences: Confidences = field(default_factory=dict)
 
     def split(self, reading: Reading) -> list[tuple[str, ...]]:
         """The steps of each candidate."""
@@ -49,6 +57,14 @@ class _Candidate(BaseModel):
 
     text: str = ""
     steps: list[str] | None = None
+    confidence: Confidence | None = None
+    token_logprobs: LogProbs | None = Field(None, validation_alias=AliasChoices("token_logprobs", "logprobs"))
+    top_logprobs: TopLogProbs | None = None
+
+    @field_validator("token_logprobs", "top_logprobs", mode="before")
+    @classmethod
+    def _none_if_empty(cls, values: object) -> object:
+        return values or None  # an empty solution has no tokens, and `training sample` need not keep alternatives
 
     @model_validator(mode="after")
     def _has_text(self) -> Self:
@@ -56,9 +72,15 @@ class _Candidate(BaseModel):
             raise ValueError("a candidate has neither `text` nor `steps`")
         return self
 
+    def confidence_for(self, vote: Strategy) -> float | None:
+        """The confidence that a vote takes at its default settings."""
+        sure = Solution((), None, None, None, self.confidence, self.token_logprobs, self.top_logprobs)
+        return confidence_of(sure, vote, DEFAULTS)
+
 
 class _Row(BaseModel):
-    """A record of `training sample`, or `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`."""
+    """A record of `training sample`, or `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`; confidences
+    and log-probabilities of candidates as in a request to a server."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
@@ -103,6 +125,7 @@ def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str
     if rewards and scores:
         reason = f"some candidates have a number at {reward_field!r}, others a list of step scores"
         raise RecordInvalid(str(path), number, reason)
+    confidences = {vote: tuple(each.confidence_for(vote) for each in row.candidates) for vote in BY_CONFIDENCE}
     return CandidatePool(
         str(number) if row.id is None else row.id,
         row.problem,
@@ -111,6 +134,7 @@ def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str
         tuple(None if candidate.steps is None else tuple(candidate.steps) for candidate in row.candidates),
         rewards or None,
         scores or None,
+        {vote: values for vote, values in confidences.items() if any(value is not None for value in values)},
     )
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from training.schema import JudgedCandidates
-from training.settings import WRF, WrfSettings
 from unprm.types import AnswerClass, Strategy, VoteResult
 from unprm.votes import decide as votes
+from unprm.votes.rules import RULES
 from unprm.wire import VoteTerms
 
 STUDIED: tuple[Strategy, ...] = ("majority", "prm", "hmr", "wrf", "weighted")
@@ -20,13 +20,21 @@ def uses_rewards(strategy: Strategy) -> bool:
     return votes.needs_rewards(strategy, (0, 1))
 
 
-def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings = WRF) -> float:
+def takeable(judged: Sequence[JudgedCandidates]) -> tuple[Strategy, ...]:
+    """The votes by answers and rewards, and those by confidence for which every question has confidences."""
+    given = set.intersection(*(set(candidates.confidences) for candidates in judged))
+    return (*votes.REWARD_STRATEGIES, *(name for name in votes.STRATEGIES if name in given))
+
+
+def right_share(
+    strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms = votes.DEFAULTS
+) -> float:
     """How right a vote among these candidates (indices) is, in [0, 1]; 0 if no answer can be elected.
 
     It is 1 if the elected answer is right, else 0. If answers are tied and differ only in the order of their first
     candidates, it is the share of right ones among them, as that order is chance.
     """
-    result = _vote(strategy, judged, picks, wrf)
+    result = _vote(strategy, judged, picks, terms)
     if result is None:
         return 0.0
     _, *others = _level(result)
@@ -48,17 +56,21 @@ def _level(result: VoteResult) -> list[AnswerClass]:
     ]
 
 
-def elects_right(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings = WRF) -> bool:
+def elects_right(
+    strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms = votes.DEFAULTS
+) -> bool:
     """Whether the answer elected by a vote among these candidates is right; of tied answers the first counts."""
-    result = _vote(strategy, judged, picks, wrf)
+    result = _vote(strategy, judged, picks, terms)
     return result is not None and judged.correct[picks[result.solution_index]]
 
 
-def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], wrf: WrfSettings) -> VoteResult | None:
-    """None if no candidate has an answer, or none a reward although the vote needs rewards."""
-    classes, rewards = [judged.classes[k] for k in picks], [judged.rewards[k] for k in picks]
-    unscored = all(reward is None for reward in rewards)
-    if all(name is None for name in classes) or (unscored and votes.needs_rewards(strategy, classes)):
+def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms) -> VoteResult | None:
+    """None if no candidate has an answer, or none the reward or confidence that the vote needs."""
+    given = judged.values(strategy)
+    classes, values = [judged.classes[k] for k in picks], [given[k] for k in picks]
+    without = all(value is None for value in values)
+    if all(name is None for name in classes) or (without and votes.needed_signal(strategy, classes, terms) != "none"):
         return None
-    terms = VoteTerms(alpha=wrf.alpha, normalization=wrf.normalization)
-    return votes.decide(strategy, classes, rewards, terms)
+    if RULES[strategy].signal == "confidence":
+        return votes.decide(strategy, classes, None, terms, values)
+    return votes.decide(strategy, classes, values, terms)

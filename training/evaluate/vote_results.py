@@ -1,18 +1,20 @@
 """Results of best-of-N: how often votes are right, with tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Self, get_args
 
 from rich.table import Table
 
-from training.evaluate.comparisons import points, shown
+from training.evaluate.comparisons import Comparison, points, shown
 from training.evaluate.metrics import Share
 from training.evaluate.right_votes import uses_rewards
 from unprm.types import Aggregate, Strategy
 
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 """The paper's first."""
+NO_REWARD = "–"
+"""In place of the reward's name, for a vote that uses none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class Difference:
     difference: Share
     p: float
 
+    @classmethod
+    def of(cls, comparison: Comparison) -> Self:
+        """The difference of a comparison."""
+        return cls(comparison.difference.interval(), comparison.p)
+
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -42,7 +49,7 @@ class Results:
     `candidates`, `most_candidates`: smallest and largest number of candidates of a question. `any_right[N]`: share of
     questions with at least one right answer among N candidates; `any_right_of_all`: among all. `aggregates`: accuracy
     of the votes that use rewards, with the other aggregates of step scores; empty if rewards were given as numbers.
-    `against_majority[vote][reward]`: for the votes that use rewards.
+    `against_majority[vote][reward]`: for all votes but majority; `NO_REWARD` for those that use none.
     """
 
     questions: int
@@ -79,10 +86,15 @@ def markdown(measured: Results) -> str:
     for row in rows:
         against = measured.against_majority.get(row[0], {}).get(row[1])
         row.append(f"{points(against.difference)}, {shown(against.p)}" if against else "")
-    lines = [columns, ["---", "---", *["--:"] * (len(columns) - 2)], *rows]
     counts = f"{measured.questions} questions with {_counts(measured)} candidates each"
     title = f"Right answers in % (95 % interval), {counts}; differences among all, p corrected for all of them (Holm):"
-    return "\n".join([title, "", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+    return f"{title}\n\n{in_markdown(columns, rows)}"
+
+
+def in_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first two columns are names."""
+    lines = [columns, ["---", "---", *["--:"] * (len(columns) - 2)], *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
@@ -96,12 +108,12 @@ def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
         return [vote, reward, *(share.in_percent for share in shares)]
 
     rows = [
-        row(vote, reward if uses_rewards(vote) else "–", figures.accuracy[vote], figures.accuracy_of_all[vote])
+        row(vote, reward if uses_rewards(vote) else NO_REWARD, figures.accuracy[vote], figures.accuracy_of_all[vote])
         for vote in measured.accuracy
         for reward, figures in rewards
         if vote in figures.accuracy
     ]
-    rows.append(row("any right", "–", measured.any_right, measured.any_right_of_all))
+    rows.append(row("any right", NO_REWARD, measured.any_right, measured.any_right_of_all))
     sizes = [f"N = {size}" + " (mean@1)" * (size == 1) for size in measured.any_right]
     return ["vote", "reward", *sizes, *([] if same else [f"all {_counts(measured)}"])], rows
 

@@ -10,9 +10,9 @@ from training.evaluate import best_of_n
 from training.evaluate.bootstrap import Numbers
 from training.evaluate.right_votes import STUDIED, RightShare, right_share
 from training.schema import JudgedCandidates
-from training.settings import WrfSettings
 from unprm.types import AnswerClass
 from unprm.votes import decide as votes
+from unprm.wire import VoteTerms
 
 Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""
@@ -44,7 +44,7 @@ def votes_taken(judged: Seeds) -> dict[int, dict[str, Numbers]]:
 
 def wrf(alpha: float) -> RightShare:
     """The WRF vote with reward weight `alpha`."""
-    return partial(right_share, "wrf", wrf=WrfSettings(alpha))
+    return partial(right_share, "wrf", terms=VoteTerms(alpha=alpha))
 
 
 def bands(judged: Sequence[JudgedCandidates]) -> dict[str, list[int]]:

@@ -65,7 +65,9 @@ def _distribution(prm: BestOfN, shares: Sequence[float]) -> Plot:
 
 def _lanes(prm: BestOfN, shares: Sequence[float]) -> Plot:
     outcomes = {
-        vote: [right_share(vote, candidates, range(len(candidates.classes)), prm.wrf) for candidates in prm.judged]
+        vote: [
+            right_share(vote, candidates, range(len(candidates.classes)), prm.wrf.terms) for candidates in prm.judged
+        ]
         for vote in STUDIED
     }
     hard = [k for k, share in enumerate(shares) if 0 < share < 0.5]

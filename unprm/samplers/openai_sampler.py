@@ -5,7 +5,7 @@ similar servers support that. `ChatSampler` sends a problem to `/v1/chat/complet
 log-probabilities: enough for candidate solutions, not for annotating them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from unprm.errors import SamplerFailed
 from unprm.openai_api import APIError, OpenAIClient
-from unprm.samplers.base import TokenSampler
+from unprm.samplers.base import TokenSampler, highest
 from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
 
@@ -32,6 +32,7 @@ class _Choice(_Form):
 
 class _Logprobs(_Form):
     token_logprobs: list[float]
+    top_logprobs: list[dict[str, float] | None] | None = None
 
 
 class _TokenChoice(_Choice):
@@ -39,8 +40,12 @@ class _TokenChoice(_Choice):
     token_ids: list[int] | None = None
 
 
-class _ChatToken(_Form):
+class _Likely(_Form):
     logprob: float
+
+
+class _ChatToken(_Likely):
+    top_logprobs: list[_Likely] | None = None
 
 
 class _ChatLogprobs(_Form):
@@ -79,7 +84,7 @@ class OpenAISampler(TokenSampler):
         body = _sampling(self._name, self._settings, count, seed) | {
             "prompt": list(prompt),
             "max_tokens": self._settings.max_tokens,
-            "logprobs": 1,
+            "logprobs": max(1, self._settings.top_logprobs),
             "return_token_ids": True,
         }
         choices = await _choices(self._client, "/completions", body, _Answer[_TokenChoice], affinity)
@@ -99,7 +104,9 @@ class OpenAISampler(TokenSampler):
         if len(logprobs) != len(choice.token_ids):
             raise SamplerFailed(f"{len(logprobs)} log-probabilities were told for {len(choice.token_ids)} token ids")
         ids = tuple(choice.token_ids)
-        return Completion(self.decode(ids), ids, logprobs, choice.finish_reason == "stop")
+        likeliest = [(place or {}).values() for place in choice.logprobs.top_logprobs or ()]
+        top_logprobs = _likeliest(likeliest, self._settings, len(ids))
+        return Completion(self.decode(ids), ids, logprobs, choice.finish_reason == "stop", top_logprobs)
 
 
 class ChatSampler:
@@ -131,6 +138,8 @@ class ChatSampler:
             "max_completion_tokens": self._settings.max_tokens,
             "logprobs": True,
         }
+        if self._settings.top_logprobs:
+            body["top_logprobs"] = self._settings.top_logprobs
         choices = await _choices(self._client, "/chat/completions", body, _Answer[_ChatChoice], problem)
         return [self._completion(choice) for choice in choices]
 
@@ -149,7 +158,25 @@ class ChatSampler:
         if choice.logprobs is None or choice.logprobs.content is None:
             raise SamplerFailed(f"the chat API of {self._model} tells no log-probabilities")
         logprobs = tuple(min(0.0, token.logprob) for token in choice.logprobs.content)
-        return Completion(choice.message.content or "", (), logprobs, choice.finish_reason == "stop")
+        likeliest = [[each.logprob for each in token.top_logprobs or ()] for token in choice.logprobs.content]
+        top_logprobs = _likeliest(likeliest, self._settings, len(logprobs))
+        return Completion(choice.message.content or "", (), logprobs, choice.finish_reason == "stop", top_logprobs)
+
+
+def _likeliest(
+    places: Sequence[Iterable[float]], settings: SamplingSettings, tokens: int
+) -> tuple[tuple[float, ...], ...]:
+    """What a server says of the likeliest tokens, if it was asked for them. Raises `SamplerFailed` unless it says two
+    or more at each place."""
+    if not settings.top_logprobs:
+        return ()
+    found = highest(places, settings.top_logprobs)
+    if len(found) != tokens or any(len(place) < 2 for place in found):
+        raise SamplerFailed(
+            f"{settings.top_logprobs} likeliest tokens at each place were asked for (top_logprobs), and the server "
+            "does not tell two of each"
+        )
+    return found
 
 
 def _sampling(model: str, settings: SamplingSettings, count: int, seed: int) -> dict[str, Any]:

@@ -123,6 +123,11 @@ class TransformersSampler(TokenSampler):
                 call.done.set_exception(failure)
 
     def _completion(self, row: Row) -> Completion:
-        # five digits are already more than another machine's arithmetic reproduces
-        logprobs = tuple(round(min(0.0, logprob), 5) for logprob in row.logprobs)
-        return Completion(self.decode(row.ids), tuple(row.ids), logprobs, self._batch.ended(row))
+        likeliest = tuple(map(_rounded, row.top_logprobs))
+        ended = self._batch.ended(row)
+        return Completion(self.decode(row.ids), tuple(row.ids), _rounded(row.logprobs), ended, likeliest)
+
+
+def _rounded(logprobs: Iterable[float]) -> tuple[float, ...]:
+    """Five digits are already more than another machine's arithmetic reproduces."""
+    return tuple(round(min(0.0, logprob), 5) for logprob in logprobs)

@@ -52,6 +52,24 @@ def stability(
     return min(same / draws, 1 - 1 / (draws + 1))
 
 
+class Standing(NamedTuple):
+    """How the vote on one question stands: the candidates so far, the most that it may get, and its `stability`."""
+
+    candidates: int
+    budget: int
+    stability: float
+
+
+def least_decided(standings: Sequence[Standing]) -> int | None:
+    """Index of the question that gets the next candidate, if many share a budget: the one whose vote is least stable;
+    of equally stable ones that with the fewest candidates, then the first.
+
+    None if no further candidate can change a vote, or every question has its most.
+    """
+    undecided = [k for k, each in enumerate(standings) if each.candidates < each.budget and each.stability < 1]
+    return min(undecided, key=lambda k: (standings[k].stability, standings[k].candidates), default=None)
+
+
 def _elected(strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: VoteTerms) -> int:
     """The index of the solution that stands for the winner."""
     if RULES[strategy].signal == "confidence":

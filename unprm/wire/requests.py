@@ -31,10 +31,10 @@ from unprm.wire.types import (
 # stop at a list's first error: one per element of a hostile list would take a minute and gigabytes
 _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
 _StepScores = Annotated[list[Probability], Field(min_length=1, fail_fast=True)]
-_Confidence = Annotated[float, Field(ge=0.0, allow_inf_nan=False, strict=True)]
+Confidence = Annotated[float, Field(ge=0.0, allow_inf_nan=False, strict=True)]
 _LogProb = Annotated[float, Field(le=0.0, ge=-1e5, allow_inf_nan=False)]
-_LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
-_TopLogProbs = Annotated[
+LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
+TopLogProbs = Annotated[
     list[Annotated[list[_LogProb], Field(min_length=2, max_length=64, fail_fast=True)]],
     Field(min_length=1, fail_fast=True),
 ]
@@ -52,11 +52,11 @@ class SolutionIn(WireModel):
     steps: _Steps | None = None
     answer: str | None = Field(None, description="Overrides the answer found in the text.")
     step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
-    confidence: _Confidence | None = Field(
+    confidence: Confidence | None = Field(
         None, description="How sure the model that wrote it was; for the votes by confidence."
     )
-    token_logprobs: _LogProbs | None = Field(None, description="Log-probabilities of its tokens, for `cisc`.")
-    top_logprobs: _TopLogProbs | None = Field(
+    token_logprobs: LogProbs | None = Field(None, description="Log-probabilities of its tokens, for `cisc`.")
+    top_logprobs: TopLogProbs | None = Field(
         None,
         description="For each of its tokens, the log-probabilities of the likeliest ones at that place, two or more; "
         "for `deepconf` and `self_certainty`.",

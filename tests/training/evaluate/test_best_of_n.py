@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import math
 
 import pytest
 from rich.console import Console
@@ -458,3 +459,64 @@ def test_votes_are_held_against_majority_on_the_same_questions():
     assert "majority" not in measured.against_majority
     rows = [line.split(" | ") for line in vote_results.markdown(measured).splitlines()]
     assert [row[-1] for row in rows if row[0] == "| hmr"] == ["+0.0 [+0.0, +0.0], p = 1.000 |"]
+
+
+def _sure(text, sure):
+    """A candidate whose one token has the probability that `sure` is the logarithm of."""
+    return {"text": text, "rm": 0.5, "token_logprobs": [sure], "top_logprobs": [[sure, -4.0]]}
+
+
+def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp_path, equivalence):
+    texts = ["\\boxed{3/4}", "\\boxed{1}", "\\boxed{1}"]
+    candidates = [_sure(text, sure) for text, sure in zip(texts, (-0.1, -2.0, -2.0), strict=True)]
+    path = _file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}])
+    measured = best_of_n.evaluate(pool.load(path, "rm"), None, equivalence, tmp_path / "out", _quiet())
+    (judged,) = judging.kept(tmp_path / "out")
+    assert judged.confidences == {
+        "cisc": pytest.approx((math.exp(-0.1), math.exp(-2), math.exp(-2))),
+        "deepconf": pytest.approx((2.05, 3.0, 3.0)),  # the negative means of two log-probabilities
+        "self_certainty": pytest.approx(tuple(_from_uniform(sure) for sure in (-0.1, -2.0, -2.0))),
+    }
+    right = {vote: share.mean for vote, share in measured.accuracy_of_all.items()}
+    # softmax at 0.5 of 0.905 against two of 0.135: 6.11 against 2.62; Borda: 3 votes against twice 1.5
+    assert (right["majority"], right["cisc"], right["deepconf"], right["self_certainty"]) == (0, 1, 0, 0)
+    assert measured.against_majority["cisc"]["–"].difference.mean == 1
+    assert lines.read(tmp_path / "out" / "elections.jsonl")[0]["elected"]["cisc"]
+    assert "| cisc | – | " in vote_results.markdown(measured)
+    without = ROW | {"id": "b", "candidates": [{"text": texts[0], "rm": 0.5, "logprobs": [-0.1], "top_logprobs": []}]}
+    path = _file(tmp_path / "d.jsonl", [ROW | {"candidates": candidates}, without])
+    judged = judging.judge(pool.load(path, "rm"), None, equivalence, tmp_path / "some", _quiet())
+    assert right_votes.takeable(judged) == (*REWARD_STRATEGIES, "cisc")
+
+
+def _from_uniform(sure):
+    """KL of one half each from the renormalized probabilities of two tokens, -4 the other's log-probability."""
+    total = math.log(math.exp(sure) + math.exp(-4))
+    return total - (sure - 4) / 2 - math.log(2)
+
+
+def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_has_no_weight(tmp_path, equivalence):
+    texts = {"\\boxed{3/4}": 3.0, "\\boxed{1}": 1.0, "\\boxed{1}.": None}
+    candidates = [{"text": text, "rm": 0.5, "confidence": sure} for text, sure in texts.items()]
+    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
+    (judged,) = judging.judge(questions, None, equivalence, tmp_path / "out", _quiet())
+    assert judged.confidences == dict.fromkeys(("cisc", "deepconf", "self_certainty"), (3.0, 1.0, None))
+    for vote in judged.confidences:
+        assert right_votes.right_share(vote, judged, range(3)) == 1
+        assert right_votes.right_share(vote, judged, [2]) == 0  # alone, and wrong
+        assert right_votes.elects_right(vote, judged, [0, 2])
+    nobody = JudgedCandidates("q", (0, 1), (True, True), (0.5, 0.5), confidences={"cisc": (None, None)})
+    assert right_votes.right_share("cisc", nobody, [0, 1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("confidence", -0.5, "confidence"),
+        ("token_logprobs", [0.5], "token_logprobs"),
+        ("top_logprobs", [[-0.5]], "top_logprobs"),
+    ],
+)
+def test_bad_confidences_are_refused_by_line(tmp_path, field, value, complaint):
+    with pytest.raises(RecordInvalid, match=f"(?s)1.*{complaint}"):
+        pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": "a", field: value}]}]))

@@ -126,6 +126,70 @@ def test_an_answer_without_what_is_needed_is_refused(base, spoil, message):
         _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 1, 0, "a"))
 
 
+LIKELIEST = [[-0.25, -1.5, -3.0, -4.0], [-2.0, 1e-9, -5.0]]
+"""Of two tokens, as servers send them: in any order, with the token that was drawn, and rounded."""
+HIGHEST = ((-0.25, -1.5, -3.0), (0.0, -2.0, -5.0))
+
+
+def _completions_with(places):
+    def answer(body):
+        made = _completions(body)
+        for choice in made["choices"]:
+            choice["logprobs"]["top_logprobs"] = [{str(k): value for k, value in enumerate(each)} for each in places]
+        return made
+
+    return answer
+
+
+def _chat_with(places):
+    def answer(body):
+        made = _chat(body)
+        for choice in made["choices"]:
+            tokens = zip(choice["logprobs"]["content"], places, strict=True)
+            content = [token | {"top_logprobs": [{"logprob": value} for value in each]} for token, each in tokens]
+            choice["logprobs"] = {"content": content}
+        return made
+
+    return answer
+
+
+def _ask_chat(url, settings):
+    async def story():
+        sampler = ChatSampler(_client(url), "gpt", settings)
+        try:
+            return await sampler.solve("What is 40 + 2?", 2, 5)
+        finally:
+            await sampler.close()
+
+    return asyncio.run(story())
+
+
+def test_the_likeliest_tokens_at_each_place_come_if_they_are_asked_for(base):
+    settings = replace(SETTINGS, top_logprobs=3)
+    with openai_server(_completions_with(LIKELIEST)) as (url, seen):
+        (found,) = _ask(OpenAISampler(_client(url), "m", base, settings), ((1, 2), 2, 0, "a"))
+        (plain,) = _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 2, 0, "a"))
+    assert [request.body["logprobs"] for request in seen] == [3, 1]
+    with openai_server(_chat_with(LIKELIEST)) as (url, seen):
+        found += _ask_chat(url, settings)
+        plain += _ask_chat(url, SETTINGS)
+    assert [request.body.get("top_logprobs") for request in seen] == [3, None]
+    assert {completion.top_logprobs for completion in found} == {HIGHEST}
+    assert {completion.top_logprobs for completion in plain} == {()}
+
+
+@pytest.mark.parametrize("places", [[], [[-0.25], [-0.25, -2.0]]])
+def test_a_server_that_does_not_tell_the_likeliest_tokens_is_refused(base, places):
+    settings = replace(SETTINGS, top_logprobs=3)
+    with (
+        openai_server(_completions_with(places)) as (url, _),
+        pytest.raises(SamplerFailed, match="3 likeliest tokens at each place were asked for"),
+    ):
+        _ask(OpenAISampler(_client(url), "m", base, settings), ((1, 2), 1, 0, "a"))
+    with openai_server(_chat) as (url, _), pytest.raises(SamplerFailed, match="does not tell two of each"):
+        _ask_chat(url, settings)
+
+
 def test_too_few_completions_are_refused(base):
     with (
         openai_server(lambda body: _completions(body | {"n": 1})) as (url, _),

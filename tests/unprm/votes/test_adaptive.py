@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unprm.types import Strategy
-from unprm.votes.adaptive import stability
+from unprm.votes.adaptive import Standing, least_decided, stability
 from unprm.votes.decide import DEFAULTS, STRATEGIES, decide
 from unprm.wire import VoteTerms
 
@@ -108,3 +108,19 @@ def test_alpha_counts() -> None:
     won = now[decide("wrf", now, rewards, VoteTerms(alpha=1.0)).solution_index]
     assert won == 1
     assert stability("wrf", now, rewards, 8, VoteTerms(alpha=1.0)) < 1
+
+
+@pytest.mark.parametrize(
+    ("standings", "chosen"),
+    [
+        ([(2, 4, 0.9), (1, 4, 0.5), (3, 4, 0.7)], 1),
+        ([(2, 4, 0.5), (1, 4, 0.5), (1, 4, 0.5)], 1),  # as stable: the fewest candidates, then the first
+        ([(4, 4, 0.1), (1, 4, 1.0), (2, 4, 0.99)], 2),  # the first has its most, the second is certain
+        ([(4, 4, 0.1), (1, 4, 1.0)], None),
+        ([], None),
+    ],
+)
+def test_the_next_candidate_goes_to_the_least_stable_vote(
+    standings: list[tuple[int, int, float]], chosen: int | None
+) -> None:
+    assert least_decided([Standing(*each) for each in standings]) == chosen

@@ -1,0 +1,129 @@
+"""A budget of candidates for many questions: spent where votes are least decided, against equally many for each.
+
+The next candidate goes to the question that `least_decided` names, until as many are spent as N for each would be.
+Candidates come in the same random order both ways, and a question can get no more than it has. So the two are compared
+at the same total, on the same questions.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from training.evaluate.best_of_n import SIZES
+from training.evaluate.bootstrap import Estimate, Numbers
+from training.evaluate.comparisons import ACCURACY_MARGIN, compare
+from training.evaluate.metrics import Share
+from training.evaluate.right_votes import right_share, uses_rewards
+from training.evaluate.vote_results import in_markdown
+from training.schema import JudgedCandidates
+from unprm.types import DEFAULT_STRATEGY, Strategy
+from unprm.votes.adaptive import Standing, least_decided, stability
+
+VOTES: tuple[Strategy, ...] = ("majority", DEFAULT_STRATEGY)
+ORDERS = 4
+"""Random orders of each question's candidates."""
+DRAWS = 50
+"""Simulated futures of each vote: fewer than the gateway draws, for a comparison needs many votes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """How often a vote is right with N candidates `each`, and with as many on average where it is least decided
+    (`shared`); the difference in points, its p-value corrected over all votes and N on these questions (Holm); and the
+    `least` and the `most` candidates that a question got."""
+
+    each: Share
+    shared: Share
+    difference: str
+    least: int
+    most: int
+
+
+def measure(judged: Sequence[JudgedCandidates]) -> dict[tuple[Strategy, int], Spent]:
+    """By vote and N: 2, 4, 8 …, of which every question has more."""
+    fewest = min(len(candidates.classes) for candidates in judged)
+    sizes = [size for size in SIZES if 1 < size < fewest]
+    each, shared, ranges = {}, {}, {}
+    orders = [[_shuffled(candidates, order) for candidates in judged] for order in range(ORDERS)]
+    for vote in VOTES:
+        allocated = [allocate(vote, ordered, sizes) for ordered in orders]
+        for size in sizes:
+            counts = [found[size] for found in allocated]
+            each[vote, size] = _right(vote, orders, [[size] * len(judged)] * ORDERS)
+            shared[vote, size] = _right(vote, orders, counts)
+            ranges[vote, size] = min(map(min, counts)), max(map(max, counts))
+    family = compare({key: Estimate.mean((shared[key] - each[key])[None]) for key in each}, ACCURACY_MARGIN)
+    return {
+        key: Spent(
+            Share.of(each[key].tolist()),
+            Share.of(shared[key].tolist()),
+            comparison.figures,
+            *ranges[key],
+        )
+        for key, comparison in family.items()
+    }
+
+
+def allocate(vote: Strategy, ordered: Sequence[JudgedCandidates], sizes: Sequence[int]) -> dict[int, list[int]]:
+    """For each of `sizes`, ascending, the number of candidates of each question once that many a question are spent;
+    or fewer, if no further one can change a vote. `ordered`: the candidates in the order in which they come."""
+    standings = [Standing(0, len(candidates.classes), 0.0) for candidates in ordered]
+    found: dict[int, list[int]] = {}
+    spent = 0
+    for size in sizes:
+        while spent < size * len(ordered) and (chosen := least_decided(standings)) is not None:
+            count, most = standings[chosen].candidates + 1, standings[chosen].budget
+            standings[chosen] = Standing(count, most, _stability(vote, ordered[chosen], count))
+            spent += 1
+        found[size] = [standing.candidates for standing in standings]
+    return found
+
+
+def _stability(vote: Strategy, candidates: JudgedCandidates, count: int) -> float:
+    values = candidates.rewards[:count] if uses_rewards(vote) else None
+    return stability(vote, candidates.classes[:count], values, len(candidates.classes), draws=DRAWS)
+
+
+def _shuffled(candidates: JudgedCandidates, order: int) -> JudgedCandidates:
+    """The candidates in a random order, without their step scores and confidences."""
+    count = len(candidates.classes)
+    picks = random.Random(f"{order}/{candidates.id}").sample(range(count), count)
+    return JudgedCandidates(
+        candidates.id,
+        tuple(candidates.classes[k] for k in picks),
+        tuple(candidates.correct[k] for k in picks),
+        tuple(candidates.rewards[k] for k in picks),
+    )
+
+
+def _right(vote: Strategy, orders: Sequence[Sequence[JudgedCandidates]], counts: Sequence[Sequence[int]]) -> Numbers:
+    """How right the vote is among the first candidates of each question, as many as `counts` says in each order: the
+    mean over the orders, (questions,)."""
+    right = [
+        [right_share(vote, candidates, range(count)) for candidates, count in zip(ordered, taken, strict=True)]
+        for ordered, taken in zip(orders, counts, strict=True)
+    ]
+    mean: Numbers = np.array(right, dtype=float).mean(axis=0)
+    return mean
+
+
+def markdown(measured: Mapping[str, Mapping[tuple[Strategy, int], Spent]]) -> str:
+    """A table of all pools; `measured`: by pool."""
+    columns = [
+        "vote",
+        "pool",
+        "candidates a question",
+        "equally many",
+        "where undecided",
+        "difference",
+        "least to most",
+    ]
+    rows = [
+        [vote, pool, str(size), found.each.in_percent, found.shared.in_percent, found.difference,
+         f"{found.least} to {found.most}"]
+        for pool, by_vote in measured.items()
+        for (vote, size), found in by_vote.items()
+    ]  # fmt: skip
+    return in_markdown(columns, rows)
