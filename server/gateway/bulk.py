@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from server.gateway.election import Elected, Rounds
+from unprm.votes.adaptive import Standing, least_decided
 
 IN_FLIGHT = 8
 """Requests for which candidates are sampled at a time."""
@@ -34,8 +35,7 @@ class _SharedBudget:
 
     async def work(self) -> None:
         """Samples rounds one after the other, until there is none to sample."""
-        while self._open and self._left > 0:
-            index = min(self._open, key=self._urgency)
+        while self._left > 0 and (index := self._least_decided()) is not None:
             self._open.remove(index)
             rounds = self._elections[index]
             count = min(rounds.next_size, self._left if rounds.candidates.rounds else self._first)
@@ -48,10 +48,13 @@ class _SharedBudget:
             if rounds.stopped is None:
                 self._open.add(index)
 
-    def _urgency(self, index: int) -> tuple[bool, float, int]:
-        """First those without a candidate, then by the probability that the vote stays as it is."""
-        rounds = self._elections[index]
-        return rounds.candidates.rounds > 0, rounds.confidence, index
+    def _least_decided(self) -> int | None:
+        """The open election that gets the next round: one without a candidate, if there is any."""
+        waiting = sorted(self._open)
+        elections = [self._elections[index] for index in waiting]
+        standings = [Standing(each.candidates.attempted, each.terms.budget, each.confidence) for each in elections]
+        place = least_decided(standings)
+        return None if place is None else waiting[place]
 
 
 async def _elected(rounds: Rounds) -> Elected | Exception:
