@@ -107,6 +107,22 @@ def test_votes_are_elected(engine: JudgeEngine) -> None:
         assert vote["answer"] == "83"
 
 
+def test_the_gateway_elects_a_sampled_answer_by_the_judge(engine: JudgeEngine) -> None:
+    """The candidates come from the embedded reasoner behind OpenAI's API."""
+    with (
+        servers.python("/health", "-m", "benchmarks.reasoner") as (reasoner, _),
+        serving(engine, upstream_url=reasoner) as running,
+    ):
+        messages = [{"role": "user", "content": PROBLEM}]
+        unprm = {"strategy": "wrf", "budget": 8, "confidence": 1}
+        answer = running.post("/v1/chat/completions", {"model": "any", "messages": messages, "unprm": unprm}).json()
+    report = answer["unprm"]
+    assert (report["model"], report["sampled"], report["unscored"]) == (MODEL, 8, [])
+    assert report["answer"] == "83"
+    assert "\\boxed{83}" in answer["choices"][0]["message"]["content"]
+    assert report["usage"]["tokens"] > 0
+
+
 def test_a_model_that_answers_otherwise_is_no_judge(url: str) -> None:
     options = JudgeOptions(judge_url=url, judge_model=MODEL)
     with pytest.raises(ModelInvalid, match="gives no verdict that can be read"):

@@ -6,6 +6,8 @@ import pytest
 from rich.progress import Progress
 from typer.testing import CliRunner
 
+from tests.judge_server import judging
+from tests.server.harness import serving
 from training import resumable
 from training.__main__ import app
 from training.prm.calibrate import calibrate
@@ -85,6 +87,18 @@ def test_the_command_writes_what_the_engine_reads(adapter, tmp_path):
     (place / NAME).write_text('{"scale": "much"}')
     with pytest.raises(ModelInvalid, match="no calibration of scale and shift"):
         load_engine(str(place), device="cpu")
+
+
+def test_a_judge_is_calibrated_through_its_server(tmp_path):
+    """It gives true sums 0.9, of which eight in ten are right steps, and the others 0.2, of which one in ten is."""
+    steps = [("1 + 1 = 2", k < 8) for k in range(10)] + [("1 + 1 = 3", k < 1) for k in range(10)]
+    resumable.write_lines(tmp_path / "data.jsonl", [LabelledSolution("p", (step,), (right,)) for step, right in steps])
+    with judging() as judge, serving(judge.load()) as running:
+        options = ["--server", running.url, "--data", str(tmp_path / "data.jsonl"), "--output", str(tmp_path)]
+        done = CliRunner().invoke(app, ["calibrate", *options])
+        assert done.exit_code == 0, done.output
+        calibration = judge.load(judge_calibration=tmp_path).description.calibration
+    assert (calibration(0.9), calibration(0.2)) == (pytest.approx(0.8, abs=1e-3), pytest.approx(0.1, abs=1e-3))
 
 
 def test_a_model_that_is_no_directory_needs_a_place_to_write_to(tmp_path):
