@@ -35,6 +35,7 @@ class Metrics:
         self._batch_tokens = histogram("unprm_batch_tokens", "Tokens in a batch.", buckets=_TOKENS)
         self._forward = histogram("unprm_forward_seconds", "Time the model took for a batch.", buckets=_SECONDS)
         self._waits = histogram("unprm_queue_seconds", "Time until a request's first batch.", buckets=_SECONDS)
+        self._unread = counter("unprm_unread_steps", "Steps on which a judge gave no verdict.")
         self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
         self._ties = counter("unprm_ties", "Votes that ended in a tie.", ("strategy",))
 
@@ -51,6 +52,7 @@ class Metrics:
         self._batch_items.observe(batch.items)
         self._batch_tokens.observe(batch.tokens)
         self._forward.observe(batch.seconds)
+        self._unread.inc(batch.unread)
         for seconds in batch.waits:
             self._waits.observe(seconds)
 

@@ -37,13 +37,14 @@ _SLACK = 2
 
 class BatchFigures(NamedTuple):
     """Figures of a batch. `items`: sequences; `tokens`, of which `computed` were run; `seconds` that it took; `waits`:
-    seconds that each request waited whose first item is in it."""
+    seconds that each request waited whose first item is in it; `unread`: steps without a verdict of a judge."""
 
     items: int
     tokens: int
     computed: int
     seconds: float
     waits: list[float]
+    unread: int
 
 
 @dataclass(slots=True)
@@ -278,9 +279,9 @@ class StepScorer:
         requests that arrive meanwhile."""
         if finished is None:
             return
-        batch, (scores, computed, tokens) = finished
-        totals = tokens or [len(item.ids) for item in batch]
-        for places, values, cost, total in zip(batch.values(), scores, computed, totals, strict=True):
+        batch, scored = finished
+        totals = scored.tokens or [len(item.ids) for item in batch]
+        for places, values, cost, total in zip(batch.values(), scored.scores, scored.computed, totals, strict=True):
             for job, position in places:
                 if job.done.done():  # its caller has gone
                     continue
@@ -303,4 +304,4 @@ class StepScorer:
         past = self._tokens_per_second or speed
         self._tokens_per_second = _MEMORY * past + (1 - _MEMORY) * speed
         waits = [started - place.job.arrived for places in batch.values() for place in places if place.position == 0]
-        self._observe(BatchFigures(len(batch), tokens, sum(scores.computed), seconds, waits))
+        self._observe(BatchFigures(len(batch), tokens, sum(scores.computed), seconds, waits, scores.unread))

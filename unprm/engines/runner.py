@@ -96,7 +96,7 @@ def _scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
 
 
 def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
-    scores, computed, tokens = answer
+    scores, computed, tokens = answer.scores, answer.computed, answer.tokens
     if not len(scores) == len(computed) == len(batch) == len(batch if tokens is None else tokens):
         return f"it has scores for {len(scores)} of {len(batch)} items"
     for item, values in zip(batch, scores, strict=True):

@@ -9,7 +9,7 @@ import pytest
 
 from server.models.load import load
 from server.settings import Settings, SettingsInvalid
-from tests.judge_server import MODEL, Judge, judging
+from tests.judge_server import MODEL, Judge, answered, checks_sums, choice, judging, last_step, token
 from tests.server.harness import Running, boxed, serving
 from tests.server.upstream import upstream
 from tests.support import until
@@ -91,6 +91,16 @@ def test_the_gateway_elects_by_a_judge() -> None:
         assert answer["unprm"]["answer"] == "6"
         assert answer["choices"][0]["message"]["content"] == texts[1]
         assert answer["unprm"]["usage"]["tokens"] == 606
+
+
+def test_steps_without_a_verdict_are_counted() -> None:
+    def answer(body: Any) -> Any:
+        silent = "3 + 3" in last_step(body)
+        return answered(choice("Well", token("Well", Well=0.9))) if silent else checks_sums(body)
+
+    with judging(answer) as judge, served(judge) as running:
+        running.post("/score_steps", {"problem": PROBLEM, "solutions": [RIGHT]})
+        assert running.metric("unprm_unread_steps_total") == 1
 
 
 def test_a_judge_is_loaded_beside_another_model() -> None:

@@ -39,13 +39,11 @@ class JudgeEngine:
     """Scores by the judge at `chat`, as `readout` reads them. `seconds`: most that a batch may take.
 
     The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
-    `unread`: steps so far on which it gave no verdict.
     """
 
     def __init__(self, chat: JudgeChat, readout: JudgeReadout, description: ModelDescription, seconds: float) -> None:
         self.format = JudgeFormat(readout)
         self.description = description
-        self.unread = 0
         self._chat, self._readout, self._seconds = chat, readout, seconds
         self._runner = asyncio.Runner()
 
@@ -54,14 +52,12 @@ class JudgeEngine:
         readings = self.run(self._read(batch))
         unread = sum(reading.scores.count(None) for reading in readings)
         if unread:
-            self.unread += unread
-            logger.warning(
-                "the judge gave no verdict on %d of %d steps, which score %g; %d so far",
-                unread, sum(len(item.positions) for item in batch), UNREAD, self.unread,
-            )  # fmt: skip
+            steps = sum(len(item.positions) for item in batch)
+            logger.warning("the judge gave no verdict on %d of %d steps, which score %g", unread, steps, UNREAD)
         scores = [tuple(UNREAD if score is None else score for score in reading.scores) for reading in readings]
         usages = [reading.usage for reading in readings]
-        return BatchScores(scores, [usage.computed_tokens for usage in usages], [usage.tokens for usage in usages])
+        computed, tokens = [usage.computed_tokens for usage in usages], [usage.tokens for usage in usages]
+        return BatchScores(scores, computed, tokens, unread)
 
     def close(self) -> None:
         """Closes the connections."""

@@ -119,12 +119,11 @@ def self_test(engine: JudgeEngine, *, sampled: bool) -> SelfTest:
     """
     right, wrong = (engine.format.encode(_SUM, [step]) for step in (_RIGHT, _WRONG))
     first, second = engine.score([right, wrong]), engine.score([wrong, right])
-    if engine.unread == 4:
+    if first.unread + second.unread == 4:
         raise ModelInvalid(
             "in the self-test the judge gives no verdict that can be read; a reasoning model needs --judge-readout "
             "chain, and tokens enough for it (--judge-tokens)"
         )
-    engine.unread = 0
     ordered = [*first.scores, *reversed(second.scores)]
     difference = max(abs(one - other) for (one,), (other,) in zip(ordered[:2], ordered[2:], strict=True))
     tolerance = 1.0 if sampled else TOLERANCE

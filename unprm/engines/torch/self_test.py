@@ -94,7 +94,7 @@ def check_consistency(engine: Engine) -> SelfTest:
         if all(len(item.ids) <= engine.description.max_tokens for item in items):
             break
     alone = [engine.score([item]) for item in items]
-    first, second, third = (scores for ((scores,), _, _) in alone)
+    first, second, third = (each.scores[0] for each in alone)
     counts, steps = list(map(len, (first, second, third))), [len(item.positions) for item in items]
     if counts != steps:
         raise ValueError(f"solutions of {steps} steps have {counts} scores")

@@ -80,10 +80,9 @@ def test_chains_without_all_verdicts_are_left_out_and_without_any_a_step_scores_
     with judging(answer) as judge:
         engine = judge.load(judge_readout="chain", judge_repeats=3)
         item = engine.format.encode("How many?", ["a", "b"])
-        assert engine.score([item]).scores == [pytest.approx((0.5, 0.5))]
-        assert engine.unread == 0
-        assert engine.score([item]).scores == [(0.5, 0.5)]
-        assert engine.unread == 2
+        read, unread = engine.score([item]), engine.score([item])
+        assert (read.scores, read.unread) == ([pytest.approx((0.5, 0.5))], 0)
+        assert (unread.scores, unread.unread) == ([(0.5, 0.5)], 2)
         engine.close()
 
 

@@ -86,7 +86,7 @@ def test_a_refused_request_costs_its_step_a_verdict_and_others_nothing() -> None
         first = engine.score([engine.format.encode("How many?", STEPS)])
         assert first.scores == [pytest.approx((0.9, 0.5))]  # the last step is last_step first
         assert first.tokens == [101]
-        assert engine.unread == 1
+        assert first.unread == 1
         engine.close()
 
 

@@ -182,10 +182,8 @@ def test_a_step_without_a_verdict_scores_a_half_and_is_counted(caplog: pytest.Lo
 
     with judging(answer) as judge:
         engine = judge.load()
-        assert engine.score([engine.format.encode("How many?", ["CANARY", STEPS[1]])]).scores == [
-            pytest.approx((0.5, 0.2))
-        ]
-        assert engine.unread == 1
+        found = engine.score([engine.format.encode("How many?", ["CANARY", STEPS[1]])])
+        assert (found.scores, found.unread) == ([pytest.approx((0.5, 0.2))], 1)
         engine.close()
     assert "no verdict on 1 of 2 steps" in caplog.text
     assert "CANARY" not in caplog.text
