@@ -414,7 +414,7 @@ async def test_what_is_no_score_is_never_passed_on(scores: Any) -> None:
 async def test_scores_for_fewer_items_than_requested_are_never_passed_on() -> None:
     class Forgetful(FakeEngine):
         def score(self, batch: Sequence[Encoded]) -> BatchScores:
-            scores, computed, _ = super().score(batch)
+            scores, computed, *_ = super().score(batch)
             return BatchScores(scores[1:], computed[1:])
 
     scorer = StepScorer(Forgetful())

@@ -58,7 +58,7 @@ def test_a_solution_is_checked_by_several_chains(layout: str) -> None:
         engine = judge.load(judge_readout="chain", judge_layout=layout, judge_repeats=3, judge_tokens=99)
         done = len(judge.bodies)
         steps = ["1 + 2 = 3", "3 + 3 = 7", "7 + 1 = 8"]
-        scores, computed, _ = engine.score([engine.format.encode("How many?", steps)])
+        scores, computed, *_ = engine.score([engine.format.encode("How many?", steps)])
         assert (scores, computed) == ([(1, 0, 1)], [60])
         (body,) = judge.bodies[done:]
         assert (body["n"], body["max_tokens"], body["temperature"]) == (3, 99, 0.6)

@@ -113,7 +113,7 @@ def test_any_order_of_requests_gives_the_stateless_answer(case, items, expected,
     engine = case.engine(pass_tokens, cached)
     known: set[tuple[int, ...]] = set()
     for numbers in several:
-        scores, computed, _ = engine.score([items[number] for number in numbers])
+        scores, computed, *_ = engine.score([items[number] for number in numbers])
         for number, values in zip(numbers, scores, strict=True):
             assert values == pytest.approx(expected[number], abs=1e-5)
         wanted = {items[n].ids[:k] for n in numbers for k in range(1, items[n].positions[-1] + 2)}
@@ -144,7 +144,7 @@ def test_a_known_token_that_was_not_read_is_run_again_once(case):
     engine = case.engine(50, 5000)
     engine.score([Encoded(ids, (7,), response=7)])
     others = [Encoded((*ids, token), (4, 8), response=4) for token in (9, 10)]
-    scores, computed, _ = engine.score(others)
+    scores, computed, *_ = engine.score(others)
     again = 4 if case.name == "ratio" else 1  # read off at 3, 4, 5 and 7: the value of 7 is known
     assert computed == [again + 1, 1]
     for item, values in zip(others, scores, strict=True):

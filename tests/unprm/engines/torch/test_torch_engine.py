@@ -14,7 +14,7 @@ from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 from unprm.models.checkpoint import load_tokenizer, read_tokenizer
 from unprm.models.load import load_engine
-from unprm.types import Encoded
+from unprm.types import BatchScores, Encoded
 
 WORDS = ["Step", "1", "2", "3", ":", "12", "+", "34", "=", "46", ".", "-", "5", "is", "The", "answer", "what"]
 
@@ -69,7 +69,7 @@ def test_bfloat16_is_close(adapter, engine, reference):
 
 
 def test_nothing_to_score(engine):
-    assert engine.score([]) == ([], [], None)
+    assert engine.score([]) == BatchScores([], [])
 
 
 def test_what_is_longer_than_the_window_is_refused(engine):
@@ -196,7 +196,7 @@ def test_every_distinct_token_is_run_once_and_no_score_changes(adapter, referenc
     engine = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
     items = _candidates(engine.format, 24) + _solutions(engine.format, 6)
     random.Random(5).shuffle(items)
-    scores, computed, _ = engine.score(items)
+    scores, computed, *_ = engine.score(items)
     for item, values in zip(items, scores, strict=True):
         assert values == pytest.approx(reference(item), abs=1e-5)
     assert sum(computed) == _distinct(items) < sum(len(item.ids) for item in items)
@@ -215,11 +215,11 @@ def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
     known = 0
     for count in (1, 2, 3):
         item = form.encode("what is 12 + 34 - 5", steps[:count])
-        scores, computed, _ = engine.score([item])
+        scores, computed, *_ = engine.score([item])
         assert scores[0] == pytest.approx(reference(item), abs=1e-5)
         assert computed == [len(item.ids) - known]
         known = len(item.ids)
-        assert engine.score([item, item]) == (scores * 2, [0, 0], None)
+        assert engine.score([item, item]) == BatchScores(scores * 2, [0, 0])
 
 
 def _distinct(items):
