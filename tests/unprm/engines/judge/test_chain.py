@@ -1,4 +1,4 @@
-"""Scores read from sampled checks of whole solutions."""
+"""Scores read from written checks, of whole solutions and step after step."""
 
 import re
 from itertools import count
@@ -152,7 +152,6 @@ def test_genprm_checks_step_after_step_and_each_check_follows_what_it_wrote_itse
 
 
 def test_a_step_scores_by_the_checks_that_judge_it_and_a_half_without_any() -> None:
-    """Without log-probabilities, and where the server refuses all but the shortest conversation."""
     texts = {"a": iter([r"\boxed{Yes}", "", r"\boxed{no}", r"\boxed{\text{Yes}}"]), "b": iter(["", "so: Yes", "?", ""])}
 
     def answer(body: Any) -> Any:
@@ -164,12 +163,17 @@ def test_a_step_scores_by_the_checks_that_judge_it_and_a_half_without_any() -> N
         item = engine.format.encode("How many?", ["a", "b"])
         assert engine.score([item]).scores == [(pytest.approx(2 / 3), 0.5)]
         assert engine.unread == 1
+        engine.close()
+
+
+def test_a_check_ends_where_the_server_refuses_the_conversation() -> None:
+    with judging(judges_sums) as judge:
+        engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=1)
         port = int(judge.url.rpartition(":")[2])
-    with judging(judges_sums, port=port, statuses=[200] * 4 + [400] * 4) as judge:
+    with judging(judges_sums, port=port, statuses=[200, 400]) as judge:
         scores, computed, _ = engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)])
-        assert (scores, computed) == ([(1, 0.5, 0.5)], [4 * 11])
-        assert len(judge.bodies) == 8
-        assert engine.unread == 3
+        assert (scores, computed, engine.unread) == ([(1, 0.5, 0.5)], [11], 2)
+        assert len(judge.bodies) == 2
         engine.close()
 
 

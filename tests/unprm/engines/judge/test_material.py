@@ -11,6 +11,8 @@ from tokenizers import Tokenizer
 
 from tests.judge_server import answered, choice, judging, token
 from tests.support import ROOT
+from unprm.engines.judge.answers import verdicts
+from unprm.engines.judge.chat import Sample
 from unprm.engines.judge.layouts import (
     FOVER,
     GENPRM,
@@ -67,6 +69,11 @@ def test_no_special_token_survives_and_nothing_but_spaces_is_added(text: str) ->
     assert not [special for special in SPECIAL if special in found]
     assert found.replace(" ", "") == text.replace(" ", "")
     assert plain(found) == found
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_text_that_is_quoted_gives_no_verdict(hostile: str) -> None:
+    assert verdicts(Sample(plain(hostile), ()), dict.fromkeys(("correct", "incorrect", "yes", "no"), 1.0)) == []
 
 
 @pytest.mark.parametrize("layout", MARKED, ids=["verdict", "grade", "chain"])
