@@ -22,7 +22,7 @@ Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16", "int8", "float8"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
 JudgeReadoutName = Literal["verdict", "grade", "chain"]
-JudgeLayoutName = Literal["plain", "fover", "granite", "thinkprm"]
+JudgeLayoutName = Literal["plain", "fover", "granite", "thinkprm", "genprm"]
 
 JUDGE = "judge"
 """The model's name that stands for a language model behind OpenAI's chat API."""
@@ -83,7 +83,9 @@ class JudgeOptions(BaseModel):
     judge_repeats: int = Field(
         default=4, ge=1, le=128, description="Checks of a solution (chain); answers to a step, without logprobs."
     )
-    judge_tokens: int = Field(default=2048, ge=1, description="Most tokens of a check (chain).")
+    judge_tokens: int = Field(
+        default=2048, ge=1, description="Most tokens of a check (chain); of that of each step (genprm)."
+    )
     judge_concurrency: int = Field(default=32, ge=1, description="Most requests to the judge in flight.")
     judge_seconds: float = Field(
         default=60.0, gt=0, allow_inf_nan=False, description="Time limit of an attempt to get an answer of the judge."

@@ -2,13 +2,34 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
-from unprm.engines.judge.chat import Likely
+from unprm.engines.judge.chat import Likely, Sample, Token
 
+THOUGHT = "</think>"
+"""Ends a reasoning model's thoughts; verdicts after it count before those within."""
 _SHORTEST = 2
 """Fewest characters by which the beginning of an answer is recognised: `in` of `incorrect`."""
 _WORD = re.compile(r"\w+")
+
+
+class Verdict(NamedTuple):
+    """A written answer: its score, and the expected one by the probabilities of all answers in its place."""
+
+    stated: float
+    score: float
+
+
+def verdicts(sample: Sample, answers: Mapping[str, float]) -> list[Verdict]:
+    r"""The answers that the sample puts in `\boxed{}`, in their order. Without log-probabilities of an answer in that
+    place, its expected score is the one stated. `answers`: scores of the answers, which are in lower case."""
+    text = "".join(token.token for token in sample.tokens) if sample.tokens else sample.text
+    boxed = re.compile(rf"\\boxed\{{\s*(?:\\text\{{\s*)?({'|'.join(answers)})\b", re.IGNORECASE)
+    found = list(boxed.finditer(text, text.rfind(THOUGHT) + 1)) or list(boxed.finditer(text))
+    read = [(answers[each[1].lower()], _expected_at(each.start(1), sample.tokens, answers)) for each in found]
+    return [Verdict(said, said if score is None else score) for said, score in read]
 
 
 def expected(likely: Iterable[Likely], answers: Mapping[str, float]) -> float | None:
@@ -27,6 +48,21 @@ def stated(text: str, answers: Mapping[str, float]) -> float | None:
     """The score of the answer that is the text's first word; None if that is none of them."""
     word = _WORD.search(text)
     return answers.get(word[0].lower()) if word else None
+
+
+def _expected_at(place: int, tokens: Sequence[Token], answers: Mapping[str, float]) -> float | None:
+    """The expected score of the answer that begins at this character; None if no token there is an answer."""
+    starts = accumulate((len(token.token) for token in tokens), initial=0)
+    for token, start in zip(tokens, starts, strict=False):
+        before = place - start  # characters of the token before the verdict, such as a brace
+        if 0 <= before < len(token.token):
+            others = [
+                Likely(token=each.token[before:], logprob=each.logprob)
+                for each in token.top_logprobs
+                if each.token[:before] == token.token[:before]
+            ]
+            return expected(others, answers)
+    return None
 
 
 def _meant(token: str, answers: Mapping[str, float]) -> str | None:

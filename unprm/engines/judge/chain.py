@@ -1,29 +1,33 @@
-r"""Scores read from written checks of whole solutions (Khalifa et al., "Process Reward Models That Think", 2025).
+r"""Scores read from written checks.
 
-A chain ends the check of each step with `\boxed{correct}` or `\boxed{incorrect}`, in the order of the steps. A step's
-score is the mean over several sampled chains of P(correct) against P(incorrect) where its verdict is written, or of 1
-and 0 where the server gives no log-probabilities. What a chain writes is read and never run.
+ThinkPRM (Khalifa et al., "Process Reward Models That Think", 2025) checks a whole solution at once. A chain ends the
+check of each step with `\boxed{correct}` or `\boxed{incorrect}`, in the order of the steps. GenPRM (Zhao et al.,
+"GenPRM: Scaling Test-Time Compute of Process Reward Models via Generative Reasoning", 2025, equation 6) checks step
+after step, and ends each check with `\boxed{Yes}` or `\boxed{No}`. A step's score is the mean over several samples of
+the probability of the better answer against that of the other where its verdict is written, or of 1 and 0 where the
+server gives no log-probabilities. What a judge writes, code included, is read and never run.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
-from unprm.engines.judge.answers import expected
-from unprm.engines.judge.chat import JudgeChat, Likely, Refused, Sample, Token
-from unprm.engines.judge.layouts import ChainLayout, Messages
+from unprm.concurrent import all_of
+from unprm.engines.judge.answers import THOUGHT, verdicts
+from unprm.engines.judge.chat import JudgeChat, Refused, Sample
+from unprm.engines.judge.layouts import ChainLayout, Messages, StepLayout
+from unprm.engines.judge.material import plain
 from unprm.engines.judge.readout import Reading, mean
 from unprm.types import Usage
 
 LIKELIEST = 5
 """Tokens whose log-probabilities are asked for at each place of a chain; two of them are the verdicts."""
 TEMPERATURE = 0.6
-"""As DeepSeek recommends for the models that ThinkPRM was made of; chains of one solution must differ."""
-THOUGHT = "</think>"
-"""Ends a reasoning model's thoughts; verdicts after it count before those within."""
-_VERDICT = re.compile(r"\\boxed\{\s*(?:\\text\{\s*)?(correct|incorrect)\b", re.IGNORECASE)
+"""As GenPRM was evaluated, and as DeepSeek recommends for the models that it and ThinkPRM were made of; checks of one
+solution must differ."""
 _ANSWERS = {"correct": 1.0, "incorrect": 0.0}
+_REPLY = re.compile(r"(</?(?:analyze|verify|output)>|\[Code Output\]|\\boxed\{)")
+"""What GenPRM's checks are built of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,7 @@ class Chain:
 
     def described(self, likeliest: int) -> str:
         """The verdicts, and how they are read."""
-        read = "P(correct) against P(incorrect) at" if likeliest else "the share of correct among"
-        return rf"{read} the verdicts \boxed{{correct}} or \boxed{{incorrect}} of {self.repeats} sampled checks"
+        return _described(_ANSWERS, likeliest, self.repeats)
 
     async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
         """Chains without a verdict for each step are left out."""
@@ -61,34 +64,72 @@ class Chain:
         return Reading([mean([scores[index] for scores in chains]) for index in range(len(steps))], found.usage)
 
 
+@dataclass(frozen=True, slots=True)
+class StepChain:
+    """Samples `repeats` checks of each solution, step after step; that of a step has at most `max_tokens` tokens, and
+    follows the same check's text on the steps before."""
+
+    layout: StepLayout
+    repeats: int
+    max_tokens: int
+
+    def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
+        """The conversation of the last step, in which the layout's assumed answer stands for each earlier check."""
+        return [self.layout.messages(problem, steps)]
+
+    def described(self, likeliest: int) -> str:
+        """The verdicts, and how they are read."""
+        return _described(self.layout.answers, likeliest, self.repeats)
+
+    async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
+        """The checks run side by side. One without a verdict on a step is left out of that step's mean."""
+        checks = await all_of(self._check(chat, problem, steps) for _ in range(self.repeats))
+        scores = [mean([check.scores[index] for check in checks]) for index in range(len(steps))]
+        return Reading(scores, sum((check.usage for check in checks), Usage()))
+
+    async def _check(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
+        """One check. Where the server refuses a step it ends, since the conversations of later ones are longer."""
+        scores: list[float | None] = []
+        replies: list[str] = []
+        usage = Usage()
+        likeliest = min(LIKELIEST, chat.likeliest)
+        for count in range(1, len(steps) + 1):
+            messages = self.layout.messages(problem, steps[:count], replies)
+            try:
+                found = await chat.complete(
+                    messages, max_tokens=self.max_tokens, temperature=TEMPERATURE, likeliest=likeliest
+                )
+            except Refused:
+                break
+            usage += found.usage
+            if not found.samples:
+                break
+            written = verdicts(found.samples[0], self.layout.answers)
+            scores.append(written[-1].score if written else None)
+            replies.append(_reply(found.samples[0]))
+        return Reading(scores + [None] * (len(steps) - len(scores)), usage)
+
+
 def chain_scores(sample: Sample, steps: int) -> list[float] | None:
     """A chain's scores of the steps; None unless it has a verdict for each.
 
     A chain may stop at the first incorrect step: those after it get 0.
     """
-    text = "".join(token.token for token in sample.tokens) if sample.tokens else sample.text
-    verdicts = list(_VERDICT.finditer(text, text.rfind(THOUGHT) + 1)) or list(_VERDICT.finditer(text))
-    scores = [_score(verdict, sample.tokens) for verdict in verdicts]
-    if 0 < len(verdicts) < steps and verdicts[-1][1].lower() == "incorrect":
-        scores += [0.0] * (steps - len(verdicts))
+    found = verdicts(sample, _ANSWERS)
+    scores = [verdict.score for verdict in found]
+    if 0 < len(found) < steps and found[-1].stated == 0:
+        scores += [0.0] * (steps - len(found))
     return scores if len(scores) == steps else None
 
 
-def _score(verdict: re.Match[str], tokens: Sequence[Token]) -> float:
-    stated = _ANSWERS[verdict[1].lower()]
-    for token, start in _placed(tokens):
-        before = verdict.start(1) - start  # characters of the token before the verdict, such as a brace
-        if 0 <= before < len(token.token):
-            others = [
-                Likely(token=each.token[before:], logprob=each.logprob)
-                for each in token.top_logprobs
-                if each.token[:before] == token.token[:before]
-            ]
-            found = expected(others, _ANSWERS)
-            return stated if found is None else found
-    return stated
+def _reply(sample: Sample) -> str:
+    """The check as it is sent back, without thoughts. It may quote a hostile text, so what may be a special token is
+    broken up; what the layout itself is built of stays."""
+    parts = _REPLY.split(sample.text.rpartition(THOUGHT)[2])
+    return "".join(part if index % 2 else plain(part) for index, part in enumerate(parts))
 
 
-def _placed(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:
-    """The tokens, each with the index of its first character."""
-    return zip(tokens, accumulate((len(token.token) for token in tokens), initial=0), strict=False)
+def _described(answers: Iterable[str], likeliest: int, repeats: int) -> str:
+    better, worse = answers
+    read = f"P({better}) against P({worse}) at" if likeliest else f"the share of {better} among"
+    return rf"{read} the verdicts \boxed{{{better}}} or \boxed{{{worse}}} of {repeats} sampled checks"

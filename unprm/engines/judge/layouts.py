@@ -29,13 +29,16 @@ class StepLayout:
     assumed: str
     system: str = ""
 
-    def messages(self, problem: str, steps: Sequence[str]) -> Messages:
-        """The conversation that asks for the answer to the last step. Those of the earlier steps are its beginnings."""
+    def messages(self, problem: str, steps: Sequence[str], replies: Sequence[str] = ()) -> Messages:
+        """The conversation that asks for the answer to the last step. Those of the earlier steps are its beginnings.
+
+        `replies`: the judge's answers to all earlier steps, instead of the assumed ones.
+        """
         fields = {"problem": plain(problem), "code": code(problem)}
         messages = [_message("system", self.system.format(**fields))] if self.system else []
         for index, step in enumerate(steps):
             if index:
-                messages.append(_message("assistant", self.assumed))
+                messages.append(_message("assistant", replies[index - 1] if replies else self.assumed))
             template = self.later if index else self.first
             messages.append(_message("user", template.format(**fields, step=plain(step))))
         return messages
@@ -117,6 +120,17 @@ THINKPRM = ChainLayout(
     separator="\n",
 )
 """ThinkPRM (Khalifa et al., "Process Reward Models That Think", 2025), the template used in the paper."""
+
+
+GENPRM = StepLayout(
+    system="You are a math teacher. Your task is to review and critique the paragraphs in solution step by step.",
+    first="Question: {problem}\n\n{step}",
+    later="{step}",
+    answers={"yes": 1.0, "no": 0.0},
+    assumed="(the judge's check of this step)",
+)
+"""GenPRM (Zhao et al., 2025), as its README and model cards have it. The judge's checks stand where a preview has the
+assumed answer."""
 
 
 def grades(criterion: str) -> StepLayout:

@@ -1,14 +1,15 @@
 """Makes a judge from its options, finds out what its server can do, and tests it."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from unprm.calibration import Calibration
-from unprm.engines.judge.chain import Chain
+from unprm.engines.judge.chain import Chain, StepChain
 from unprm.engines.judge.chat import JudgeChat, Refused, Sample
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.layouts import FOVER, GRANITE, PLAIN, PLAIN_CHAIN, THINKPRM, ChainLayout, StepLayout, grades
+from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, PLAIN, PLAIN_CHAIN, THINKPRM, StepLayout, grades
 from unprm.engines.judge.readout import JudgeReadout
 from unprm.engines.judge.stepwise import ANSWER_TOKENS, Stepwise
 from unprm.errors import ModelInvalid, ModelUnreachable
@@ -28,7 +29,11 @@ TOLERANCE = 0.1
 """Largest difference between scores of the same step; servers that batch compute slightly differently each time."""
 
 _VERDICT_LAYOUTS: dict[str, StepLayout] = {"plain": PLAIN, "fover": FOVER, "granite": GRANITE}
-_CHAIN_LAYOUTS: dict[str, ChainLayout] = {"plain": PLAIN_CHAIN, "thinkprm": THINKPRM}
+_CHAINS: dict[str, Callable[[int, int], JudgeReadout]] = {
+    "plain": partial(Chain, PLAIN_CHAIN),
+    "thinkprm": partial(Chain, THINKPRM),
+    "genprm": partial(StepChain, GENPRM),
+}
 _SUM, _RIGHT, _WRONG = "1 + 1 = ?", "1 + 1 = 2", "1 + 1 = 3"
 
 
@@ -74,13 +79,13 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float) -> 
 def pick_readout(judge: JudgeOptions) -> JudgeReadout:
     """The read-out; raises `ModelInvalid` if the layout or the criteria are another one's."""
     kind, layout = judge.judge_readout, judge.judge_layout
-    layouts = {"verdict": _VERDICT_LAYOUTS, "grade": {"plain"}, "chain": _CHAIN_LAYOUTS}[kind]
+    layouts = {"verdict": _VERDICT_LAYOUTS, "grade": {"plain"}, "chain": _CHAINS}[kind]
     if layout not in layouts:
         raise ModelInvalid(f"--judge-readout {kind} has the layouts {', '.join(layouts)}, not {layout}")
     if judge.judge_criterion and kind != "grade":
         raise ModelInvalid("--judge-criterion goes with --judge-readout grade")
     if kind == "chain":
-        return Chain(_CHAIN_LAYOUTS[layout], judge.judge_repeats, judge.judge_tokens)
+        return _CHAINS[layout](judge.judge_repeats, judge.judge_tokens)
     if kind == "grade":
         return Stepwise([grades(criterion) for criterion in judge.judge_criterion or [""]], judge.judge_repeats)
     return Stepwise([_VERDICT_LAYOUTS[layout]], judge.judge_repeats)
@@ -148,4 +153,4 @@ def _blank(samples: Sequence[Sample]) -> bool:
 
 
 def _sampled(chat: JudgeChat, readout: JudgeReadout) -> bool:
-    return not chat.likeliest or isinstance(readout, Chain)
+    return not chat.likeliest or isinstance(readout, Chain | StepChain)

@@ -9,7 +9,8 @@ import re
 import secrets
 
 _OPENING = re.compile(
-    r"[<＜﹤](?=[^\s\d=])|[\[［](?=[/|~A-Za-z_]{2})|\](?=[~!])|\\boxed(?=\{\W*(?:text\{\s*)?(?:in)?correct)",
+    r"[<＜﹤](?=[^\s\d=])|[\[［](?=[/|~A-Za-z_]{2})|\](?=[~!])|"
+    r"\\boxed(?=\{\W*(?:text\{\s*)?(?:correct|incorrect|(?:yes|no)\b))",
     re.IGNORECASE,
 )
 """Where a special token may begin: `<|im_end|>`, `</s>`, `<｜User｜>`, `[INST]`, `[|user|]`, `]~b]`; and the forms of

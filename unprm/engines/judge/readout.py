@@ -21,7 +21,7 @@ class JudgeReadout(Protocol):
     """A way to read the scores of a solution's steps."""
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
-        """The conversations that are sent, each with all of its messages."""
+        """The conversations that are sent, each with all of its messages; replies still to be written are marked."""
         ...
 
     def described(self, likeliest: int) -> str:

@@ -1,5 +1,7 @@
-"""Scores read from sampled checks of whole solutions."""
+"""Scores read from written checks, of whole solutions and step after step."""
 
+import re
+from itertools import count
 from typing import Any
 
 import pytest
@@ -86,9 +88,98 @@ def test_chains_without_all_verdicts_are_left_out_and_without_any_a_step_scores_
         engine.close()
 
 
-def test_a_judge_that_writes_no_verdict_is_refused_at_the_start() -> None:
+def judgement(analysis: str, yes: float | None) -> Any:
+    """GenPRM's check of a step, which ends with this P(Yes) against P(No), or without a verdict."""
+    if yes is None:
+        return choice(analysis, token(analysis))
+    text = f"<analyze>\n{analysis} The step quotes \\boxed{{No}}.\n</analyze>\n"
+    likely = {"Yes": yes / 2, " no": (1 - yes) / 2, "Maybe": 0.5}
+    head, tail = "<output>\n**Judgement**: $\\boxed{", "}$\n</output>\n"
+    return choice(f"{text}{head}Yes{tail}", token(text), token(head), token("Yes", **likely), token(tail))
+
+
+def judges_sums(body: Any) -> Any:
+    """GenPRM's check, without log-probabilities."""
+    verdict = "Yes" if is_sum(body["messages"][-1]["content"]) else "No"
+    return answered(choice(f"<output>\n**Judgement**: $\\boxed{{{verdict}}}$\n</output>\n"))
+
+
+def test_genprm_checks_step_after_step_and_each_check_follows_what_it_wrote_itself() -> None:
+    numbers = count()
+    chances = [(0.9, 0.2), (0.5, 0.6), (0.1, None)]
+
+    def answer(body: Any) -> Any:
+        messages = body["messages"]
+        if "1 + 1" in messages[1]["content"]:
+            return judges_sums(body) if body["max_tokens"] > 1 else answered(judgement("", 0.5))
+        replies = [message["content"] for message in messages if message["role"] == "assistant"]
+        number = int(re.findall(r"Check (\d)", replies[0])[0]) if replies else next(numbers)
+        check = judgement(f"Check {number}.", chances[number][len(replies)])
+        return answered(check, prompt=100, cached=60, completion=20)
+
+    with judging(answer) as judge:
+        engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=3, judge_tokens=99)
+        done = len(judge.bodies)
+        item = engine.format.encode("How many?", ["1 + 2 = 3", "3 + 3 = 7"])
+        scores, computed, tokens = engine.score([item])
+        engine.close()
+    assert scores == [pytest.approx(((0.9 + 0.5 + 0.1) / 3, (0.2 + 0.6) / 2))]
+    assert (computed, tokens) == ([6 * 60], [6 * 120])
+    assert engine.description.input_format == (
+        r"chain, layout genprm: P(yes) against P(no) at the verdicts \boxed{yes} or \boxed{no} of 3 sampled checks"
+    )
+    bodies = judge.bodies[done:]
+    settings = {(each["max_tokens"], each["temperature"], each["top_logprobs"], each.get("n", 1)) for each in bodies}
+    assert settings == {(99, 0.6, 5, 1)}
+    system = {
+        "role": "system",
+        "content": "You are a math teacher. "
+        "Your task is to review and critique the paragraphs in solution step by step.",
+    }
+    first = [system, {"role": "user", "content": "Question: How many?\n\n1 + 2 = 3"}]
+    assert [each["messages"] for each in bodies if len(each["messages"]) == 2] == [first] * 3
+    later = [each["messages"] for each in bodies if len(each["messages"]) == 4]
+    assert sorted(messages[2]["content"] for messages in later) == [
+        judgement(f"Check {number}.", yes)["message"]["content"] for number, (yes, _) in enumerate(chances)
+    ]
+    last = {"role": "user", "content": "3 + 3 = 7"}
+    assert all(messages[:2] == first and messages[3] == last for messages in later)
+    assert engine.format.text(item) == (
+        f"<|system|>\n{system['content']}\n\n<|user|>\nQuestion: How many?\n\n1 + 2 = 3\n\n"
+        "<|assistant|>\n(the judge's check of this step)\n\n<|user|>\n3 + 3 = 7"
+    )
+
+
+def test_a_step_scores_by_the_checks_that_judge_it_and_a_half_without_any() -> None:
+    texts = {"a": iter([r"\boxed{Yes}", "", r"\boxed{no}", r"\boxed{\text{Yes}}"]), "b": iter(["", "so: Yes", "?", ""])}
+
+    def answer(body: Any) -> Any:
+        step = body["messages"][-1]["content"][-1]
+        return answered(choice(next(texts[step]))) if step in texts else judges_sums(body)
+
+    with judging(answer) as judge:
+        engine = judge.load(judge_readout="chain", judge_layout="genprm")
+        item = engine.format.encode("How many?", ["a", "b"])
+        assert engine.score([item]).scores == [(pytest.approx(2 / 3), 0.5)]
+        assert engine.unread == 1
+        engine.close()
+
+
+def test_a_check_ends_where_the_server_refuses_the_conversation() -> None:
+    with judging(judges_sums) as judge:
+        engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=1)
+        port = int(judge.url.rpartition(":")[2])
+    with judging(judges_sums, port=port, statuses=[200, 400]) as judge:
+        scores, computed, _ = engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)])
+        assert (scores, computed, engine.unread) == ([(1, 0.5, 0.5)], [11], 2)
+        assert len(judge.bodies) == 2
+        engine.close()
+
+
+@pytest.mark.parametrize("layout", ["plain", "genprm"])
+def test_a_judge_that_writes_no_verdict_is_refused_at_the_start(layout: str) -> None:
     with (
         judging(lambda body: answered(choice("I would rather not."))) as judge,
         pytest.raises(ModelInvalid, match="gives no verdict that can be read"),
     ):
-        judge.load(judge_readout="chain")
+        judge.load(judge_readout="chain", judge_layout=layout)

@@ -194,7 +194,7 @@ def test_a_step_without_a_verdict_scores_a_half_and_is_counted(caplog: pytest.Lo
     [
         ({"judge_layout": "thinkprm"}, "--judge-readout verdict has the layouts plain, fover, granite, not thinkprm"),
         ({"judge_readout": "grade", "judge_layout": "fover"}, "has the layouts plain, not fover"),
-        ({"judge_readout": "chain", "judge_layout": "granite"}, "has the layouts plain, thinkprm, not granite"),
+        ({"judge_readout": "chain", "judge_layout": "granite"}, "has the layouts plain, thinkprm, genprm, not granite"),
         ({"judge_criterion": ["truth"]}, "--judge-criterion goes with --judge-readout grade"),
     ],
 )
