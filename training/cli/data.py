@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.markup import escape
 from training.cli.options import Given, with_options
 from training.settings import EXTRACTION, PRESETS, AnnotateSettings, PresetName, Reading, SampleSettings, SelectSettings
 from training.stage import directory, tell
-from unprm.types import Extraction
+from unprm.types import Extraction, SamplerName
 
 if TYPE_CHECKING:
     from training.data.cluster import Cluster
@@ -54,7 +54,7 @@ class SamplerOptions:
     """How the model that samples solutions and rollouts is run."""
 
     sampler: Annotated[
-        Literal["transformers", "vllm", "openai", "chat"],
+        SamplerName,
         typer.Option(help="Run the model here (transformers, vllm) or call servers (openai, chat)."),
     ] = "transformers"
     url: Annotated[list[str] | None, typer.Option(help="URL of a server of the model; repeat for more.")] = None
