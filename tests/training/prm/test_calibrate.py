@@ -1,6 +1,7 @@
 """Calibration: recovered where it is known, written where the server reads it."""
 
 import random
+from contextlib import closing
 
 import pytest
 from rich.progress import Progress
@@ -97,7 +98,8 @@ def test_a_judge_is_calibrated_through_its_server(tmp_path):
         options = ["--server", running.url, "--data", str(tmp_path / "data.jsonl"), "--output", str(tmp_path)]
         done = CliRunner().invoke(app, ["calibrate", *options])
         assert done.exit_code == 0, done.output
-        calibration = judge.load(judge_calibration=tmp_path).description.calibration
+        with closing(judge.load(judge_calibration=tmp_path)) as calibrated:
+            calibration = calibrated.description.calibration
     assert (calibration(0.9), calibration(0.2)) == (pytest.approx(0.8, abs=1e-3), pytest.approx(0.1, abs=1e-3))
 
 
