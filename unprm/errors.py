@@ -15,6 +15,7 @@
     │   └── ModelUnreachable      model_unavailable
     ├── ModelInvalid              model_invalid
     ├── RecordInvalid             record_invalid
+    │   └── RecordsInvalid        record_invalid
     ├── OutputMismatch            output_mismatch
     └── SamplerFailed             sampler_failed
 
@@ -22,6 +23,7 @@
 what was expected, and never repeats a user's text.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -151,6 +153,16 @@ class RecordInvalid(UnprmError):
     def __init__(self, path: str, line: int, reason: str) -> None:
         super().__init__(f"{path}, line {line}: {reason}")
         self.path, self.line = path, line
+
+
+class RecordsInvalid(RecordInvalid):
+    """Several training records that can't be used: `count`, of which `shown` are named. `path` and `line`: of the
+    first."""
+
+    def __init__(self, shown: Sequence[RecordInvalid], count: int) -> None:
+        more = [f"and {count - len(shown)} more"] if count > len(shown) else []
+        UnprmError.__init__(self, "\n".join([f"{count} bad records:", *map(str, shown), *more]))
+        self.path, self.line, self.count = shown[0].path, shown[0].line, count
 
 
 class OutputMismatch(UnprmError):
