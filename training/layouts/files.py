@@ -64,7 +64,7 @@ def _rows(place: Path) -> Iterator[tuple[str, int, object]]:
     if not place.exists():
         yield from ((str(place), number, row) for number, row in sources.from_hub(str(place), "train", dict[str, Any]))
         return
-    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.name.endswith(ENDINGS))
+    files = sorted(path for path in place.rglob("*") if path.name.endswith(ENDINGS)) if place.is_dir() else [place]
     if not files:
         raise RecordInvalid(str(place), 0, f"the directory has no file that ends with {', '.join(ENDINGS)}")
     for path in files:
