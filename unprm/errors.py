@@ -146,12 +146,12 @@ class ModelInvalid(UnprmError):
 
 
 class RecordInvalid(UnprmError):
-    """A training record that can't be used; `line` is 1-based."""
+    """A training record that can't be used; `line` is 1-based, 0 if it is about the whole file."""
 
     code = "record_invalid"
 
     def __init__(self, path: str, line: int, reason: str) -> None:
-        super().__init__(f"{path}, line {line}: {reason}")
+        super().__init__(f"{path}, line {line}: {reason}" if line else f"{path}: {reason}")
         self.path, self.line = path, line
 
 

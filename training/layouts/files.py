@@ -1,5 +1,6 @@
 """The door: labelled solutions from files, directories and the hub, in any layout; and from one layout to another."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ SHOWN = 20
 """Bad records that an error names; it counts the others."""
 ENDINGS = (".jsonl", ".jsonl.gz", ".json")
 """Of the files that are read in a directory and those below it, in the order of their paths."""
+
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 def read_labelled(data: Sequence[Path], layout: LayoutName | None = None) -> Iterator[LabelledSolution]:
@@ -62,6 +65,8 @@ def convert(data: Path, output: Path, to: WrittenLayout, layout: LayoutName | No
 def _rows(place: Path) -> Iterator[tuple[str, int, object]]:
     """Each row's source, its number from 1, and itself: bytes of JSON, or its value."""
     if not place.exists():
+        if not _HUB_NAME.fullmatch(str(place)) or place.name.endswith(ENDINGS):
+            raise RecordInvalid(str(place), 0, "there is no such file or directory")
         yield from ((str(place), number, row) for number, row in sources.from_hub(str(place), "train", dict[str, Any]))
         return
     files = sorted(path for path in place.rglob("*") if path.name.endswith(ENDINGS)) if place.is_dir() else [place]

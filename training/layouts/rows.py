@@ -155,10 +155,9 @@ class RatedStep:
     chosen_completion: Annotated[int, Field(ge=0)] | None = None
 
     def __post_init__(self) -> None:
-        if self.chosen_completion is not None and self.chosen_completion >= len(self.completions or ()):
-            raise ValueError(
-                f"chosen_completion {self.chosen_completion}, but {len(self.completions or ())} completions"
-            )
+        count = len(self.completions or ())
+        if self.chosen_completion is not None and self.chosen_completion >= count:
+            raise ValueError(f"chosen_completion {self.chosen_completion}, but {count} completions")
 
     @property
     def alternatives(self) -> list[Completion]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 from rich.progress import Progress
@@ -164,9 +165,9 @@ def test_texts_are_split_where_the_layouts_say(tmp_path):
     assert rejected.steps == ("Step 1: 1 + 2 = 3.", "Step 2: 3 + 3 = 5.")
     assert first.steps == ("Step 1: 3.",)
 
-    rest = {"input": "p Step 1: a ки\nStep 2: b", "label": "p Step 1: a +\nStep 2: b"}
+    rest = {"input": "Do Step 1: p Step 1: a ки\nStep 2: b", "label": "Do Step 1: p Step 1: a +\nStep 2: b"}
     (unfinished,) = read_labelled([_write(tmp_path / "rest.jsonl", rest)])
-    assert (unfinished.steps, unfinished.labels) == (("Step 1: a", "Step 2: b"), (True, None))
+    assert unfinished == LabelledSolution("Do Step 1: p", ("Step 1: a", "Step 2: b"), (True, None))
 
 
 BAD = [
@@ -259,13 +260,21 @@ def test_a_directory_is_all_its_files_in_order(tmp_path):
     (place / "c.jsonl.gz").write_bytes(gzip.compress(json.dumps(row("4")).encode()))
     _write(place / "more" / "d.json", MADE["trl"][0])
     (place / "README.md").write_text("no data", "utf-8")
-    assert [solution.problem[:1] for solution in read_labelled([place])] == ["0", "1", "2", "3", "4", "L"]
-    (place / "a.json").write_text("[{]", "utf-8")
-    with pytest.raises(RecordInvalid, match=r"a\.json, line 1: no JSON"):
+    for name in "ihgfe":
+        _write(place / f"{name}.jsonl", row(name))
+    assert "".join(solution.problem[0] for solution in read_labelled([place])) == "01234efghiL"
+    (place / "a.json").write_text('[{},\n{"]', "utf-8")
+    with pytest.raises(RecordInvalid, match=r"^\S+a\.json, line 1: no JSON"):
         list(read_labelled([place]))
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordInvalid, match=r"no file that ends with \.jsonl, \.jsonl\.gz, \.json"):
         list(read_labelled([tmp_path / "empty"]))
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "/missing", "../missing", "a/b/c"])
+def test_what_is_no_file_and_no_name_of_the_hub_is_refused(name):
+    with pytest.raises(RecordInvalid, match=rf"^{name}: there is no such file or directory"):
+        list(read_labelled([Path(name)]))
 
 
 @pytest.mark.parametrize("to", WRITERS)
