@@ -1,5 +1,5 @@
-"""The commands that make process reward data: sample, select, annotate, merge, convert, stats,
-build, study."""
+"""The commands that make process reward data: sample, select, annotate, merge, convert, stats, build,
+study."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
