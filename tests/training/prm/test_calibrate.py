@@ -11,6 +11,7 @@ from tests.judge_server import judging
 from tests.server.harness import serving
 from training import resumable
 from training.__main__ import app
+from training.layouts.files import read_labelled
 from training.prm.calibrate import calibrate
 from training.schema import LabelledSolution
 from unprm.calibration import NAME, Calibration, log_odds
@@ -64,6 +65,18 @@ def test_steps_that_are_all_right_are_refused(tmp_path):
     resumable.write_lines(tmp_path / "data.jsonl", [LabelledSolution("p", ("0",), (True,))])
     with pytest.raises(RecordInvalid, match="right steps and wrong ones"):
         calibrate(Known([(0.5,)]), tmp_path / "data.jsonl", Progress(disable=True))
+
+
+def test_steps_without_a_label_are_left_out_and_soft_labels_are_verdicts(tmp_path):
+    scores = _drawn(tmp_path, 300)
+    plain = calibrate(Known(scores), tmp_path / "data.jsonl", Progress(disable=True))
+    soft = [
+        LabelledSolution(s.problem, (*s.steps, "e"), (*(0.6 if label else 0.5 for label in s.labels), None))
+        for s in read_labelled([tmp_path / "data.jsonl"])
+    ]
+    resumable.write_lines(tmp_path / "soft.jsonl", soft)
+    found = calibrate(Known([(*each, 0.9) for each in scores]), tmp_path / "soft.jsonl", Progress(disable=True))
+    assert found == plain
 
 
 @pytest.mark.parametrize("score", [0.0, 1e-12, 0.3, 0.5, 1.0])
