@@ -135,6 +135,27 @@ def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
     assert "UnPRM40K" in world.path("runs/paper/report.html").read_text("utf-8")
 
 
+@runs("docs/paper-scale.md", "qintongli/GSM-Plus")
+def test_votes_on_gsm_plus(world: World, blocks: list[Block]) -> None:
+    kinds = ("digit expansion", "adding operation", "critical thinking")
+    rows = [
+        {"question": question.problem, "answer": question.gold_answer if kind != kinds[2] else "None"}
+        | {"perturbation_type": kind}
+        for kind in kinds
+        for question in make_mini(2, kinds.index(kind))
+    ]
+    world.write("plus.jsonl", rows)
+    world.publish_data("qintongli", "gsm-plus", {"test": world.path("plus.jsonl")})
+    world.link("runs/paper/prm", mini.ADAPTER)
+    fewer = {"--limit 50": "--limit 1", "--k 128": "--k 2", "--sampler vllm": "--sampler transformers"}
+    output = world.run(changed(blocks[0].text, fewer))
+    assert "2 questions whose answer is None were left out" in output
+    drawn = [row["problem"] for row in world.rows("runs/paper/gsm-plus.jsonl")]
+    types = [row["perturbation_type"] for row in rows if row["question"] in drawn]
+    assert types == list(kinds[:2])
+    assert "| wrf |" in world.path("runs/paper/best-of-n/UnPRM40K/votes.md").read_text("utf-8")
+
+
 @runs("docs/paper-scale.md", "torchrun")
 def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]) -> None:
     """Each of its three ways from the start. To Ray, GPUs are only a number, which a variable sets here."""
