@@ -93,6 +93,26 @@ def processbench(
 
 @app.command()
 @with_options
+def prmbench(
+    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
+    prm: PrmOptions,
+    data: Annotated[
+        str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
+    ] = "hitsmy/PRMBench_Preview",
+) -> None:
+    """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
+    from training.evaluate import prmbench
+
+    benchmark = prmbench.load(data)
+    with prm.scoring() as scorer:
+        result = prmbench.evaluate(benchmark, scorer, output, console)
+    for remark in prmbench.remarks(benchmark, result):
+        console.print(f"[yellow]{remark}[/yellow]", highlight=False, soft_wrap=True)
+    Console().print(prmbench.table(result))
+
+
+@app.command()
+@with_options
 def best_of_n(
     candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
     output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
