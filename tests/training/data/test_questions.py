@@ -46,6 +46,8 @@ def test_as_many_are_drawn_for_each_value_of_a_field(tmp_path):
     assert [question for question in whole if question in drawn] == drawn
     assert load(source, limit=5, per="perturbation_type")[0] == drawn
     assert load(source, limit=5, per="perturbation_type", seed=1)[0] != drawn
+    alike, _ = load(_perturbed(tmp_path / "alike.jsonl", {"a": 30, "b": 30}), limit=5, per="perturbation_type")
+    assert [question.gold_answer for question in alike[:5]] != [question.gold_answer for question in alike[5:]]
     more = _perturbed(tmp_path / "more.jsonl", {"reversing operation": 7, "digit expansion": 30})
     assert set(load(more, limit=5, per="perturbation_type")[0]) & set(whole) == set(drawn[:5])
 
