@@ -253,7 +253,7 @@ def remarks(benchmark: Benchmark, result: Result) -> Iterator[str]:
             f"published figures. {_listed(benchmark.repeated)}."
         )
     if unscored := result.overall.unscored:
-        yield f"Solutions too long for the model: {unscored}. They do not count."
+        yield f"Solutions too long for the model or the server: {unscored}. They do not count."
 
 
 def _listed(places: Sequence[Place]) -> str:

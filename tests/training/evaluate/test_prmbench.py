@@ -136,7 +136,7 @@ def test_solutions_that_cannot_be_scored_do_not_count():
     assert (result.overall.solutions, result.overall.unscored) == (17, 2)
     assert (result.categories["deception"].prm_score, result.categories["deception"].unscored) == (0, 2)
     *_, last = prmbench.remarks(benchmark, result)
-    assert last == "Solutions too long for the model: 2. They do not count."
+    assert last == "Solutions too long for the model or the server: 2. They do not count."
 
 
 def test_a_missing_category_is_named(tmp_path):
