@@ -49,6 +49,14 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
+def json_lines(place: Path) -> list[Path]:
+    """The file itself, or a directory's `.jsonl` and `.jsonl.gz` files by name. Raises `RecordInvalid` without any."""
+    files = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
+    if not files:
+        raise RecordInvalid(str(place), 0, "the directory has no .jsonl or .jsonl.gz file")
+    return files
+
+
 def from_hub(name: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:
     """The rows of a data set on the hub, numbered from 1."""
     import datasets

@@ -23,6 +23,7 @@ LABELLED = [
 ]
 DOCS = ROOT / "docs"
 PROCESSBENCH = TEST_DATA / "processbench"
+PRMBENCH = TEST_DATA / "prmbench" / "solutions.jsonl"
 
 
 def ask(world: World, count: int) -> None:
@@ -44,6 +45,18 @@ def publish_processbench(world: World) -> None:
 def check_processbench(world: World, run: str) -> None:
     figures = json.loads(world.path(f"{run}/results.json").read_text("utf-8"))
     assert figures["fixed"]["subsets"].keys() == {"gsm8k", "math", "olympiadbench", "omnimath"}
+
+
+def publish_prmbench(world: World) -> None:
+    """As few of its solutions as make all categories."""
+    lines = PRMBENCH.read_text("utf-8").splitlines(keepends=True)
+    world.path("prmbench.jsonl").write_text("".join([*lines[:16:2], lines[-1]]), "utf-8")
+    world.publish_data("hitsmy", "prm_bench_preview", {"train": world.path("prmbench.jsonl")})
+
+
+def check_prmbench(world: World, run: str) -> None:
+    figures = json.loads(world.path(f"{run}/results.json").read_text("utf-8"))
+    assert figures["overall"]["solutions"] == len(figures["categories"]) == 9
 
 
 @runs("README.md", "training build")
@@ -89,10 +102,12 @@ def test_step_labels_are_converted(world: World, blocks: list[Block]) -> None:
 def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)
     publish_processbench(world)
+    publish_prmbench(world)
     candidates = [{"text": "\n".join(steps)} for steps in REQUEST["solutions"] * 2]
     world.write("samples.jsonl", [{"problem": PROBLEM, "answer": "83", "candidates": candidates}] * 2)
     world.run(blocks[0].text)
     check_processbench(world, "runs/processbench/my-prm")
+    check_prmbench(world, "runs/prmbench/my-prm")
     report, lab = blocks[1].text.splitlines()
     world.run(report)
     assert world.path("runs/report.html").read_text("utf-8").count("my-prm") > 1
@@ -141,11 +156,34 @@ def test_the_study_in_miniature_begins(world: World, blocks: list[Block]) -> Non
 def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
     ask(world, 1)
     publish_processbench(world)
+    publish_prmbench(world)
     fewer = {"training sample": "training sample --k 8", "training select": "training select --m 1 --n 1"}
     output = world.run(changed(blocks[0].text, fewer | {"--sampler vllm": "--sampler transformers"}))
     assert "Llama-3.1-8B-Instruct" in output
     check_processbench(world, "runs/paper/processbench/UnPRM40K")
+    check_prmbench(world, "runs/paper/prmbench/UnPRM40K")
     assert "UnPRM40K" in world.path("runs/paper/report.html").read_text("utf-8")
+
+
+@runs("docs/paper-scale.md", "qintongli/GSM-Plus")
+def test_votes_on_gsm_plus(world: World, blocks: list[Block]) -> None:
+    kinds = ("digit expansion", "adding operation", "critical thinking")
+    rows = [
+        {"question": question.problem, "answer": question.gold_answer if kind != kinds[2] else "None"}
+        | {"perturbation_type": kind}
+        for kind in kinds
+        for question in make_mini(2, kinds.index(kind))
+    ]
+    world.write("plus.jsonl", rows)
+    world.publish_data("qintongli", "gsm-plus", {"test": world.path("plus.jsonl")})
+    world.link("runs/paper/prm", mini.ADAPTER)
+    fewer = {"--limit 50": "--limit 1", "--k 128": "--k 2", "--sampler vllm": "--sampler transformers"}
+    output = world.run(changed(blocks[0].text, fewer))
+    assert "2 questions whose answer is None were left out" in output
+    drawn = [row["problem"] for row in world.rows("runs/paper/gsm-plus.jsonl")]
+    types = [row["perturbation_type"] for row in rows if row["question"] in drawn]
+    assert types == list(kinds[:2])
+    assert "| wrf |" in world.path("runs/paper/best-of-n/UnPRM40K/votes.md").read_text("utf-8")
 
 
 @runs("docs/paper-scale.md", "torchrun")

@@ -50,15 +50,34 @@ class QuestionSource:
         str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini`: made up.")
     ] = "mini"
     limit: Annotated[int | None, typer.Option(min=1, help="Number of questions drawn from the source.")] = None
+    per: Annotated[
+        str | None, typer.Option(help="Draw the limit for each value of this field, such as perturbation_type.")
+    ] = None
     hub_split: Annotated[str, typer.Option("--split", help="Split of a data set of the hub.")] = "train"
+    unanswerable: Annotated[
+        bool, typer.Option("--unanswerable", help="Also draw questions whose answer is `None`.")
+    ] = False
 
     def draw(self, count: int, settings: SampleSettings) -> "list[Question]":
-        """As many questions as the limit, or `count` without one."""
+        """As many questions as the limit, or `count` without one; prints how many have no answer."""
         from training.data import questions
 
+        if self.per and (self.limit is None or self.questions == "mini"):
+            raise typer.BadParameter("it takes a --limit, and --questions that are not made up", param_hint="--per")
         if self.questions == "mini":
             return questions.make_mini(self.limit or count, settings.seed)
-        return questions.load(self.questions, self.hub_split, self.limit or count, settings.seed, settings.extraction)
+        drawn, left_out = questions.load(
+            self.questions,
+            self.hub_split,
+            self.limit or count,
+            settings.seed,
+            settings.extraction,
+            per=self.per,
+            unanswerable=self.unanswerable,
+        )
+        if left_out:
+            console.print(f"{left_out} questions whose answer is None were left out before drawing")
+        return drawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,25 @@ def processbench(
 
 @app.command()
 @with_options
+def prmbench(
+    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
+    prm: PrmOptions,
+    data: Annotated[
+        str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
+    ] = "hitsmy/PRMBench_Preview",
+) -> None:
+    """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
+    from training.evaluate import prmbench
+
+    benchmark = prmbench.load(data)
+    with prm.scoring() as scorer:
+        result = prmbench.evaluate(benchmark, scorer, output, console)
+    _print_remarks(prmbench.remarks(benchmark, result))
+    Console().print(prmbench.table(result))
+
+
+@app.command()
+@with_options
 def best_of_n(
     candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
     output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
@@ -117,6 +136,48 @@ def best_of_n(
     Console().print(vote_results.table(results))
 
 
+@app.command("all")
+@with_options
+def every(
+    output: Annotated[
+        Path,
+        typer.Option(
+            help="Directory for processbench/NAME, prmbench/NAME, best-of-n/NAME and the page NAME.md; the same "
+            "command goes on there.",
+            callback=directory,
+        ),
+    ],
+    prm: PrmOptions,
+    processbench_data: Annotated[
+        str, typer.Option("--processbench", help="ProcessBench: file, directory or the hub's data set.")
+    ] = "Qwen/ProcessBench",
+    prmbench_data: Annotated[
+        str, typer.Option("--prmbench", help="PRMBench: file, directory or the hub's data set.")
+    ] = "hitsmy/PRMBench_Preview",
+    samples: Annotated[
+        Path | None, typer.Option(help="Candidates for best-of-n, which is left out without them.", exists=True)
+    ] = None,
+) -> None:
+    """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
+    from training.evaluate import best_of_n, pool, prmbench, processbench, summary
+    from unprm.answers.equivalence import Equivalence
+
+    subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
+    questions = None if samples is None else pool.load(samples)
+    votes = None
+    with prm.scoring() as scorer:
+        name = Path(scorer.identity.model).name
+        first_errors = processbench.evaluate(subsets, scorer, output / "processbench" / name, console)
+        steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
+        if questions is not None:
+            place = output / "best-of-n" / name
+            with Equivalence() as equivalence:
+                votes = best_of_n.evaluate(questions, scorer, equivalence, place, console)
+                best_of_n.write_solutions(questions, place, Reading())
+    _print_remarks(prmbench.remarks(benchmark, steps))
+    _write_table(output / f"{name}.md", summary.markdown(name, first_errors["fixed"], steps, votes))
+
+
 @app.command()
 def votes(
     runs: Runs,
@@ -138,6 +199,11 @@ def budget(runs: Runs, output: TableFile) -> None:
     from training.evaluate import budget, judging
 
     _write_table(output, budget.markdown({run.name: budget.measure(judging.load(run)) for run in runs}))
+
+
+def _print_remarks(remarks: Iterator[str]) -> None:
+    for remark in remarks:
+        console.print(f"[yellow]{remark}[/yellow]", highlight=False, soft_wrap=True)
 
 
 def _write_table(output: Path, table: str) -> None:

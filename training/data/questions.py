@@ -11,8 +11,12 @@ from pydantic import BeforeValidator
 from training import sources
 from training.schema import NonEmpty
 from unprm.answers.extraction import extract
+from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
 from unprm.types import Extraction
+
+NO_ANSWER = "None"
+"""The answer of a question that can't be answered, as in GSM-Plus (Li et al., 2024)."""
 
 
 def _as_text(value: object) -> object:
@@ -38,20 +42,59 @@ class _Row:
 
 
 def load(
-    source: str, split: str = "train", limit: int | None = None, seed: int = 0, extraction: Extraction = "auto"
-) -> list[Question]:
-    """The questions of a JSONL file, or of the hub's data set of that name; `limit` of them, drawn with the seed.
-    `extraction`: where to look for the answer in the solution if a question has no answer field.
+    source: str,
+    split: str = "train",
+    limit: int | None = None,
+    seed: int = 0,
+    extraction: Extraction = "auto",
+    *,
+    per: str | None = None,
+    unanswerable: bool = False,
+) -> tuple[list[Question], int]:
+    """The questions of a JSONL file, or of the hub's data set of that name, and the number of those left out because
+    their answer is `None`; `unanswerable`: none is left out.
 
-    Raises `RecordInvalid` for a record without a problem or an answer, or with a duplicate id.
+    `limit`: as many are drawn with the seed; with `per`, as many for each value of this field, independently of the
+    other values. `extraction`: where to look for the answer in the solution if a question has no answer field.
+
+    Raises `RecordInvalid` for a record without a problem or an answer, with a duplicate id, or without the field `per`;
+    and if a value of `per` has fewer questions than the limit.
     """
     row = dict[str, Any]
-    rows = sources.from_file(Path(source), row) if Path(source).is_file() else sources.from_hub(source, split, row)
-    questions = ((number, _question(row, source, number, extraction)) for number, row in rows)
-    chosen = list(sources.by_id(source, questions).values())
-    if limit is not None and limit < len(chosen):
-        chosen = [chosen[index] for index in sorted(random.Random(seed).sample(range(len(chosen)), limit))]
-    return chosen
+    rows = list(
+        sources.from_file(Path(source), row) if Path(source).is_file() else sources.from_hub(source, split, row)
+    )
+    found = sources.by_id(source, ((number, _question(row, source, number, extraction)) for number, row in rows))
+    kept = [
+        (question, number, row)
+        for question, (number, row) in zip(found.values(), rows, strict=True)
+        if unanswerable or question.gold_answer != NO_ANSWER
+    ]
+    questions = [question for question, _, _ in kept]
+    if limit is not None and per is not None:
+        values = [_value(row, per, source, number) for _, number, row in kept]
+        questions = _stratified(questions, values, source, limit, seed)
+    elif limit is not None and limit < len(questions):
+        questions = [questions[index] for index in sorted(random.Random(seed).sample(range(len(questions)), limit))]
+    return questions, len(found) - len(kept)
+
+
+def _value(row: dict[str, Any], per: str, source: str, number: int) -> str:
+    if row.get(per) is None:
+        raise RecordInvalid(source, number, f"there is no {per!r}, for each value of which questions are drawn")
+    return str(row[per])
+
+
+def _stratified(questions: list[Question], values: list[str], source: str, limit: int, seed: int) -> list[Question]:
+    """`limit` questions for each of the values, in the order of the source."""
+    strata: dict[str, list[int]] = {}
+    for index, value in enumerate(values):
+        strata.setdefault(value, []).append(index)
+    if strata and (fewest := min(map(len, strata.values()))) < limit:
+        reason = f"of {len(strata)} values one has only {fewest} questions, {limit} are to be drawn for each"
+        raise RecordInvalid(source, 0, reason)
+    drawn = {k for value, stratum in strata.items() for k in random.Random(f"{seed}/{value}").sample(stratum, limit)}
+    return [question for index, question in enumerate(questions) if index in drawn]
 
 
 def make_mini(count: int, seed: int) -> list[Question]:

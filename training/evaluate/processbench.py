@@ -15,11 +15,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from training import resumable, sources, stage
+from training import resumable, sources
+from training.evaluate import step_scores
 from training.evaluate.metrics import Share, first_error_score
-from training.evaluate.scorers import Scorer, Solution
-from training.resumable import ResumableFile
-from training.schema import BenchmarkSolution, RecordedSolution, ScoredSolution, Scores
+from training.evaluate.scorers import Scorer
+from training.schema import BenchmarkSolution, RecordedSolution, Scores
 from unprm import steps
 from unprm.errors import RecordInvalid
 
@@ -30,8 +30,6 @@ THRESHOLD = 0.5
 GRID = tuple(k / 100 for k in range(1, 100))
 """Candidate thresholds."""
 RESAMPLES = 2000
-BATCH = 32
-"""Solutions scored between two writes to disk."""
 UNSCORED = -2
 """The prediction for a solution that could not be scored: equal to no label."""
 PUBLISHED = {
@@ -56,15 +54,13 @@ def load(source: str) -> dict[str, list[BenchmarkSolution]]:
     """Solutions by subset, read from a JSONL file, plain or `.gz` (a subset is named after its file), from each such
     file in a directory, or from the hub's data set of that name.
 
-    Raises `RecordInvalid` for an invalid record or a duplicate id; and if all solutions of a subset are wrong, or all
-    right.
+    Raises `RecordInvalid` for an invalid record, a duplicate id or a directory without files; and if all solutions of a
+    subset are wrong, or all right.
     """
     place, kind = Path(source), BenchmarkSolution
     if not place.exists():
         return {name: _checked(f"{source} {name}", sources.from_hub(source, name, kind)) for name in SUBSETS}
-    files = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
-    if not files:
-        raise RecordInvalid(source, 0, "the directory has no .jsonl or .jsonl.gz file")
+    files = sources.json_lines(place)
     return {path.name.partition(".")[0]: _checked(str(path), sources.from_file(path, kind)) for path in files}
 
 
@@ -168,29 +164,8 @@ def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapp
 def score(
     subsets: Mapping[str, Sequence[BenchmarkSolution]], scorer: Scorer, output: Path, console: Console
 ) -> dict[str, dict[str, Scores]]:
-    """Scores of all samples by subset and id, written to `output` as they come, so that an interrupted run can resume.
-
-    Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or of other samples.
-    """
-    found = {}
-    for name, samples in subsets.items():
-        config = {"stage": "processbench", **scorer.identity.config, "subset": name, "samples": _digest(samples)}
-        with ResumableFile(output / f"{name}.jsonl", ScoredSolution, config) as done:
-            todo = [sample for sample in samples if sample.id not in done.records]
-            with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
-                for start in range(0, len(todo), BATCH):
-                    batch = todo[start : start + BATCH]
-                    scores = scorer.score([Solution(sample.problem, sample.steps) for sample in batch])
-                    for sample, step_scores in zip(batch, scores, strict=True):
-                        done.append(ScoredSolution(sample.id, step_scores))
-                        board.advance()
-        found[name] = kept(output, name)
-    return found
-
-
-def kept(output: Path, subset: str) -> dict[str, Scores]:
-    """The scores by sample id that `score` wrote to a directory."""
-    return {solution.id: solution.scores for solution in sources.read(output / f"{subset}.jsonl", ScoredSolution)}
+    """Scores of all samples by subset and id, written to `output` as by `step_scores.score`."""
+    return step_scores.score("processbench", subsets, _digest, scorer, output, console)
 
 
 def table(measured: Mapping[str, Result]) -> Table:

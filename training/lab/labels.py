@@ -11,7 +11,7 @@ import numpy as np
 from training import sources
 from training.data import stats
 from training.data.select import step_uncertainties
-from training.evaluate import processbench
+from training.evaluate import processbench, step_scores
 from training.evaluate.bootstrap import Estimate, Numbers, weights
 from training.lab.benchmark import load_benchmark, question_of
 from training.lab.construct import annotated, data_file, selected_file
@@ -70,7 +70,7 @@ def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict
     found = np.zeros((len(processbench.GRID), 2, len(subsets), len(places), len(questions)))
     counts = np.zeros((2, len(subsets), len(questions)))
     for level, (subset, samples) in enumerate(subsets.items()):
-        kept = [processbench.kept(output / "processbench" / place, subset) for place in places]
+        kept = [step_scores.kept(output / "processbench" / place, subset) for place in places]
         for sample in samples:
             kind, question = int(sample.first_error is None), questions[question_of(sample)]
             counts[kind, level, question] += 1

@@ -1,0 +1,200 @@
+"""PRMBench on real rows, against figures that are computed by hand or here in another way."""
+
+import gzip
+import io
+import json
+import random
+import re
+from fractions import Fraction
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from tests.support import TEST_DATA
+from training.cli.evaluate import app
+from training.evaluate import prmbench
+from training.evaluate.scorers import EngineScorer
+from unprm.engines.fake import FakeEngine
+from unprm.errors import RecordInvalid
+
+DATA = TEST_DATA / "prmbench" / "solutions.jsonl"
+ROWS = [json.loads(line) for line in DATA.read_text("utf-8").splitlines()]
+COUNTED = ROWS[:18] + ROWS[19:]
+"""Without the solution whose id an earlier one has."""
+
+
+def _write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return str(path)
+
+
+def _row(idx, category, steps, wrong):
+    return {"idx": idx, "classification": category, "modified_question": "1 + 1?"} | {
+        "modified_process": steps,
+        "error_steps": wrong,
+    }
+
+
+def _drawn():
+    """Scores of the counted rows' steps, right ones a little higher, by category and id."""
+    rng = random.Random(0)
+    scores = {}
+    for row in COUNTED:
+        numbers = range(1, len(row["modified_process"]) + 1)
+        drawn = tuple(rng.random() ** (1.5 if number in row["error_steps"] else 0.7) for number in numbers)
+        scores.setdefault(row["classification"], {})[f"{row['classification']}_{row['idx']}"] = drawn
+    return scores
+
+
+def _by_definition(rows, scores):
+    """F1 of right and of wrong steps from precision and recall, in exact arithmetic."""
+    called, right = set(), set()
+    steps = {(n, k) for n, row in enumerate(rows) for k in range(len(row["modified_process"]))}
+    for n, row in enumerate(rows):
+        values = scores[row["classification"]][f"{row['classification']}_{row['idx']}"]
+        called |= {(n, k) for k, value in enumerate(values) if value > 0.5}
+        right |= {(n, k) for k in range(len(values)) if k + 1 not in row["error_steps"]}
+    f1 = []
+    for found, there in ((called, right), (steps - called, steps - right)):
+        precision, recall = (Fraction(len(found & there), max(1, len(whole))) for whole in (found, there))
+        f1.append(2 * precision * recall / (precision + recall) if precision + recall else Fraction(0))
+    return f1
+
+
+def test_prm_score_by_hand(tmp_path):
+    rows = (
+        _row("a", "circular", ["w", "x", "y", "z"], [2, 4]),
+        _row("b", "multi_solutions", ["w", "x", "y"], []),
+    )
+    benchmark = prmbench.load(_write(tmp_path / "two.jsonl", *rows))
+    scores = {
+        "circular": {"circular_a": (0.9, 0.2, 0.4, 0.8)},
+        "multi_solutions": {"multi_solutions_b": (0.9, 0.5, 0.6)},
+    }
+    result = prmbench.measure(benchmark, scores)
+    assert result.categories["circular"].prm_score == pytest.approx(1 / 2)  # TP, TN, FN and FP are 1 each
+    assert result.categories["multi_solutions"].prm_score == pytest.approx(4 / 5)  # TP 2, FN 1: 0.5 calls a step wrong
+    assert (result.overall.f1, result.overall.negative_f1) == pytest.approx((2 / 3, 2 / 5))
+    assert result.overall.prm_score == pytest.approx(8 / 15)
+    assert (result.overall.solutions, result.overall.steps) == (2, 7)
+    assert result.groups == {}
+
+
+def test_figures_are_those_of_the_definition():
+    scores = _drawn()
+    result = prmbench.measure(prmbench.load(str(DATA)), scores)
+    for category in prmbench.CATEGORIES:
+        f1, negative = _by_definition([row for row in COUNTED if row["classification"] == category], scores)
+        figures = result.categories[category]
+        assert (figures.f1, figures.negative_f1) == pytest.approx((float(f1), float(negative)))
+        expected = f1 if category == "multi_solutions" else (f1 + negative) / 2
+        assert figures.prm_score == pytest.approx(float(expected))
+    assert result.overall.prm_score == pytest.approx(float(sum(_by_definition(COUNTED, scores)) / 2))
+    assert result.low < result.overall.prm_score < result.high
+    shown = result.categories
+    assert result.groups["simplicity"] == (shown["redundency"].prm_score + shown["circular"].prm_score) / 2
+    without = [row for row in COUNTED if row["idx"] != ROWS[16]["idx"]]
+    assert result.without_misnumbered == pytest.approx(float(sum(_by_definition(without, scores)) / 2))
+
+
+def test_odd_solutions_are_named_by_file_and_line():
+    benchmark = prmbench.load(str(DATA))
+    assert benchmark.misnumbered == [(str(DATA), 17)]
+    assert benchmark.repeated == [(str(DATA), 19)]
+    assert {name: len(found) for name, found in benchmark.solutions.items()} == {
+        name: 3 if name == "missing_condition" else 2 for name in prmbench.CATEGORIES
+    }
+    first = benchmark.solutions["multi_solutions"][0]
+    assert len(first.steps) == len(ROWS[17]["modified_process"]) != len(ROWS[18]["modified_process"])
+    (odd,) = (each for each in benchmark.solutions["missing_condition"] if each.misnumbered)
+    assert odd.labels == (False, True, False, True)
+    seen = list(prmbench.remarks(benchmark, prmbench.measure(benchmark, _drawn())))
+    assert len(seen) == 2
+    assert seen[0].startswith("Solutions that number wrong steps beyond their last one: 1.")
+    assert [remark.endswith(f"Lines of {DATA}: {line}.") for remark, line in zip(seen, (17, 19), strict=True)] == [
+        True
+    ] * 2
+
+
+def test_step_numbers_are_cut_off_and_blank_steps_left_out(tmp_path):
+    steps = ["1. One.", "Step 2. Two.", " ", "2.5 is less.", "64.", "step 10.  Ten."]
+    row = _row("circular_a", "circular", steps, [3, 4])
+    ((solution,),) = prmbench.load(_write(tmp_path / "one.jsonl", row)).solutions.values()
+    assert solution.steps == ("One.", "Two.", "2.5 is less.", "64.", "Ten.")
+    assert solution.labels == (True, True, False, True, True)
+    assert (solution.id, solution.question) == ("circular_a", "a")
+
+
+def test_solutions_that_cannot_be_scored_do_not_count():
+    scores = _drawn()
+    scores["deception"] = dict.fromkeys(scores["deception"])
+    benchmark = prmbench.load(str(DATA))
+    result = prmbench.measure(benchmark, scores)
+    counted = [row for row in COUNTED if row["classification"] != "deception"]
+    assert result.overall.prm_score == pytest.approx(float(sum(_by_definition(counted, scores)) / 2))
+    assert (result.overall.solutions, result.overall.unscored) == (17, 2)
+    assert (result.categories["deception"].prm_score, result.categories["deception"].unscored) == (0, 2)
+    *_, last = prmbench.remarks(benchmark, result)
+    assert last == "Solutions too long for the model or the server: 2. They do not count."
+
+
+def test_a_missing_category_is_named(tmp_path):
+    benchmark = prmbench.load(_write(tmp_path / "most.jsonl", *ROWS[2:17]))
+    scores = {
+        name: {each.id: (0.6,) * len(each.steps) for each in found} for name, found in benchmark.solutions.items()
+    }
+    result = prmbench.measure(benchmark, scores)
+    assert list(result.groups) == ["soundness"]
+    assert next(prmbench.remarks(benchmark, result)).startswith("There is no solution of redundency, multi_solutions: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"error_steps": [0]}, "error_steps"),
+        ({"error_steps": ["2"]}, "error_steps"),
+        ({"classification": "another"}, "classification"),
+        ({"modified_process": [" "]}, "every step is blank"),
+        ({"modified_question": ""}, "modified_question"),
+    ],
+)
+def test_bad_records_are_refused_by_line(tmp_path, change, complaint):
+    with gzip.open(tmp_path / "some.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in (ROWS[0], ROWS[1] | change))
+    with pytest.raises(RecordInvalid, match=f"line 2: .*{complaint}"):
+        prmbench.load(str(tmp_path))
+    with pytest.raises(RecordInvalid, match="no solution"):
+        prmbench.load(_write(tmp_path / "none.jsonl"))
+
+
+def test_scores_are_kept_and_a_run_goes_on(tmp_path):
+    benchmark, console = prmbench.load(str(DATA)), Console(file=io.StringIO())
+    result = prmbench.evaluate(benchmark, EngineScorer(FakeEngine()), tmp_path, console)
+    engine = FakeEngine()
+    (tmp_path / "deception.jsonl").unlink()
+    (tmp_path / "deception.config.json").unlink()
+    assert prmbench.evaluate(benchmark, EngineScorer(engine), tmp_path, console) == result
+    assert sum(map(len, engine.batches)) == 2
+    record = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert record["overall"]["prm_score"] == result.overall.prm_score
+    assert (record["model"], record["misnumbered"]) == ("fake", [[str(DATA), 17]])
+
+
+def test_the_command_shows_the_model_beside_published_figures(tmp_path):
+    options = ["prmbench", "--data", str(DATA), "--output", str(tmp_path)]
+    shown = CliRunner(env={"COLUMNS": "250"}).invoke(app, options)
+    assert shown.exit_code == 0, shown.output
+    header, own, *published = [line.strip("│┃ ") for line in shown.output.splitlines() if line.startswith(("│", "┃"))]
+    assert re.split(r"\s+┃\s+", header)[1:] == ["overall", *prmbench.ABBREVIATED.values(), *prmbench.GROUPS]
+    assert own.startswith("this model")
+    for line, (model, row) in zip(published, prmbench.PUBLISHED.items(), strict=True):
+        assert re.split(r"\s+│\s+", line) == [f"{model} (published)", *map(str, row)]
+    assert f"Lines of {DATA}: 17." in shown.output
+
+
+def test_the_published_groups_are_means_of_the_published_categories():
+    for _, *row in prmbench.PUBLISHED.values():
+        scores = dict(zip(prmbench.CATEGORIES, row[:9], strict=True))
+        means = [sum(map(scores.__getitem__, names)) / len(names) for names in prmbench.GROUPS.values()]
+        assert row[9:] == pytest.approx(means, abs=0.11)

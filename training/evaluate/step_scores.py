@@ -1,0 +1,67 @@
+"""Step scores of a benchmark's solutions, written as they come, so that an interrupted run can resume."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from rich.console import Console
+
+from training import sources, stage
+from training.evaluate.scorers import Scorer, Solution
+from training.resumable import ResumableFile
+from training.schema import ScoredSolution, Scores
+from training.sources import Identified
+
+BATCH = 32
+"""Solutions scored between two writes to disk."""
+
+
+class Sample(Identified, Protocol):
+    """A benchmark's solution; its id is unique in its subset."""
+
+    @property
+    def problem(self) -> str:
+        """The problem."""
+        ...
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps to score, at least one."""
+        ...
+
+
+S = TypeVar("S", bound=Sample)
+
+
+def score(
+    benchmark: str,
+    subsets: Mapping[str, Sequence[S]],
+    digest: Callable[[Sequence[S]], str],
+    scorer: Scorer,
+    output: Path,
+    console: Console,
+) -> dict[str, dict[str, Scores]]:
+    """Scores of all samples by subset and id, a file `SUBSET.jsonl` each. `benchmark` and `digest`, of a subset's
+    samples, are in its configuration.
+
+    Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or of other samples.
+    """
+    found = {}
+    for name, samples in subsets.items():
+        config = {"stage": benchmark, **scorer.identity.config, "subset": name, "samples": digest(samples)}
+        with ResumableFile(output / f"{name}.jsonl", ScoredSolution, config) as done:
+            todo = [sample for sample in samples if sample.id not in done.records]
+            with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
+                for start in range(0, len(todo), BATCH):
+                    batch = todo[start : start + BATCH]
+                    scores = scorer.score([Solution(sample.problem, sample.steps) for sample in batch])
+                    for sample, step_scores in zip(batch, scores, strict=True):
+                        done.append(ScoredSolution(sample.id, step_scores))
+                        board.advance()
+        found[name] = kept(output, name)
+    return found
+
+
+def kept(output: Path, subset: str) -> dict[str, Scores]:
+    """The scores by sample id that `score` wrote to a directory."""
+    return {solution.id: solution.scores for solution in sources.read(output / f"{subset}.jsonl", ScoredSolution)}
