@@ -26,8 +26,9 @@ from unprm.formats.conversations import FOVER
 from unprm.formats.eurus import EurusFormat
 from unprm.formats.family import Verdicts
 from unprm.formats.math_shepherd import MathShepherdFormat
-from unprm.formats.outcome import PROBLEM, SOLUTION, Chat, OutcomeFormat
+from unprm.formats.outcome import Chat, OutcomeFormat
 from unprm.formats.qwen_prm import QwenPrmFormat
+from unprm.formats.rendered import PROBLEM, SOLUTION
 from unprm.formats.skywork import SkyworkFormat
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.models.checkpoint import load_tokenizer
