@@ -17,7 +17,7 @@ from typing import cast
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
-from unprm.formats.chatml import END, START, ChatmlFormat
+from unprm.formats.chatml import ChatmlFormat
 from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.pieces import Draft
 from unprm.formats.rendered import PROBLEM, SOLUTION, render
@@ -29,7 +29,8 @@ INSTRUCTION = (
     "You are a Math Teacher. Given a question and a student's solution, evaluate the mathematical correctness, logic "
     "consistency of the current step and whether it will lead to the correct final solution"
 )
-_CHAT = re.compile(f"{re.escape(START)}system\n(.*){END}\n{START}user\n {PROBLEM} {END}\n{START}assistant\n {SOLUTION} ")
+_TURN = "<\\|im_start\\|>{}\n{}<\\|im_end\\|>\n".format
+_CHAT = re.compile(_TURN("system", "(.*)") + _TURN("user", f" {PROBLEM} ") + _TURN("assistant", f" {SOLUTION} "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class PathfinderFormat(ChatmlFormat):
     marks = (*ChatmlFormat.marks, GOOD, BAD, OPEN)
     input_format = (
         f"for each step a chat: system, user {INSTRUCTION}\\n\\n Question: {{problem}}, assistant "
-        f"{{step 1}}\\n\\n{{step 2}}\\n\\n… Current Step: {{step}} Math reasoning: {OPEN}, Consistency: {OPEN}; then the "
-        f"same with the two answers and Correctness: {OPEN} (scored before the last {OPEN}: P({GOOD}) against {BAD})"
+        f"{{step 1}}\\n\\n{{step 2}}\\n\\n… Current Step: {{step}} Math reasoning: {OPEN}, Consistency: {OPEN}; then "
+        f"again, with the two answers and Correctness: {OPEN} (scored before this: P({GOOD}) against {BAD})"
     )
 
     def __init__(self, tokenizer: Tokenizer, system: str) -> None:
@@ -105,7 +106,7 @@ def _parts(steps: Sequence[str]) -> list[str]:
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> PathfinderFormat:
-    found = _CHAT.match(render(directory).text)
+    found = _CHAT.fullmatch(render(directory).text)
     if found is None:
         raise ModelInvalid(f"{directory}: its chat template is not Qwen2.5's, which this family's input is made with")
     return PathfinderFormat(tokenizer, found[1])

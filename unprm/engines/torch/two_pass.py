@@ -28,7 +28,7 @@ class TwoPassEngine:
         first = [self.format.first(item) for item in batch]
         answers, ran = self._score(first)
         second = [
-            [self.format.second(step, [value >= ANSWER for value in values]) for step, values in zip(*each, strict=True)]
+            [self.format.second(step, [p >= ANSWER for p in pair]) for step, pair in zip(*each, strict=True)]
             for each in zip(first, answers, strict=True)
         ]
         found, ran_then = self._score(second)

@@ -1,15 +1,19 @@
 """A model that is asked twice about each step, on tiny random weights whose first answers differ between steps."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests import checkpoints
 from tests.unprm.formats import references
 from tests.unprm.formats.test_families import OTHERS, PROBLEM, STEPS
 from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.two_pass import TwoPassEngine
+from unprm.formats.pathfinder import PathfinderFormat
 from unprm.models.load import load_engine
 from unprm.models.options import ModelSpec
 from unprm.models.source import ModelSource
@@ -26,6 +30,13 @@ def load(place: Path, **options) -> TwoPassEngine:
     engine = load_engine(str(place), device="cpu", family="pathfinder", **options)
     assert isinstance(engine, TwoPassEngine)
     return engine
+
+
+@cache
+def load_format(place: Path) -> PathfinderFormat:
+    form = ModelSource.find(ModelSpec(model=str(place), family="pathfinder")).format
+    assert isinstance(form, PathfinderFormat)
+    return form
 
 
 def test_the_second_pass_reads_what_the_first_answered(place):
@@ -55,7 +66,7 @@ def test_tokens_are_those_of_both_passes_of_every_step(place):
     item, other = (engine.format.encode(*solution) for solution in SOLUTIONS[:2])
     first = engine.format.first(item)
     # of the two answers the first stands where <extra> stood, and the second is new
-    after = len(engine.format.pieces.encode([", Correctness: "])[0]) + 1
+    after = len(load_format(place).pieces.encode([", Correctness: "])[0]) + 1
     total = sum(2 * len(step.ids) + after for step in first)
     both = engine.score([item, other])
     assert both.tokens is not None
@@ -82,6 +93,19 @@ def test_scores_are_the_same_one_sequence_after_the_other(place):
     assert found.computed == found.tokens == scores.tokens
     for values, expected in zip(scores.scores, found.scores, strict=True):
         assert values == pytest.approx(expected, abs=1e-5)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.text(max_size=20), st.lists(st.text("ab =+.\n", min_size=1, max_size=9).filter(str.strip), min_size=1))
+def test_no_input_is_longer_than_what_is_encoded(place, problem, steps):
+    form = load_format(place)
+    item = form.encode(problem, steps)
+    first = form.first(item)
+    assert len(first) == len(steps)
+    for good in ((True, True), (False, True)):
+        second = [form.second(step, good) for step in first]
+        assert max(len(step.ids) for step in (*first, *second)) <= len(item.ids)
+    assert form.second(first[-1], (True, True)).ids == item.needed
 
 
 def test_a_solution_that_just_fits_is_scored(place):
