@@ -73,7 +73,7 @@ def test_models_on_qwen_have_its_template(family, tmp_path):
     expected = {
         "fover": "a<|im_end|>\n<|im_start|>assistant\ncorrect<|im_end|>\n<|im_start|>user\nb<|im_end|>\n",
         "versaprm": "p \n\na \n\n\n\nb \n\n\n\n",
-        "pathfinder": "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>",
+        "pathfinder": "system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>",
     }
     assert expected[family] in text
 
