@@ -227,6 +227,18 @@ def versaprm_qwen(directory: Path) -> Path:
     return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE)), directory)
 
 
+PATHFINDER = ("<+>", "<->", "<extra>")
+
+
+def pathfinder(directory: Path, template: str = CHATML) -> Path:
+    size = _save_tokenizer(bytelevel(*map(special, (*QWEN, *PATHFINDER))), directory, template)
+    return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE | LONG)), directory)
+
+
+def pathfinder_qwen(directory: Path) -> Path:
+    return pathfinder(directory, QWEN_CHAT)
+
+
 WRITERS: dict[str, Callable[[Path], Path]] = {
     "math-shepherd": math_shepherd,
     "rlhflow": rlhflow,
@@ -240,6 +252,8 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "granite": granite,
     "versaprm": versaprm,
     "versaprm-qwen": versaprm_qwen,
+    "pathfinder": pathfinder,
+    "pathfinder-qwen": pathfinder_qwen,
 }
 
 

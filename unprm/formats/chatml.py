@@ -13,11 +13,12 @@ class ChatmlFormat(PieceFormat):
     """Begins every input with the system turn, and the problem as the user's turn."""
 
     marks: ClassVar[tuple[str, ...]] = (START, END)
+    system = SYSTEM
 
     def opened(self, problem: str) -> Draft:
         """An input up to the mark that begins the assistant's turn."""
         start, end = [self.pieces.mark(START)], [self.pieces.mark(END)]
-        system, user, between = self.pieces.encode([f"system\n{SYSTEM}", f"user\n{problem}", "\n"])
+        system, user, between = self.pieces.encode([f"system\n{self.system}", f"user\n{problem}", "\n"])
         draft = Draft().add(start).add(system).add(end).add(between)
         return draft.add(start).add(user).add(end).add(between).add(start)
 

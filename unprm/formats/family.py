@@ -1,13 +1,13 @@
 """The description of a PRM family, and how scores are read from its models."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tokenizers import Tokenizer
 
-from unprm.types import Aggregate, Format
+from unprm.types import Aggregate, Encoded, Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,21 @@ class PrmFormat(Format, Protocol):
     @property
     def input_format(self) -> str:
         """The input, described in words."""
+        ...
+
+
+@runtime_checkable
+class TwoPassFormat(PrmFormat, Protocol):
+    """The format of a model that reads its answers of a first pass in a second one. Each step has inputs of its own, in
+    both passes; none is longer than what `encode` returns."""
+
+    def first(self, item: Encoded) -> list[Encoded]:
+        """The input of each step in the first pass, for what `encode` returned."""
+        ...
+
+    def second(self, first: Encoded, good: Sequence[bool]) -> Encoded:
+        """A step's input in the second pass, with the one position at which it is scored. `good`: whether the first
+        pass answered the positive verdict, at each of its positions."""
         ...
 
 

@@ -14,14 +14,12 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from unprm.errors import ModelInvalid
 from unprm.formats.family import Family, KnownModel, Outcome
 from unprm.formats.pieces import Draft, PieceFormat, Pieces
+from unprm.formats.rendered import PROBLEM, SOLUTION, render
 from unprm.steps import join
 from unprm.types import Encoded
 
-PROBLEM, SOLUTION = "\ue000", "\ue001"
-"""Stand for the texts in a chat; characters that no template has."""
 _PLACE = re.compile(f"{PROBLEM}|{SOLUTION}")
 
 
@@ -69,21 +67,7 @@ class OutcomeFormat(PieceFormat):
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
-    # slow to import, and listing the families does without
-    from jinja2 import TemplateError
-    from transformers import PreTrainedTokenizerFast
-
-    model = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
-    if not model.chat_template:
-        raise ModelInvalid(f"{directory} has no chat template, which this family's input is made with")
-    turns = [{"role": "user", "content": f" {PROBLEM} "}, {"role": "assistant", "content": f" {SOLUTION} "}]
-    try:
-        text = str(model.apply_chat_template(turns, tokenize=False))
-    except TemplateError as error:
-        raise ModelInvalid(f"{directory}: its chat template takes no problem and solution ({error})") from error
-    for mark, role in ((PROBLEM, "user"), (SOLUTION, "assistant")):
-        if text.count(mark) != 1:
-            raise ModelInvalid(f"{directory}: its chat template does not repeat the {role}'s message once")
+    text, model = render(directory)
     spaced = {mark for mark in (PROBLEM, SOLUTION) if f" {mark} " in text}
     for mark in spaced:
         text = text.replace(f" {mark} ", mark)

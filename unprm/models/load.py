@@ -16,9 +16,10 @@ from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import Eight, quantize, widen
 from unprm.engines.torch.readers import Reader
 from unprm.engines.torch.self_test import TreeTest, check_consistency
+from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import prepare
 from unprm.errors import ModelInvalid
-from unprm.formats.family import Head, PrmFormat, Readout, Verdicts
+from unprm.formats.family import Head, PrmFormat, TwoPassFormat, Verdicts
 from unprm.models.names import public_name
 from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec
 from unprm.models.source import ModelSource
@@ -52,7 +53,7 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
     number = _pick_dtype(options.dtype, place)
     source = ModelSource.find(spec)
     files = source.files
-    chosen = _pick_engine(options, place, source.readout)
+    chosen = _pick_engine(options, place, source)
     dtype = options.dtype if options.dtype in get_args(Eight) else str(number).removeprefix("torch.")
     description = ModelDescription(
         name=public_name(files.name),
@@ -101,7 +102,7 @@ def _in_process(
     tokens = options.batch_tokens if place.type == "cuda" else min(options.batch_tokens, CPU_TOKENS)
     engine = torch_engine(reader, source.format, description, tokens, int(options.prefix_cache_gb * 2**30))
     release_freed()
-    return engine
+    return TwoPassEngine(engine, source.format) if isinstance(source.format, TwoPassFormat) else engine
 
 
 def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
@@ -167,11 +168,11 @@ def torch_engine(
     return PlainEngine(reader, format, description)
 
 
-def _pick_engine(options: EngineOptions, place: torch.device, readout: Readout) -> EngineName:
+def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSource) -> EngineName:
     engine, dtype = options.engine, options.dtype
     if (engine == "remote") != (options.url is not None):
         raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
-    if not isinstance(readout, Verdicts | Head):
+    if not isinstance(source.readout, Verdicts | Head) or isinstance(source.format, TwoPassFormat):
         if engine in ("vllm", "remote"):
             raise ModelInvalid("vLLM does not score models of this family: use --engine torch")
         return "torch"
