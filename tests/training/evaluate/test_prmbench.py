@@ -185,9 +185,9 @@ def test_the_command_shows_the_model_beside_published_figures(tmp_path):
     options = ["prmbench", "--data", str(DATA), "--output", str(tmp_path)]
     shown = CliRunner(env={"COLUMNS": "250"}).invoke(app, options)
     assert shown.exit_code == 0, shown.output
-    header, own, *published = [line.strip("│┃ ") for line in shown.output.splitlines() if line.startswith(("│", "┃"))]
+    header, here, *published = [line.strip("│┃ ") for line in shown.output.splitlines() if line.startswith(("│", "┃"))]
     assert re.split(r"\s+┃\s+", header)[1:] == ["overall", *prmbench.ABBREVIATED.values(), *prmbench.GROUPS]
-    assert own.startswith("this model")
+    assert here.startswith("this model")
     for line, (model, row) in zip(published, prmbench.PUBLISHED.items(), strict=True):
         assert re.split(r"\s+│\s+", line) == [f"{model} (published)", *map(str, row)]
     assert f"Lines of {DATA}: 17." in shown.output

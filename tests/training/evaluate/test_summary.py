@@ -31,27 +31,23 @@ def _rows(page):
 
 def test_a_page_has_the_results_of_all_runs_beside_published_figures(options, tmp_path):
     output, samples = tmp_path / "runs", tmp_path / "samples.jsonl"
+    done = CliRunner().invoke(app, [*options, "--output", str(output)])
+    assert done.exit_code == 0, done.output
+    assert not (output / "best-of-n").exists()
+    assert "majority" not in (output / "unprm-mini.md").read_text("utf-8")
     done = CliRunner().invoke(app, [*options, "--samples", str(samples), "--output", str(output)])
     assert done.exit_code == 0, done.output
     page = (output / "unprm-mini.md").read_text("utf-8")
     rows, runs = _rows(page), {}
     for run in ("processbench", "prmbench", "best-of-n"):
         runs[run] = json.loads((output / run / "unprm-mini" / "results.json").read_text("utf-8"))
-    own = rows["unprm-mini"]
-    assert own["F1 gsm8k"] == f"{100 * runs['processbench']['fixed']['subsets']['gsm8k']['f1']:.1f}"
-    assert (own["F1 math"], own["F1 average"]) == ("–", "–")
-    assert own["PRMScore"] == f"{100 * runs['prmbench']['overall']['prm_score']:.1f}"
-    assert own["soundness"] == f"{100 * runs['prmbench']['groups']['soundness']:.1f}"
+    here = rows["unprm-mini"]
+    assert here["F1 gsm8k"] == f"{100 * runs['processbench']['fixed']['subsets']['gsm8k']['f1']:.1f}"
+    assert (here["F1 math"], here["F1 average"]) == ("–", "–")
+    assert here["PRMScore"] == f"{100 * runs['prmbench']['overall']['prm_score']:.1f}"
+    assert here["soundness"] == f"{100 * runs['prmbench']['groups']['soundness']:.1f}"
     assert (output / "best-of-n" / "unprm-mini" / "votes.md").read_text("utf-8") in page
     known = rows["Qwen2.5-Math-PRM-7B"]
     assert [known[column] for column in ("F1 average", "sensitivity", "PRMScore")] == ["73.5", "75.6", "65.5"]
     assert rows["Skywork-PRM-7B"]["F1 gsm8k"] == rows["Qwen2.5-Math-7B-UnPRM40K"]["PRMScore"] == "–"
-    assert list(own)[2:] == list(summary.COLUMNS)
-
-
-def test_best_of_n_is_left_out_without_samples(options, tmp_path):
-    output = tmp_path / "runs"
-    done = CliRunner().invoke(app, [*options, "--output", str(output)])
-    assert done.exit_code == 0, done.output
-    assert not (output / "best-of-n").exists()
-    assert "majority" not in (output / "unprm-mini.md").read_text("utf-8")
+    assert list(here)[2:] == list(summary.COLUMNS)
