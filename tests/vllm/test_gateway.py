@@ -21,6 +21,10 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 MODEL = "reasoner"
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
+HARD_PROBLEM = (
+    "Moor Farm stores 166 eggs. Moor Farm harvests 66 eggs. Moor Farm gets 6 crates with 39 eggs in each crate. "
+    "How many eggs does Moor Farm have in the end?"
+)
 TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"
     "{{ '\\n' if not loop.last or add_generation_prompt }}{% endfor %}"
@@ -61,21 +65,22 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
 
 
 def test_candidates_of_low_confidence_are_broken_off(gateway: Running) -> None:
-    messages = [{"role": "user", "content": PROBLEM}]
-    terms = {"strategy": "deepconf", "window": 8, "top_share": 0.5, "budget": 10, "round": 2, "confidence": 1}
+    """Its answers are 466, 456 and 457: the reasoner is least sure where it slips."""
+    messages = [{"role": "user", "content": HARD_PROBLEM}]
+    terms = {"strategy": "deepconf", "window": 8, "top_share": 0.5, "budget": 12, "round": 2, "confidence": 1}
     body = {"model": MODEL, "messages": messages, "temperature": 0.8, "max_tokens": 128, "seed": 1}
     whole, stopped = (
         gateway.post("/v1/chat/completions", body | {"unprm": terms | more}).json()
         for more in ({}, {"early_stop": True})
     )
-    assert [answer["unprm"]["sampled"] for answer in (whole, stopped)] == [10, 10]
-    assert (whole["unprm"]["stopped_early"], whole["unprm"]["decided_by"]) == (0, "confidence")
+    assert [answer["unprm"]["sampled"] for answer in (whole, stopped)] == [12, 12]
+    assert (whole["unprm"]["stopped_early"], whole["unprm"]["without_answer_count"]) == (0, 0)
     early = stopped["unprm"]["stopped_early"]
-    assert 0 < early < 10
+    assert 0 < early < 12
     assert stopped["unprm"]["without_answer_count"] >= early
     assert stopped["usage"]["completion_tokens"] < whole["usage"]["completion_tokens"]
     assert stopped["usage"]["prompt_tokens"] > 0
-    assert "\\boxed{83}" in stopped["choices"][0]["message"]["content"]
+    assert "\\boxed{466}" in stopped["choices"][0]["message"]["content"]
 
 
 def test_what_vllm_refuses_is_reported(gateway: Running) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 from benchmarks import servers
 from tests.server.harness import serving
+from tests.vllm.test_gateway import HARD_PROBLEM
 from training.prm.publish import merge_adapter
 from unprm import mini
 from unprm.calibration import Calibration
@@ -113,13 +114,14 @@ def test_the_gateway_elects_a_sampled_answer_by_the_judge(engine: JudgeEngine) -
         servers.python("/health", "-m", "benchmarks.reasoner") as (reasoner, _),
         serving(engine, upstream_url=reasoner) as running,
     ):
-        messages = [{"role": "user", "content": PROBLEM}]
-        unprm = {"strategy": "wrf", "budget": 8, "confidence": 1}
+        messages = [{"role": "user", "content": HARD_PROBLEM}]
+        unprm = {"strategy": "weighted", "budget": 12, "confidence": 1}
         answer = running.post("/v1/chat/completions", {"model": "any", "messages": messages, "unprm": unprm}).json()
     report = answer["unprm"]
-    assert (report["model"], report["sampled"], report["unscored"]) == (MODEL, 8, [])
-    assert report["answer"] == "83"
-    assert "\\boxed{83}" in answer["choices"][0]["message"]["content"]
+    assert (report["model"], report["unscored"], report["failures"]) == (MODEL, [], [])
+    assert len(report["candidates"]) > 1
+    assert report["answer"] == "466"
+    assert "\\boxed{466}" in answer["choices"][0]["message"]["content"]
     assert report["usage"]["tokens"] > 0
 
 
