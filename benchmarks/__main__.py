@@ -12,8 +12,8 @@ from benchmarks.timing import table
 
 Name = Literal[
     "vote", "tree", "mixed", "overhead", "overload", "hostile", "kills", "replicas", "scale", "fuzz", "soak", "grow",
-    "precision", "gpu", "size", "roofline", "votes", "answers", "engines", "gateway", "search", "sampling", "training", "trl",
-    "page", "start",
+    "precision", "gpu", "size", "roofline", "votes", "answers", "engines", "gateway", "search", "sampling", "training",
+    "trl", "page", "start",
 ]  # fmt: skip
 
 

@@ -71,7 +71,13 @@ def trainer(place: Path, solutions: int = SOLUTIONS, **options: Any) -> Trainer:
     """Our trainer with LoRA on all linear layers and bf16. It reads the model from `place/base`, which is written."""
     base, data = models.write(place / "base", SHAPE), place / "data.jsonl"
     resumable.write_lines(data, queries.labelled(0, solutions))
-    fixed = {"base": str(base), "data": (data,), "output": place / "prm", "lora_targets": LINEAR, "bf16": True}
+    fixed: dict[str, Any] = {
+        "base": str(base),
+        "data": (data,),
+        "output": place / "prm",
+        "lora_targets": LINEAR,
+        "bf16": True,
+    }
     return Trainer(TrainSettings(**(fixed | options)))
 
 

@@ -1,5 +1,5 @@
-"""Optimiser steps of the PRM trainer against TRL's PRMTrainer (up to 1.13), by turns on the same batches: a random Qwen2
-of 0.1 billion parameters, LoRA on all linear layers, bfloat16, the same token ids. `make benchmark-trl`."""
+"""Optimiser steps of the PRM trainer against TRL's PRMTrainer (up to 1.13), by turns on the same batches: a random
+Qwen2 of 0.1 billion parameters, LoRA on all linear layers, bfloat16, the same token ids. `make benchmark-trl`."""
 
 import tempfile
 import time
@@ -117,6 +117,7 @@ def _theirs(made: Trainer, place: Path, twice: bool, epochs: int, *callbacks: Tr
         gradient_checkpointing=twice,
         train_sampling_strategy="sequential",
         save_strategy="no",
+        use_cpu=made.device.type == "cpu",
         report_to=[],
         disable_tqdm=True,
     )
