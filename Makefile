@@ -8,7 +8,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: serve test check test-ray test-browser test-docs test-vllm benchmark-trl audit format clean
 # a process of tests for each core, with a thread each; a file's tests stay together and share its servers
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+PARALLEL := --numprocesses auto --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 
 serve: .venv/serve.installed
 	$(BIN)/python -m server --port $(PORT)
@@ -39,7 +40,7 @@ test-docs: .venv/dev.installed
 
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
 test-vllm: .venv-vllm/installed
-	.venv-vllm/bin/python -m pytest tests/vllm
+	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(PARALLEL) tests/vllm
 
 # the trainer against TRL's PRMTrainer, which later versions lack, in an environment of its own
 benchmark-trl: .venv-trl/installed

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import Field, StrictBool, TypeAdapter
 
+from training.layouts.label import Label
 from training.settings import AdaptiveSettings
 from unprm import steps
 from unprm.types import Aggregate, Completion, Strategy
@@ -158,9 +159,10 @@ class QuestionValue:
 
 @dataclass(frozen=True, slots=True)
 class LabelledSolution:
-    """A solution to train on, and for each step whether the solution is right up to and including it.
+    """A solution to train on, and for each step its label: whether the solution is right up to and including it, the
+    probability of that if the label is soft, None if it is unknown.
 
-    Raises `ValueError` if there are not as many labels as steps, or a step is blank.
+    Raises `ValueError` if there are not as many labels as steps, no label is known, or a step is blank.
     """
 
     problem: NonEmpty
@@ -168,22 +170,20 @@ class LabelledSolution:
         default=None, kw_only=True
     )
     steps: Annotated[tuple[str, ...], Field(min_length=1)]
-    labels: tuple[StrictBool, ...]
+    labels: tuple[Label, ...]
 
     def __post_init__(self) -> None:
         if len(self.labels) != len(self.steps):
             raise ValueError(f"{len(self.labels)} labels for {len(self.steps)} steps")
         if any(not step.strip() for step in self.steps):
             raise ValueError("a step is blank")
+        if not self.known:
+            raise ValueError("no step has a label")
 
-
-@dataclass(frozen=True, slots=True)
-class PublishedSolution(LabelledSolution):
-    """The same in the layout of the published data sets: `{"prompt", "answer", "completions", "label"}`."""
-
-    problem: Annotated[NonEmpty, Field(alias="prompt")]
-    steps: Annotated[tuple[str, ...], Field(min_length=1, alias="completions")]
-    labels: Annotated[tuple[StrictBool, ...], Field(alias="label")]
+    @property
+    def known(self) -> dict[int, float]:
+        """The known labels by the index of their step."""
+        return {index: label for index, label in enumerate(self.labels) if label is not None}
 
 
 @dataclass(frozen=True, slots=True)

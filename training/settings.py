@@ -14,6 +14,11 @@ from unprm.uncertainty import MEASURES
 from unprm.wire import VoteTerms
 
 LossName = Literal["bce", "mse", "orm", "rank"]
+LayoutName = Literal[
+    "native", "unprm", "trl", "prm800k", "math-shepherd", "rlhflow", "processbench", "prmbench", "step-dpo"
+]
+WrittenLayout = Literal["native", "unprm", "trl", "math-shepherd"]
+LAYOUT = Option("--layout", help="Layout of the data; default: that of each row's fields.")
 EXTRACTION = Option("--extraction", help="Where to look for the answer in a solution.")
 STEP_SPLIT = Option("--step-split", help="How solutions are split into steps.")
 
@@ -43,10 +48,13 @@ class TrainSettings:
     """
 
     base: Annotated[str, Option(help="Base model: hub name or directory.")]
-    data: Annotated[tuple[Path, ...], Option(help="Step-labelled JSON lines; repeat for more.", exists=True)]
+    data: Annotated[
+        tuple[Path, ...], Option(help="Step labels: a file, a directory, or a data set of the hub; repeat for more.")
+    ]
     output: Annotated[
         Path, Option(help="Directory for the adapter, its configuration and its card.", callback=directory)
     ]
+    layout: Annotated[LayoutName | None, LAYOUT] = None
     name: Annotated[str, Option(help="Name of the model; the output directory's by default.")] = ""
     base_revision: Annotated[str | None, Option(help="Revision of the base model on the hub.")] = None
     problem_template: Annotated[str, Option(help="Template of the problem text; {problem} is replaced.")] = (
@@ -56,7 +64,7 @@ class TrainSettings:
     positive: Annotated[str, Option(help="Verdict on a right step: one token of the base.")] = POSITIVE
     negative: Annotated[str, Option(help="Verdict on a wrong step: one token of the base.")] = NEGATIVE
     validation: Annotated[
-        tuple[Path, ...], Option(help="Held-out JSON lines, evaluated after each epoch.", exists=True)
+        tuple[Path, ...], Option(help="Held-out step labels, evaluated after each epoch; recognised by their fields.")
     ] = ()
     patience: Annotated[
         int | None, Option(min=1, help="Stop after this many epochs without a better validation; keep the best.")

@@ -10,14 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from training.schema import (
-    LabelledSolution,
-    PublishedSolution,
-    ResolvedSolution,
-    SampledQuestion,
-    SelectedSolution,
-    adapter,
-)
+from training.schema import ResolvedSolution, SampledQuestion, SelectedSolution, adapter
 from unprm.errors import RecordInvalid
 
 
@@ -41,19 +34,19 @@ def read(path: Path, kind: type[T]) -> Iterator[T]:
     return (record for _, record in from_file(path, kind))
 
 
-def read_labelled(path: Path) -> Iterator[LabelledSolution]:
-    """The labelled solutions of a file, in their own layout or the published one."""
-    for number, row in from_file(path, dict[str, Any]):
-        yield parse(row, PublishedSolution if "completions" in row else LabelledSolution, str(path), number)
-
-
 def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
     """The records of a file with the numbers of their lines."""
+    for number, line in lines(path):
+        yield number, _valid(adapter(kind).validate_json, line, str(path), number, _MADE_BY.get(kind))
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file, `.gz` or plain, that are not blank, with their numbers."""
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as lines:
-        for number, line in enumerate(lines, 1):
+    with opener(path, "rb") as file:
+        for number, line in enumerate(file, 1):
             if line.strip():
-                yield number, _valid(adapter(kind).validate_json, line, str(path), number, _MADE_BY.get(kind))
+                yield number, line
 
 
 def from_hub(name: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:

@@ -15,6 +15,7 @@
     │   └── ModelUnreachable      model_unavailable
     ├── ModelInvalid              model_invalid
     ├── RecordInvalid             record_invalid
+    │   └── RecordsInvalid        record_invalid
     ├── OutputMismatch            output_mismatch
     └── SamplerFailed             sampler_failed
 
@@ -22,6 +23,7 @@
 what was expected, and never repeats a user's text.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -144,13 +146,23 @@ class ModelInvalid(UnprmError):
 
 
 class RecordInvalid(UnprmError):
-    """A training record that can't be used; `line` is 1-based."""
+    """A training record that can't be used; `line` is 1-based, 0 if it is about the whole file."""
 
     code = "record_invalid"
 
     def __init__(self, path: str, line: int, reason: str) -> None:
-        super().__init__(f"{path}, line {line}: {reason}")
+        super().__init__(f"{path}, line {line}: {reason}" if line else f"{path}: {reason}")
         self.path, self.line = path, line
+
+
+class RecordsInvalid(RecordInvalid):
+    """Several training records that can't be used: `count`, of which `shown` are named. `path` and `line`: of the
+    first."""
+
+    def __init__(self, shown: Sequence[RecordInvalid], count: int) -> None:
+        more = [f"and {count - len(shown)} more"] if count > len(shown) else []
+        UnprmError.__init__(self, "\n".join([f"{count} bad records:", *map(str, shown), *more]))
+        self.path, self.line, self.count = shown[0].path, shown[0].line, count
 
 
 class OutputMismatch(UnprmError):

@@ -39,6 +39,9 @@ ConfidenceMeasure = Literal["lowest", "bottom", "tail", "mean"]
 DEFAULT_STRATEGY: Final = "wrf"
 """The vote of the gateway and of the clients if none is named; docs/lab/README.md has the evidence for it."""
 
+SamplerName = Literal["transformers", "vllm", "openai", "chat"]
+"""What runs a model that writes solutions: a library here, or a server's completions or chat API."""
+
 DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 """What settled a vote."""
 

@@ -72,6 +72,19 @@ def test_a_prm_is_trained_and_served(world: World, blocks: list[Block]) -> None:
         assert all(0 < reward < 1 for reward in rewards(client))
 
 
+@runs("docs/training.md", "training convert")
+def test_step_labels_are_converted(world: World, blocks: list[Block]) -> None:
+    shepherd = TEST_DATA / "layouts" / "math-shepherd.jsonl"
+    world.link("math-shepherd.jsonl", shepherd)
+    world.write("hub.jsonl", [{"prompt": PROBLEM, "completions": RIGHT, "labels": [True, True]}])
+    world.publish_data("trl-lib", "math_shepherd", {"train": world.path("hub.jsonl")})
+    world.run(blocks[0].text)
+    assert world.rows("steps.jsonl") == LABELLED[:1]
+    assert [row["labels"][0] for row in world.rows("trl.jsonl")] == [True, True, False]
+    missing = world.run("python -m training convert nobody/nothing a.jsonl --to trl || true")
+    assert "neither a file here nor a data set of the hub" in missing
+
+
 @runs("docs/training.md", "evaluate processbench", "training report")
 def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)

@@ -7,11 +7,11 @@ import pytest
 
 from tests.training.solutions import annotated
 from training import sources
+from training.layouts.rows import UnprmRow
 from training.schema import (
     AnnotatedSolution,
     Election,
     JudgedCandidates,
-    PublishedSolution,
     QuestionValue,
     SampledQuestion,
     ScoredSolution,
@@ -43,7 +43,7 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             '{"id": "q/m", "tau": 0.5, "samples": 16, "correct": 8, "tokens": 100, "largest": 1.5, "count": null}\n',
         ),
         (
-            PublishedSolution("Why?", ("So.",), (True,), gold_answer="1"),
+            UnprmRow("Why?", ("So.",), (True,), gold_answer="1"),
             '{"prompt": "Why?", "answer": "1", "completions": ["So."], "label": [true]}\n',
         ),
         (ScoredSolution("a", None), '{"id": "a", "scores": null}\n'),

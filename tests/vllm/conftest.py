@@ -5,6 +5,7 @@ import tempfile
 
 os.environ |= {
     "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "HF_ASSETS_CACHE": tempfile.mkdtemp(prefix="unprm-assets-"),
 }

@@ -60,6 +60,24 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
     assert answer.usage.completion_tokens > 8 * 10
 
 
+def test_candidates_of_low_confidence_are_broken_off(gateway: Running) -> None:
+    messages = [{"role": "user", "content": PROBLEM}]
+    terms = {"strategy": "deepconf", "window": 8, "top_share": 0.5, "budget": 10, "round": 2, "confidence": 1}
+    body = {"model": MODEL, "messages": messages, "temperature": 0.8, "max_tokens": 128, "seed": 1}
+    whole, stopped = (
+        gateway.post("/v1/chat/completions", body | {"unprm": terms | more}).json()
+        for more in ({}, {"early_stop": True})
+    )
+    assert [answer["unprm"]["sampled"] for answer in (whole, stopped)] == [10, 10]
+    assert (whole["unprm"]["stopped_early"], whole["unprm"]["decided_by"]) == (0, "confidence")
+    early = stopped["unprm"]["stopped_early"]
+    assert 0 < early < 10
+    assert stopped["unprm"]["without_answer_count"] >= early
+    assert stopped["usage"]["completion_tokens"] < whole["usage"]["completion_tokens"]
+    assert stopped["usage"]["prompt_tokens"] > 0
+    assert "\\boxed{83}" in stopped["choices"][0]["message"]["content"]
+
+
 def test_what_vllm_refuses_is_reported(gateway: Running) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
         messages = [{"role": "user", "content": PROBLEM}]

@@ -1,20 +1,32 @@
-"""The commands that make process reward data: sample, select, annotate, merge, stats, build."""
+"""The commands that make process reward data: sample, select, annotate, merge, convert, stats, build,
+study."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from training.cli.options import Given, with_options
-from training.settings import EXTRACTION, PRESETS, AnnotateSettings, PresetName, Reading, SampleSettings, SelectSettings
+from training.settings import (
+    EXTRACTION,
+    LAYOUT,
+    PRESETS,
+    AnnotateSettings,
+    LayoutName,
+    PresetName,
+    Reading,
+    SampleSettings,
+    SelectSettings,
+    WrittenLayout,
+)
 from training.stage import directory, tell
-from unprm.types import Extraction
+from unprm.types import Extraction, SamplerName
 
 if TYPE_CHECKING:
     from training.data.cluster import Cluster
@@ -54,7 +66,7 @@ class SamplerOptions:
     """How the model that samples solutions and rollouts is run."""
 
     sampler: Annotated[
-        Literal["transformers", "vllm", "openai", "chat"],
+        SamplerName,
         typer.Option(help="Run the model here (transformers, vllm) or call servers (openai, chat)."),
     ] = "transformers"
     url: Annotated[list[str] | None, typer.Option(help="URL of a server of the model; repeat for more.")] = None
@@ -173,6 +185,23 @@ def merge(
     console.print(f"{merged.solutions} solutions in {output}, {merged.duplicates} duplicates left out")
     if push:
         merge.push(output, push)
+
+
+@app.command()
+def convert(
+    data: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Step labels: a file, a directory, or a data set of the hub.")
+    ],
+    output: Annotated[Path, typer.Argument(help="File for the same in another layout, as JSON lines.")],
+    to: Annotated[WrittenLayout, typer.Option(help="The layout that is written.")],
+    layout: Annotated[LayoutName | None, LAYOUT] = None,
+) -> None:
+    """Write step labels in another layout; refused if that layout can't hold them all."""
+    from training.layouts import files
+
+    if output.suffix != ".jsonl":
+        raise typer.BadParameter("expected a name that ends with .jsonl", param_hint="OUTPUT")
+    console.print(f"{files.convert(data, output, to, layout)} solutions in {output}")
 
 
 @app.command()

@@ -86,7 +86,7 @@ def calibrate(
     context: typer.Context,
     prm: PrmOptions,
     data: Annotated[
-        Path | None, typer.Option(help="Step-labelled JSON lines not used in training.", exists=True)
+        Path | None, typer.Option(help="Step labels not used in training: as for `train`, by their fields.")
     ] = None,
     scores: Annotated[
         Path | None,

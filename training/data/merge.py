@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training import resumable, sources
-from training.schema import PublishedSolution, ResolvedSolution
+from training.layouts.rows import UnprmRow
+from training.schema import ResolvedSolution
 
 _CARD = """---
 configs:
@@ -75,8 +76,8 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
     return Merged(len(solutions), duplicates)
 
 
-def _published(solution: ResolvedSolution) -> PublishedSolution:
-    return PublishedSolution(solution.problem, solution.steps, solution.labels, gold_answer=solution.gold_answer)
+def _published(solution: ResolvedSolution) -> UnprmRow:
+    return UnprmRow(solution.problem, solution.steps, solution.labels, gold_answer=solution.gold_answer)
 
 
 def push(output: Path, repository: str) -> None:

@@ -76,7 +76,7 @@ def _interval(values: Sequence[float], seed: int = 0, resamples: int = 2000) -> 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """How step scores fit their labels; all in [0, 1].
+    """How the scores of labelled steps fit their labels; all in [0, 1].
 
     `auroc`: that a right step scores above a wrong one. `accuracy`: of the verdicts at 0.5. `calibration_error`:
     expected calibration error over `BINS` equal bins. `f1`: of the first error. None where only right or only wrong

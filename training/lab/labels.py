@@ -17,6 +17,7 @@ from training.lab.benchmark import load_benchmark, question_of
 from training.lab.construct import annotated, data_file, selected_file
 from training.lab.models import seeds
 from training.lab.settings import DATA_SETS, BaseName, LabSettings
+from training.layouts.files import read_labelled
 from training.schema import SelectedSolution
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
@@ -109,7 +110,7 @@ class Made:
 
 def made(output: Path, name: str) -> Made:
     """Contents and cost of a data set."""
-    solutions = list(sources.read_labelled(data_file(output, name)))
+    solutions = list(read_labelled([data_file(output, name)]))
     data_set = DATA_SETS[name]
     first = [
         solution.labels.index(False) == first_error(parse(solution.problem), solution.steps)

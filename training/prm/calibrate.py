@@ -13,9 +13,10 @@ import numpy as np
 from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
-from training import sources
 from training.evaluate.metrics import Validation
 from training.evaluate.scorers import Scorer, Solution
+from training.layouts.files import read_labelled
+from training.layouts.label import VERDICT
 from unprm.calibration import EDGE, Calibration, log_odds
 from unprm.errors import RecordInvalid
 
@@ -34,11 +35,11 @@ class Calibrated:
 
 
 def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
-    """Fits the calibration to step-labelled solutions; those too long for the model's window are left out.
+    """Fits the calibration to the labelled steps of solutions; those too long for the model's window are left out.
 
     Raises `RecordInvalid` unless there are both right and wrong steps.
     """
-    solutions = list(sources.read_labelled(data))
+    solutions = list(read_labelled([data]))
     task = progress.add_task("scoring", total=len(solutions))
     scores, labels = [], []
     for start in range(0, len(solutions), BATCH):
@@ -46,8 +47,8 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
         scored = scorer.score([Solution(s.problem, s.steps) for s in batch])
         for solution, step_scores in zip(batch, scored, strict=True):
             if step_scores is not None:
-                scores.append(step_scores)
-                labels.append(solution.labels)
+                scores.append([step_scores[step] for step in solution.known])
+                labels.append([label > VERDICT for label in solution.known.values()])
         progress.advance(task, len(batch))
     if len(set(chain.from_iterable(labels))) < 2:
         raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")

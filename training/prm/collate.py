@@ -2,29 +2,37 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Self
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from training.schema import LabelledSolution
 from unprm.types import Encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An encoded solution with one label per scored position."""
+    """An encoded solution with one label in [0, 1] (1: right) per scored position."""
 
     encoded: Encoded
-    labels: tuple[bool, ...]
+    labels: tuple[float, ...]
+
+    @classmethod
+    def of(cls, solution: LabelledSolution, encoded: Encoded) -> Self:
+        """The example of a solution that is scored at the steps with known labels only."""
+        positions = tuple(encoded.positions[step] for step in solution.known)
+        return cls(replace(encoded, positions=positions), tuple(solution.known.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
     """Inputs of one forward pass. `ids`: (texts, length), one solution per row, padded on the right; or, if packed,
     (1, tokens), all solutions concatenated, with `positions` of the same shape that restart at 0 for each solution.
-    `solutions`, `places`, `labels`, (tags,): for each step tag the index of its solution in the batch, its index in the
-    flattened `ids`, and its label (1: right)."""
+    `solutions`, `places`, `labels`, (tags,): for each tag of a labelled step the index of its solution in the batch,
+    its index in the flattened `ids`, and its label in [0, 1] (1: right)."""
 
     ids: torch.Tensor
     positions: torch.Tensor | None

@@ -22,8 +22,9 @@ from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
-from training import sources
 from training.evaluate.metrics import Validation
+from training.layouts.files import read_labelled
+from training.layouts.label import VERDICT
 from training.prm import resume
 from training.prm.card import write_card
 from training.prm.collate import Example, MicroBatch, batches, micro_batches
@@ -32,7 +33,7 @@ from training.prm.loss import LOSSES
 from training.prm.memory import MemoryPlan, free_memory, plan, return_freed_memory
 from training.prm.network import base_dtype, computes_in_bf16, margins, read_shape, take_direction, with_adapter
 from training.prm.processes import Processes
-from training.settings import TrainSettings, TrainSummary
+from training.settings import LayoutName, TrainSettings, TrainSummary
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.models.checkpoint import fetch, load_base, load_tokenizer
@@ -65,8 +66,10 @@ class Trainer:
         self.format = UnprmFormat(tokenizer, self.config)
         self.packing = is_flash_attn_2_available() if settings.packing is None else settings.packing
         shape = read_shape(str(base))
-        self.examples, self.dropped = self._read(settings.data, shape.max_position_embeddings)
-        self.held_out = self._read(settings.validation, shape.max_position_embeddings)[0] if settings.validation else []
+        self.examples, self.dropped = self._read(settings.data, settings.layout, shape.max_position_embeddings)
+        self.held_out: list[Example] = []
+        if settings.validation:
+            self.held_out, _ = self._read(settings.validation, None, shape.max_position_embeddings)
         self.memory = self._plan(settings, shape, free)
         self.settings = replace(settings, **{name: getattr(self.memory, name) for name in CHOSEN})
         if self.memory.scarce and self.device.type == "cpu":
@@ -111,10 +114,10 @@ class Trainer:
         self.processes.wait()
         return summary
 
-    def _read(self, paths: Sequence[Path], window: int) -> tuple[list[Example], int]:
-        solutions = [solution for path in paths for solution in sources.read_labelled(path)]
-        encoded = [(self.format.encode(s.problem, s.steps), s.labels) for s in solutions]
-        examples = [Example(e, labels) for e, labels in encoded if len(e.ids) <= window]
+    def _read(self, paths: Sequence[Path], layout: LayoutName | None, window: int) -> tuple[list[Example], int]:
+        solutions = list(read_labelled(paths, layout))
+        examples = [Example.of(s, self.format.encode(s.problem, s.steps)) for s in solutions]
+        examples = [example for example in examples if len(example.encoded.ids) <= window]
         if not examples:
             names = ", ".join(map(str, paths))
             raise ModelInvalid(f"nothing to train on: {len(solutions)} solutions in {names}, none fits {window} tokens")
@@ -184,7 +187,7 @@ class Trainer:
             values = torch.sigmoid(self._margins(micro)).cpu()
             for number in micro.solutions.unique():
                 scores.append(values[micro.solutions == number].tolist())
-                labels.append((micro.labels[micro.solutions == number] > 0).tolist())
+                labels.append((micro.labels[micro.solutions == number] > VERDICT).tolist())
         self.model.train()
         return scores, labels
 
@@ -196,12 +199,11 @@ class Trainer:
 
     def _fingerprint(self) -> str:
         """Digest of everything the result depends on, to detect checkpoints of other runs."""
-        settings = {
-            k: str(v) for k, v in asdict(self.settings).items() if k not in ("output", "checkpoint_every", "data")
-        }
+        elsewhere = "output", "checkpoint_every", "data", "layout"
+        settings = {k: str(v) for k, v in asdict(self.settings).items() if k not in elsewhere}
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         for example in self.examples:
-            digest.update(repr((example.encoded.ids, example.labels)).encode())
+            digest.update(repr((example.encoded, example.labels)).encode())
         return digest.hexdigest()
 
     def _place(self, name: str) -> Path:

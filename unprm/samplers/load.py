@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
@@ -11,9 +10,8 @@ from unprm.models.checkpoint import fetch, load_base
 from unprm.openai_api import OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler
-from unprm.types import Sampler, SamplingSettings
+from unprm.types import Sampler, SamplerName, SamplingSettings
 
-SamplerName = Literal["transformers", "vllm", "openai", "chat"]
 SECONDS = 1800.0
 """Timeout of a call, so that a server that hangs is not waited for."""
 

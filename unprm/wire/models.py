@@ -1,12 +1,10 @@
 """Responses about the server: its models, their state, and its limits."""
 
-from dataclasses import asdict
 from typing import Literal, Self
 
 from pydantic import Field
 
 from unprm.calibration import RecordedCalibration
-from unprm.types import MemoryPlan, SelfTest
 from unprm.wire.types import WireModel
 
 
@@ -68,11 +66,6 @@ class SelfTestOut(WireModel):
     tolerance: float = Field(gt=0, description="Largest difference with which the model is served.")
     cached: bool = Field(description="Whether tokens that were run once are not run again.")
 
-    @classmethod
-    def of(cls, found: SelfTest) -> Self:
-        """From the result of a self-test."""
-        return cls(**asdict(found))
-
 
 class MemoryOut(WireModel):
     """Bytes that a model takes on its device."""
@@ -80,11 +73,6 @@ class MemoryOut(WireModel):
     weights: int = Field(ge=0)
     slots: int = Field(ge=0, description="For keys and values, when all are in use; includes --prefix-cache-gb.")
     activations: int = Field(ge=0, description="Most for a pass of --batch-tokens; on a CPU, of 1,024 tokens.")
-
-    @classmethod
-    def of(cls, plan: MemoryPlan) -> Self:
-        """From a memory plan."""
-        return cls(**asdict(plan))
 
 
 class ModelResponse(WireModel):

@@ -28,6 +28,7 @@ from training.data.search import sequential
 from training.data.search_findings import markdown
 from training.data.select import Selector, select
 from training.data.study import study, variants
+from training.layouts.files import read_labelled
 from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from unprm import steps
 from unprm.answers.equivalence import Equivalence
@@ -240,8 +241,6 @@ def test_solutions_of_another_model_or_without_tokens_are_refused(selected, equi
 
 
 def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equivalence, tmp_path):
-    from training import sources
-
     output = _annotate(selected, equivalence, name="merged")[1]
     merged = merge([output, output], tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "data" / "train.jsonl").read_text().splitlines()]
@@ -249,9 +248,7 @@ def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equi
     assert merged.solutions == len(rows) == len({(r["problem"], *r["steps"]) for r in labelled})
     assert merged.duplicates == 2 * len(labelled) - len(rows)
     assert list(rows[0]) == ["prompt", "answer", "completions", "label"]
-    assert [list(solution.labels) for solution in sources.read_labelled(tmp_path / "data" / "train.jsonl")] == [
-        row["label"] for row in rows
-    ]
+    assert [list(solution.labels) for solution in read_labelled([tmp_path])] == [row["label"] for row in rows]
     assert f"{len(rows)} solutions" in (tmp_path / "README.md").read_text()
 
 

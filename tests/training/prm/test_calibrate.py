@@ -1,6 +1,7 @@
 """Calibration: recovered where it is known, written where the server reads it."""
 
 import random
+from contextlib import closing
 
 import pytest
 from rich.progress import Progress
@@ -10,6 +11,7 @@ from tests.judge_server import judging
 from tests.server.harness import serving
 from training import resumable
 from training.__main__ import app
+from training.layouts.files import read_labelled
 from training.prm.calibrate import calibrate
 from training.schema import LabelledSolution
 from unprm.calibration import NAME, Calibration, log_odds
@@ -65,6 +67,18 @@ def test_steps_that_are_all_right_are_refused(tmp_path):
         calibrate(Known([(0.5,)]), tmp_path / "data.jsonl", Progress(disable=True))
 
 
+def test_steps_without_a_label_are_left_out_and_soft_labels_are_verdicts(tmp_path):
+    scores = _drawn(tmp_path, 300)
+    plain = calibrate(Known(scores), tmp_path / "data.jsonl", Progress(disable=True))
+    soft = [
+        LabelledSolution(s.problem, (*s.steps, "e"), (*(0.6 if label else 0.5 for label in s.labels), None))
+        for s in read_labelled([tmp_path / "data.jsonl"])
+    ]
+    resumable.write_lines(tmp_path / "soft.jsonl", soft)
+    found = calibrate(Known([(*each, 0.9) for each in scores]), tmp_path / "soft.jsonl", Progress(disable=True))
+    assert found == plain
+
+
 @pytest.mark.parametrize("score", [0.0, 1e-12, 0.3, 0.5, 1.0])
 def test_a_calibrated_score_is_a_probability(score):
     assert Calibration()(score) == pytest.approx(score, abs=1e-8)
@@ -97,7 +111,8 @@ def test_a_judge_is_calibrated_through_its_server(tmp_path):
         options = ["--server", running.url, "--data", str(tmp_path / "data.jsonl"), "--output", str(tmp_path)]
         done = CliRunner().invoke(app, ["calibrate", *options])
         assert done.exit_code == 0, done.output
-        calibration = judge.load(judge_calibration=tmp_path).description.calibration
+        with closing(judge.load(judge_calibration=tmp_path)) as calibrated:
+            calibration = calibrated.description.calibration
     assert (calibration(0.9), calibration(0.2)) == (pytest.approx(0.8, abs=1e-3), pytest.approx(0.1, abs=1e-3))
 
 

@@ -15,7 +15,7 @@ import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
 
-from training import resumable, sources
+from training import resumable
 from training.evaluate.metrics import Validation
 from training.prm import resume
 from training.prm.collate import Example, batches, micro_batches
@@ -23,7 +23,7 @@ from training.prm.loss import LOSSES
 from training.prm.train import STATE, Trainer
 from training.schema import LabelledSolution
 from training.settings import TrainSettings
-from unprm.errors import ModelInvalid, RecordInvalid
+from unprm.errors import ModelInvalid
 from unprm.models.checkpoint import load_base
 from unprm.models.load import load_engine
 from unprm.types import Encoded
@@ -299,30 +299,48 @@ def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
         Trainer(_settings(base, path, tmp_path / "out"))
 
 
-def test_both_layouts_are_read(tmp_path):
-    path = tmp_path / "mixed.jsonl"
-    native = {"problem": "p", "steps": ["a", "b"], "labels": [True, False], "source": "x"}
-    published = {"prompt": "p", "answer": "5", "completions": ["a", "b"], "label": [True, False]}
-    path.write_text(json.dumps(native) + "\n\n" + json.dumps(published) + "\n")
-    plain, other = sources.read_labelled(path)
-    assert plain == LabelledSolution("p", ("a", "b"), (True, False))
-    assert (other.problem, other.steps, other.labels) == (plain.problem, plain.steps, plain.labels)
+SOFT = LabelledSolution("Problem: 1?", ("12", "34 - 5", "46", "5"), (None, 0.25, True, None))
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ('{"problem": "p", "steps": ["a"], "labels": [true, false]}', "2 labels for 1 steps"),
-        ('{"problem": "p", "steps": ["a"], "labels": ["+"]}', "labels.0: Input should be a valid boolean"),
-        ('{"problem": "p", "steps": [], "labels": []}', "steps: Tuple should have at least 1 item"),
-        ('{"problem": "p", "steps": [" "], "labels": [true]}', "a step is blank"),
-        ('{"problem": "p"}', "steps: Field required"),
-        ("[1, 2]", "record: Input should be"),
-        ("not json", "no JSON"),
-    ],
-)
-def test_a_bad_record_is_named_by_line(tmp_path, line, reason):
-    path = tmp_path / "bad.jsonl"
-    path.write_text('{"problem": "p", "steps": ["a"], "labels": [true]}\n' + line + "\n")
-    with pytest.raises(RecordInvalid, match=rf"bad\.jsonl, line 2: .*{reason}"):
-        list(sources.read_labelled(path))
+def test_steps_without_a_label_are_no_part_of_the_loss_and_soft_labels_are_its_targets(base, data, tmp_path):
+    trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0))
+    encoded = trainer.format.encode(SOFT.problem, SOFT.steps)
+    example = Example.of(SOFT, encoded)
+    assert (example.encoded.ids, example.encoded.positions) == (encoded.ids, encoded.positions[1:3])
+    (micro,) = micro_batches([example], 100)
+    with torch.no_grad():
+        margins = trainer._margins(micro)
+        whole = trainer._margins(next(micro_batches([Example(encoded, (0, 0, 0, 0))], 100)))
+    assert torch.allclose(margins, whole[1:3], atol=1e-5)
+    one, two = torch.sigmoid(margins).tolist()
+    crossed = [-0.25 * math.log(one) - 0.75 * math.log(1 - one), -math.log(two)]
+    by_hand = {"bce": crossed, "mse": [(one - 0.25) ** 2, (two - 1) ** 2], "orm": crossed[1:]}
+    for name, parts in by_hand.items():
+        found = LOSSES[name].parts(margins, micro.labels, micro.solutions)
+        assert found.tolist() == pytest.approx(parts, rel=1e-5)
+        assert LOSSES[name].count(example.labels) == len(parts)
+
+
+def test_to_rank_a_step_is_right_if_its_label_is_above_a_half():
+    margins, rows = torch.tensor([0.5, -0.2, 1.0]), torch.tensor([0, 0, 0])
+    hard, soft, even = ([1.0, 0.0, 1.0], [0.6, 0.4, 1.0], [0.6, 0.5, 1.0])
+    expected, found, again = (LOSSES["rank"].parts(margins, torch.tensor(each), rows) for each in (hard, soft, even))
+    assert torch.equal(expected, found)
+    assert torch.equal(expected, again)
+
+
+def test_steps_without_a_label_are_not_validated(base, data, tmp_path):
+    trainer = Trainer(_settings(base, data, tmp_path))
+    example = Example.of(SOFT, trainer.format.encode(SOFT.problem, SOFT.steps))
+    scores, labels = trainer._scored([example])
+    assert labels == [[False, True]]
+    assert [len(each) for each in scores] == [2]
+
+
+def test_other_known_labels_are_another_run(base, tmp_path):
+    def fingerprint(labels):
+        path = tmp_path / "steps.jsonl"
+        resumable.write_lines(path, [LabelledSolution("Problem: 1?", ("12", "34"), labels)])
+        return Trainer(_settings(base, path, tmp_path / "prm", batch_tokens=100)).fingerprint
+
+    assert fingerprint((True, None)) == fingerprint((True, None)) != fingerprint((None, True))

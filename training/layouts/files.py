@@ -1,0 +1,93 @@
+"""The door: labelled solutions from files, directories and the hub, in any layout; and from one layout to another."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from training import resumable, sources
+from training.layouts.table import LAYOUTS, WRITERS, recognised
+from training.schema import LabelledSolution, adapter
+from training.settings import LayoutName, WrittenLayout
+from unprm.errors import RecordInvalid, RecordsInvalid
+
+SHOWN = 20
+"""Bad records that an error names; it counts the others."""
+ENDINGS = (".jsonl", ".jsonl.gz", ".json")
+"""Of the files that are read in a directory and those below it, in the order of their paths."""
+
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+def read_labelled(data: Sequence[Path], layout: LayoutName | None = None) -> Iterator[LabelledSolution]:
+    """The labelled solutions in JSON lines, `.json` files with an array, directories of both, or the split `train` of
+    the hub's data sets of these names. `layout`: of all rows; None: each is recognised by its fields.
+
+    Raises `RecordInvalid` for a bad record and `RecordsInvalid` for several, after all have been read.
+    """
+    bad: list[RecordInvalid] = []
+    count = 0
+    for place in data:
+        for source, number, row in _rows(place):
+            try:
+                fields = _fields(row)
+                yield from (LAYOUTS[layout] if layout else recognised(fields)).solutions(fields)
+            except ValueError as error:
+                count += 1
+                if count <= SHOWN:
+                    bad.append(RecordInvalid(source, number, sources.reason(error)))
+    if count:
+        raise bad[0] if count == 1 else RecordsInvalid(bad, count)
+
+
+def convert(data: Path, output: Path, to: WrittenLayout, layout: LayoutName | None = None) -> int:
+    """Writes the solutions as JSON lines in the layout `to`, and returns their number.
+
+    Raises `RecordInvalid` if the layout can't hold all of them, and says how many and why; then nothing is written.
+    """
+    written, refused = [], Counter[str]()
+    for solution in read_labelled([data], layout):
+        try:
+            written.append(WRITERS[to](solution))
+        except ValueError as error:
+            refused[str(error)] += 1
+    if refused:
+        reasons = ", ".join(f"{count} with {reason}" for reason, count in refused.most_common())
+        total = refused.total() + len(written)
+        raise RecordInvalid(
+            str(data), 0, f"the layout {to} can't hold {refused.total()} of {total} solutions: {reasons}"
+        )
+    resumable.write_lines(output, written)
+    return len(written)
+
+
+def _rows(place: Path) -> Iterator[tuple[str, int, object]]:
+    """Each row's source, its number from 1, and itself: bytes of JSON, or its value."""
+    if not place.exists():
+        if not _HUB_NAME.fullmatch(str(place)) or place.name.endswith(ENDINGS):
+            raise RecordInvalid(str(place), 0, "there is no such file or directory")
+        yield from ((str(place), number, row) for number, row in sources.from_hub(str(place), "train", dict[str, Any]))
+        return
+    files = sorted(path for path in place.rglob("*") if path.name.endswith(ENDINGS)) if place.is_dir() else [place]
+    if not files:
+        raise RecordInvalid(str(place), 0, f"the directory has no file that ends with {', '.join(ENDINGS)}")
+    for path in files:
+        rows = _array(path) if path.suffix == ".json" else None
+        yield from ((str(path), *row) for row in (enumerate(rows, 1) if rows is not None else sources.lines(path)))
+
+
+def _array(path: Path) -> list[object] | None:
+    """The rows of a file that is a JSON array; None if it has JSON lines."""
+    content = path.read_bytes()
+    if not content.lstrip().startswith(b"["):
+        return None
+    try:
+        return adapter(list[object]).validate_json(content)
+    except ValueError:
+        return [content]  # one row, whose error is that of the file
+
+
+def _fields(row: object) -> dict[str, Any]:
+    fields = adapter(dict[str, Any])
+    return fields.validate_json(row) if isinstance(row, bytes) else fields.validate_python(row)
