@@ -14,14 +14,13 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
-from transformers import AutoModelForTokenClassification, TrainerCallback
+from transformers import AutoModelForTokenClassification, AutoTokenizer, TrainerCallback
 
 from benchmarks.timing import Comparison, peak, timed
 from benchmarks.training import trainer
 from training.prm.collate import Example
 from training.prm.train import Trainer
 from training.settings import LINEAR
-from unprm.models.checkpoint import load_tokenizer
 
 SOLUTIONS, BATCH, EPOCHS = 32, 8, 3
 """`BATCH` solutions per optimiser step: TRL's default."""
@@ -126,7 +125,7 @@ def _theirs(made: Trainer, place: Path, twice: bool, epochs: int, *callbacks: Tr
         model=AutoModelForTokenClassification.from_pretrained(base, num_labels=2, dtype=torch.bfloat16),
         args=config,
         train_dataset=Dataset.from_list(rows),
-        processing_class=load_tokenizer(base),
+        processing_class=AutoTokenizer.from_pretrained(base),
         peft_config=lora,
         callbacks=list(callbacks),
     )
