@@ -44,7 +44,7 @@ test-vllm: .venv-vllm/installed
 
 # the trainer against TRL's PRMTrainer, which later versions lack, in an environment of its own
 benchmark-trl: .venv-trl/installed
-	TRL_EXPERIMENTAL_SILENCE=1 .venv-trl/bin/python -m benchmarks trl
+	.venv-trl/bin/python -m benchmarks trl
 
 # known weaknesses of the installed packages; asks the package registry, so it is no part of the tests
 audit: .venv/dev.installed

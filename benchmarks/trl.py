@@ -1,6 +1,7 @@
 """Optimiser steps of the PRM trainer against TRL's PRMTrainer (up to 1.13), by turns on the same batches: a random
 Qwen2 of 0.1 billion parameters, LoRA on all linear layers, bfloat16, the same token ids. `make benchmark-trl`."""
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -63,6 +64,7 @@ def batches(examples: Sequence[Example]) -> list[Sequence[Example]]:
 
 def run() -> list[Comparison]:
     """Compares tokens a second, padding not counted, and the peak memory above the model's."""
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     if find_spec("trl") is None or find_spec("trl.experimental.prm") is None:
         raise SystemExit("this benchmark needs TRL 1.13: make benchmark-trl")
     rows = []

@@ -88,13 +88,13 @@ def test_step_labels_are_converted(world: World, blocks: list[Block]) -> None:
 @runs("docs/from-trl.md", "training train")
 def test_trl_s_data_train_a_prm_that_is_served(world: World, blocks: list[Block]) -> None:
     fields = {"problem": "prompt", "steps": "completions", "labels": "labels"}
-    world.write("stepwise.jsonl", [{fields[name]: value for name, value in row.items()} for row in LABELLED * 4])
+    world.write("stepwise.jsonl", [{fields[name]: value for name, value in row.items()} for row in LABELLED])
     with world.serving(blocks[0].text) as client:
         assert all(0 < reward < 1 for reward in rewards(client))
     adapter = json.loads(world.path("my-prm/adapter_config.json").read_text("utf-8"))
     assert (adapter["r"], adapter["lora_alpha"], adapter["lora_dropout"]) == (16, 32, 0)
     card = world.path("my-prm/README.md").read_text("utf-8")
-    assert "8 (0 dropped" in card
+    assert "2 (0 dropped" in card
 
 
 @runs("docs/training.md", "evaluate processbench", "training report")
