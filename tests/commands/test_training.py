@@ -98,6 +98,18 @@ def test_step_labels_are_converted(world: World, blocks: list[Block]) -> None:
     assert "neither a file here nor a data set of the hub" in missing
 
 
+@runs("docs/from-trl.md", "training train")
+def test_trl_s_data_train_a_prm_that_is_served(world: World, blocks: list[Block]) -> None:
+    fields = {"problem": "prompt", "steps": "completions", "labels": "labels"}
+    world.write("stepwise.jsonl", [{fields[name]: value for name, value in row.items()} for row in LABELLED])
+    with world.serving(blocks[0].text) as client:
+        assert all(0 < reward < 1 for reward in rewards(client))
+    adapter = json.loads(world.path("my-prm/adapter_config.json").read_text("utf-8"))
+    assert (adapter["r"], adapter["lora_alpha"], adapter["lora_dropout"]) == (16, 32, 0)
+    card = world.path("my-prm/README.md").read_text("utf-8")
+    assert "2 (0 dropped" in card
+
+
 @runs("docs/training.md", "evaluate processbench", "training report")
 def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)
