@@ -1,13 +1,14 @@
 """Answers to many chat requests with one budget: candidates go where the vote is least decided."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from server.gateway.election import Elected, Rounds
 from unprm.votes.adaptive import Standing, least_decided
 
 IN_FLIGHT = 8
-"""Requests for which candidates are sampled at a time."""
+"""Most requests for which candidates are sampled at a time."""
 
 
 async def elect_all(elections: Sequence[Rounds], budget: int) -> list[Elected | Exception]:
@@ -17,9 +18,9 @@ async def elect_all(elections: Sequence[Rounds], budget: int) -> list[Elected | 
     the budget is used up or every election has stopped. An election that fails has its error in place of an answer.
     """
     shared = _SharedBudget(elections, budget)
-    async with asyncio.TaskGroup() as workers:
-        for _ in range(IN_FLIGHT):
-            workers.create_task(shared.work())
+    await _by(IN_FLIGHT, shared.begin)
+    # were all sampled at a time, none would be chosen
+    await _by(max(1, min(IN_FLIGHT, len(elections) // 2)), shared.go_on)
     return [shared.failures.get(index) or await _elected(rounds) for index, rounds in enumerate(elections)]
 
 
@@ -30,26 +31,35 @@ class _SharedBudget:
         self._elections = elections
         self._left = budget
         self._first = budget // len(elections)
-        self._open = set(range(len(elections)))
+        self._new = list(range(len(elections)))
+        self._open: set[int] = set()
         self.failures: dict[int, Exception] = {}
 
-    async def work(self) -> None:
-        """Samples rounds one after the other, until there is none to sample."""
+    async def begin(self) -> None:
+        """Samples first rounds, until every election has one."""
+        while self._new:
+            await self._sample(self._new.pop(0), self._first)
+
+    async def go_on(self) -> None:
+        """Samples further rounds one after the other, until there is none to sample."""
         while self._left > 0 and (index := self._least_decided()) is not None:
             self._open.remove(index)
-            rounds = self._elections[index]
-            count = min(rounds.next_size, self._left if rounds.candidates.rounds else self._first)
-            self._left -= count
-            try:
-                await rounds.sample(count)
-            except Exception as error:  # reported in its place; the others go on
-                self.failures[index] = error
-                continue
-            if rounds.stopped is None:
-                self._open.add(index)
+            await self._sample(index, self._left)
+
+    async def _sample(self, index: int, most: int) -> None:
+        rounds = self._elections[index]
+        count = min(rounds.next_size, most)
+        self._left -= count
+        try:
+            await rounds.sample(count)
+        except Exception as error:  # reported in its place; the others go on
+            self.failures[index] = error
+            return
+        if rounds.stopped is None:
+            self._open.add(index)
 
     def _least_decided(self) -> int | None:
-        """The open election that gets the next round: one without a candidate, if there is any."""
+        """The open election that gets the next round."""
         waiting = sorted(self._open)
         elections = [self._elections[index] for index in waiting]
         standings = [Standing(each.candidates.attempted, each.terms.budget, each.confidence) for each in elections]
@@ -57,8 +67,14 @@ class _SharedBudget:
         return None if place is None else waiting[place]
 
 
+async def _by(workers: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(work())
+
+
 async def _elected(rounds: Rounds) -> Elected | Exception:
     try:
         return await rounds.elected()
-    except Exception as error:
+    except Exception as error:  # as above
         return error

@@ -35,13 +35,13 @@ class _Choice(BaseModel):
 class Alternative(BaseModel):
     """One of the likeliest tokens at a place, with its natural-log probability."""
 
+    model_config = ConfigDict(extra="allow")
+
     logprob: float
 
 
 class Token(Alternative):
     """The token that was sampled, and the likeliest ones at its place."""
-
-    model_config = ConfigDict(extra="allow")
 
     top_logprobs: list[Alternative] = []
 

@@ -78,8 +78,8 @@ class PrmFormat(Format, Protocol):
 
 @runtime_checkable
 class TwoPassFormat(PrmFormat, Protocol):
-    """The format of a model that reads its answers of a first pass in a second one. Each step has inputs of its own, in
-    both passes; none is longer than what `encode` returns."""
+    """The format of a model whose second pass reads the answers of the first one. Each step has one input in each pass;
+    none is longer than what `encode` returns."""
 
     def first(self, item: Encoded) -> list[Encoded]:
         """The input of each step in the first pass, for what `encode` returned."""

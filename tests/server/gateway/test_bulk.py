@@ -44,6 +44,17 @@ def test_candidates_go_where_the_vote_is_open() -> None:
     assert [answer["unprm"]["sampled"] for answer in fixed["data"]] == [2, 2]
 
 
+def test_of_two_open_votes_the_less_decided_one_gets_the_candidates() -> None:
+    texts = {"agreed": [boxed(1)] * 30, "split": [boxed(k) for k in range(30)]}
+    terms = {"strategy": "majority", "round": 2, "budget": 16, "confidence": 1}
+    for order in (["agreed", "split"], ["split", "agreed"]):
+        with upstream() as reasoner, gateway(reasoner) as running:
+            by_problem(reasoner, texts)
+            got = answered(running, 12, *(request(problem, **terms) for problem in order))
+        sampled = dict(zip(order, (answer["unprm"]["sampled"] for answer in got["data"]), strict=True))
+        assert sampled == {"agreed": 2, "split": 10}
+
+
 def test_answers_are_chat_completions_in_the_order_of_the_requests() -> None:
     texts = {f"problem {k}": [boxed(k)] * 9 for k in range(12)}
     with upstream() as reasoner, gateway(reasoner) as running:

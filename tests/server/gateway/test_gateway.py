@@ -100,6 +100,8 @@ def test_candidates_of_low_confidence_are_broken_off_while_they_are_written() ->
         answer, report = elected(running, **terms, early_stop=True)
         until(lambda: reasoner.gone > 0)  # the connection is closed in the middle
         _, whole = elected(running, **terms)
+        shown = ask(running, logprobs=True, top_logprobs=7, extra_body={"unprm": terms | {"early_stop": True}})
+    assert [each.token for each in shown.choices[0].logprobs.content[0].top_logprobs] == ["y"] * 7
     assert [body.get("stream", False) for body in reasoner.bodies[:5]] == [False, True, True, True, True]
     # the first sets the threshold of 2.5: the second falls below it at its second token, the third at its third
     assert (report["sampled"], report["stopped_early"], report["without_answer_count"]) == (5, 2, 2)
