@@ -16,6 +16,7 @@ from benchmarks.timing import Comparison, compare, peak
 from training import resumable
 from training.prm.collate import Example
 from training.prm.train import Trainer
+from training.schema import LabelledSolution
 from training.settings import LINEAR, TrainSettings
 
 SOLUTIONS, PLAIN_BATCH = 8, 8
@@ -67,10 +68,10 @@ def run() -> list[Comparison]:
     return [taken, Comparison("the same, memory at most", ours, baseline, plain, unit="B")]
 
 
-def trainer(place: Path, solutions: int = SOLUTIONS, **options: Any) -> Trainer:
+def trainer(place: Path, solutions: Sequence[LabelledSolution] | None = None, **options: Any) -> Trainer:
     """Our trainer with LoRA on all linear layers and bf16. It reads the model from `place/base`, which is written."""
     base, data = models.write(place / "base", SHAPE), place / "data.jsonl"
-    resumable.write_lines(data, queries.labelled(0, solutions))
+    resumable.write_lines(data, solutions or queries.labelled(0, SOLUTIONS))
     fixed: dict[str, Any] = {
         "base": str(base),
         "data": (data,),

@@ -1,5 +1,6 @@
 """Optimiser steps of the PRM trainer against TRL's PRMTrainer (up to 1.13), by turns on the same batches: a random
-Qwen2 of 0.1 billion parameters, LoRA on all linear layers, bfloat16, the same token ids. `make benchmark-trl`."""
+Qwen2 of 0.1 billion parameters, LoRA on all linear layers, bfloat16, the same token ids; solutions of the embedded
+domain, and PRM800K's alternatives. `make benchmark-trl`."""
 
 import os
 import tempfile
@@ -11,29 +12,45 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from peft import LoraConfig
 from transformers import AutoModelForTokenClassification, AutoTokenizer, PrinterCallback, TrainerCallback
 
+from benchmarks import queries
 from benchmarks.timing import Comparison, peak, timed
 from benchmarks.training import trainer
+from training.layouts.files import read_labelled
 from training.prm.collate import Example
 from training.prm.train import Trainer
 from training.settings import LINEAR
 from unprm.engines.torch.memory import release_freed
 
-SOLUTIONS, BATCH, EPOCHS = 32, 8, 3
+BATCH, EPOCHS = 8, 3
 """`BATCH` solutions per optimiser step: TRL's default."""
-VARIANTS: tuple[tuple[str, dict[str, Any], bool], ...] = (
-    ("as both are by default", {}, True),
-    ("neither with gradient checkpointing", {"gradient_checkpointing": False}, False),
-    ("both with gradient checkpointing", {"gradient_checkpointing": True}, True),
-    ("512 tokens a pass, TRL by default", {"batch_tokens": 512}, True),
-    ("512 tokens a pass, gradient checkpointing", {"batch_tokens": 512, "gradient_checkpointing": True}, True),
+ALTERNATIVES = Path(__file__).parents[1] / "tests/data/layouts/prm800k-alternatives.jsonl.gz"
+
+
+class Variant(NamedTuple):
+    """`options` of ours, and whether TRL computes activations `twice`. `real`: the solutions are PRM800K's."""
+
+    name: str
+    options: dict[str, Any]
+    twice: bool
+    real: bool = False
+
+
+VARIANTS = (
+    Variant("as both are by default", {}, True),
+    Variant("neither with gradient checkpointing", {"gradient_checkpointing": False}, False),
+    Variant("both with gradient checkpointing", {"gradient_checkpointing": True}, True),
+    Variant("512 tokens a pass, TRL by default", {"batch_tokens": 512}, True),
+    Variant("512 tokens a pass, gradient checkpointing", {"batch_tokens": 512, "gradient_checkpointing": True}, True),
+    Variant("PRM800K's alternatives", {}, True, True),
+    Variant("the same, shared prefixes", {"share_prefixes": True}, True, True),
+    Variant("the same, neither with gradient checkpointing", {"share_prefixes": True}, False, True),
 )
-"""A name, our options, and whether TRL computes activations twice."""
 
 
 class ByTurns(TrainerCallback):  # type: ignore[misc]
@@ -70,35 +87,36 @@ def run() -> list[Comparison]:
     if find_spec("trl") is None or find_spec("trl.experimental.prm") is None:
         raise SystemExit("this benchmark needs TRL 1.13: make benchmark-trl")
     rows = []
-    for name, options, twice in VARIANTS:
+    for variant in VARIANTS:
         baseline = "TRL's PRMTrainer"
-        with _both(options) as (made, place):
+        with _both(variant) as (made, place):
             turns = ByTurns(made)
-            _theirs(made, place, twice, EPOCHS, turns).train()
+            _theirs(made, place, variant.twice, EPOCHS, turns).train()
         # the first epoch also pays for what is compiled and allocated once
-        ours, theirs = (rates[SOLUTIONS // BATCH :] for rates in (turns.ours, turns.theirs))
-        rows.append(Comparison(f"training, {name}", median(ours), baseline, median(theirs), len(ours), "/s"))
+        ours, theirs = (rates[len(rates) // EPOCHS :] for rates in (turns.ours, turns.theirs))
+        rows.append(Comparison(f"training, {variant.name}", median(ours), baseline, median(theirs), len(ours), "/s"))
         # each in a separate process, as memory freed by one could be reused by the other without being counted
         with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
-            peaks = pool.map(_peak, (options, options), (None, twice))
+            peaks = pool.map(_peak, (variant, variant), (False, True))
         rows.append(Comparison("the same, memory at most", next(peaks), baseline, next(peaks), unit="B"))
     return rows
 
 
-def _peak(options: dict[str, Any], twice: bool | None) -> float:
-    """Of an epoch of ours, or of TRL's where `twice` says how."""
-    with _both(options) as (made, place):
-        theirs = None if twice is None else _theirs(made, place, twice, 1)
+def _peak(variant: Variant, of_theirs: bool) -> float:
+    """Of an epoch of ours, or of TRL's."""
+    with _both(variant) as (made, place):
+        theirs = _theirs(made, place, variant.twice, 1) if of_theirs else None
         steps = list(enumerate(batches(made.examples)))
         release_freed()  # else what loading left behind would be used again without being counted
         return peak(theirs.train if theirs else lambda: [made.step(*step) for step in steps])
 
 
 @contextmanager
-def _both(options: dict[str, Any]) -> Iterator[tuple[Trainer, Path]]:
+def _both(variant: Variant) -> Iterator[tuple[Trainer, Path]]:
+    solutions = list(read_labelled([ALTERNATIVES], None))[:64] if variant.real else queries.labelled(0, 32)
     with tempfile.TemporaryDirectory() as place:
         # as in TRL, no dropout by default
-        yield trainer(Path(place), SOLUTIONS, batch_size=BATCH, lora_dropout=0.0, **options), Path(place)
+        yield trainer(Path(place), solutions, batch_size=BATCH, lora_dropout=0.0, **variant.options), Path(place)
 
 
 def _theirs(made: Trainer, place: Path, twice: bool, epochs: int, *callbacks: TrainerCallback) -> Any:

@@ -9,28 +9,31 @@ from typing import Self
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from training.prm.prefixes import grow, shared_lengths
 from training.schema import LabelledSolution
 from unprm.types import Encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An encoded solution with one label in [0, 1] (1: right) per scored position."""
+    """An encoded solution with one label in [0, 1] (1: right) per scored position. `problem`: its text."""
 
     encoded: Encoded
     labels: tuple[float, ...]
+    problem: str = ""
 
     @classmethod
     def of(cls, solution: LabelledSolution, encoded: Encoded) -> Self:
         """The example of a solution that is scored at the steps with known labels only."""
         positions = tuple(encoded.positions[step] for step in solution.known)
-        return cls(replace(encoded, positions=positions), tuple(solution.known.values()))
+        return cls(replace(encoded, positions=positions), tuple(solution.known.values()), solution.problem)
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
     """Inputs of one forward pass. `ids`: (texts, length), one solution per row, padded on the right; or, if packed,
-    (1, tokens), all solutions concatenated, with `positions` of the same shape that restart at 0 for each solution.
+    (1, tokens), all solutions concatenated, with `positions` of the same shape that restart at 0 for each solution; or,
+    if shared, (1, tokens) of a forest, with `positions` in their sequences and `ends`, (tokens,), as in `Forest`.
     `solutions`, `places`, `labels`, (tags,): for each tag of a labelled step the index of its solution in the batch,
     its index in the flattened `ids`, and its label in [0, 1] (1: right)."""
 
@@ -39,50 +42,74 @@ class MicroBatch:
     solutions: torch.Tensor
     places: torch.Tensor
     labels: torch.Tensor
+    ends: torch.Tensor | None = None
 
 
-def batches(count: int, size: int, epoch: int, seed: int) -> Iterator[list[int]]:
-    """Indices of the optimiser batches of one epoch, shuffled by seed and epoch; the last may be smaller."""
-    order = list(range(count))
+def batches(problems: Sequence[str], size: int, epoch: int, seed: int, together: bool = False) -> Iterator[list[int]]:
+    """Indices of the optimiser batches of one epoch, shuffled by seed and epoch; the last may be smaller.
+
+    `problems`: that of each solution. With `together` problems are shuffled, and solutions within their problem.
+    """
+    order = list(range(len(problems)))
     random.Random(f"{seed}/{epoch}").shuffle(order)
-    for start in range(0, count, size):
+    if together:
+        ranks = {problem: rank for rank, problem in enumerate(dict.fromkeys(problems[index] for index in order))}
+        order.sort(key=lambda index: ranks[problems[index]])
+    for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
-def micro_batches(examples: Sequence[Example], tokens: int, packing: bool = False) -> Iterator[MicroBatch]:
-    """Splits an optimiser batch, sorted by length, into parts of at most `tokens` tokens, padding included; a longer
-    example is a part of its own. With `packing` there is no padding; the attention must keep the solutions apart."""
+def micro_batches(
+    examples: Sequence[Example], tokens: int, packing: bool = False, sharing: bool = False
+) -> Iterator[MicroBatch]:
+    """Splits an optimiser batch into parts of at most `tokens` tokens, padding included; a longer example is a part of
+    its own. With `packing` there is no padding; the attention must keep the solutions apart. With `sharing` a prefix of
+    several solutions counts and is computed once in a part."""
+    make = _share if sharing else _pack if packing else _pad
     group: list[Example] = []
-    for example in sorted(examples, key=lambda e: len(e.encoded.ids)):
+    size = 0
+    for example in sorted(examples, key=lambda e: e.encoded.ids if sharing else (len(e.encoded.ids),)):
         length = len(example.encoded.ids)
-        size = sum(len(member.encoded.ids) for member in group) + length if packing else (len(group) + 1) * length
-        if group and size > tokens:
-            yield _pack(group) if packing else _pad(group)
-            group = []
+        if sharing:
+            (*_, shared) = shared_lengths([member.encoded.ids for member in (*group[-1:], example)])
+            grown = size + length - shared
+        else:
+            grown = size + length if packing else (len(group) + 1) * length
+        if group and grown > tokens:
+            yield make(group)
+            group, grown = [], length
         group.append(example)
+        size = grown
     if group:
-        yield _pack(group) if packing else _pad(group)
+        yield make(group)
 
 
 def _pad(group: Sequence[Example]) -> MicroBatch:
     # a causal model cannot see padding on the right, so any id will do
     ids = pad_sequence([torch.tensor(example.encoded.ids) for example in group], batch_first=True)
-    return _placed(group, ids, None, range(0, ids.numel(), ids.shape[1]))
+    starts = range(0, ids.numel(), ids.shape[1])
+    places = [start + at for start, example in zip(starts, group, strict=True) for at in example.encoded.positions]
+    return MicroBatch(ids, None, *_placed(group, places))
 
 
 def _pack(group: Sequence[Example]) -> MicroBatch:
     lengths = [len(example.encoded.ids) for example in group]
     ids = torch.tensor([[token for example in group for token in example.encoded.ids]])
     positions = torch.tensor([[place for length in lengths for place in range(length)]])
-    return _placed(group, ids, positions, [0, *accumulate(lengths[:-1])])
+    starts = [0, *accumulate(lengths[:-1])]
+    places = [start + at for start, example in zip(starts, group, strict=True) for at in example.encoded.positions]
+    return MicroBatch(ids, positions, *_placed(group, places))
 
 
-def _placed(
-    group: Sequence[Example], ids: torch.Tensor, positions: torch.Tensor | None, starts: Sequence[int]
-) -> MicroBatch:
+def _share(group: Sequence[Example]) -> MicroBatch:
+    forest = grow([example.encoded.ids for example in group])
+    places = [path[at] for path, example in zip(forest.paths, group, strict=True) for at in example.encoded.positions]
+    ids, positions, ends = (torch.tensor(values) for values in (forest.ids, forest.depths, forest.ends))
+    return MicroBatch(ids[None], positions[None], *_placed(group, places), ends)
+
+
+def _placed(group: Sequence[Example], places: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`solutions`, `places` and `labels` of a `MicroBatch`."""
     solutions = [number for number, example in enumerate(group) for _ in example.labels]
-    places = [
-        start + position for start, example in zip(starts, group, strict=True) for position in example.encoded.positions
-    ]
     labels = [float(label) for example in group for label in example.labels]
-    return MicroBatch(ids, positions, torch.tensor(solutions), torch.tensor(places), torch.tensor(labels))
+    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels)

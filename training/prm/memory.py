@@ -135,7 +135,8 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
     texts = -(-tokens // longest)
     length = -(-tokens // texts)
     places = range(0, length, _STEP_TOKENS)
-    example = Example(Encoded((0,) * length, tuple(places)), (True,) * len(places))
+    # nothing is shared
+    examples = [Example(Encoded((text,) * length, tuple(places)), (True,) * len(places)) for text in range(texts)]
     if device == "cuda":
         for parent in tuned.modules():
             for name, module in parent.named_children():
@@ -149,7 +150,7 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
                 held.append(parameter.grad)
-        (micro,) = micro_batches([example] * texts, texts * length)
+        (micro,) = micro_batches(examples, texts * length, sharing=settings.share_prefixes)
         live = LiveBytes(held)
         with _Watch(live):
             in_bf16 = computes_in_bf16(settings, device)

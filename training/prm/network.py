@@ -9,7 +9,9 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from training.prm.collate import MicroBatch
+from training.prm.prefixes import sees
 from training.settings import TrainSettings
+from unprm.engines.torch import attention
 from unprm.engines.torch.quantized import computes_in_few_bits, widen_all
 from unprm.errors import ModelInvalid
 
@@ -35,6 +37,20 @@ def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(f"{base} has no configuration of a known language model: {reason}") from error
     return config.get_text_config()
+
+
+def check_sharing(model: PreTrainedModel, longest: int) -> None:
+    """Raises `ModelInvalid` unless the model's attention can be computed over solutions that share prefixes, of at most
+    `longest` tokens."""
+    config = model.config
+    window = getattr(config, "sliding_window", None)
+    reason = attention.unsupported(config)
+    if config._attn_implementation != "sdpa":
+        reason = f"it computes attention by {config._attn_implementation}, not by sdpa"
+    elif window and window < longest:
+        reason = f"it sees {window} tokens back, and the longest solution has {longest}"
+    if reason:
+        raise ModelInvalid(f"{config.name_or_path} can't be trained with share_prefixes: {reason}")
 
 
 def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) -> PeftModel:
@@ -99,7 +115,9 @@ def margins(decoder: Callable[..., Any], direction: torch.Tensor, micro: MicroBa
     device = direction.device
     with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         positions = None if micro.positions is None else micro.positions.to(device)
-        # without a cache, packed solutions are kept apart by their positions
-        hidden = decoder(input_ids=micro.ids.to(device), position_ids=positions, use_cache=False).last_hidden_state
+        # without a mask and a cache, packed solutions are kept apart by their positions
+        mask = None if micro.ends is None else sees(micro.ends.to(device))[None, None]
+        ids = micro.ids.to(device)
+        hidden = decoder(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).last_hidden_state
     tags: torch.Tensor = hidden.flatten(0, 1)[micro.places.to(device)]  # (tags, hidden)
     return tags.float() @ direction

@@ -31,7 +31,15 @@ from training.prm.collate import Example, MicroBatch, batches, micro_batches
 from training.prm.history import History
 from training.prm.loss import LOSSES
 from training.prm.memory import MemoryPlan, free_memory, plan, return_freed_memory
-from training.prm.network import base_dtype, computes_in_bf16, margins, read_shape, take_direction, with_adapter
+from training.prm.network import (
+    base_dtype,
+    check_sharing,
+    computes_in_bf16,
+    margins,
+    read_shape,
+    take_direction,
+    with_adapter,
+)
 from training.prm.processes import Processes
 from training.settings import LayoutName, TrainSettings, TrainSummary
 from unprm.errors import ModelInvalid
@@ -64,7 +72,8 @@ class Trainer:
             settings.negative,
         )
         self.format = UnprmFormat(tokenizer, self.config)
-        self.packing = is_flash_attn_2_available() if settings.packing is None else settings.packing
+        flash = is_flash_attn_2_available() and not settings.share_prefixes
+        self.packing = flash if settings.packing is None else settings.packing
         shape = read_shape(str(base))
         self.examples, self.dropped = self._read(settings.data, settings.layout, shape.max_position_embeddings)
         self.held_out: list[Example] = []
@@ -75,7 +84,9 @@ class Trainer:
         if self.memory.scarce and self.device.type == "cpu":
             return_freed_memory()
         model = load_base(base, base_dtype(self.settings, self.device.type))
-        if is_flash_attn_2_available():
+        if settings.share_prefixes:
+            check_sharing(model, max(len(example.encoded.ids) for example in (*self.examples, *self.held_out)))
+        if flash:
             model.set_attn_implementation("flash_attention_2")
         self.model = with_adapter(model, self.settings, self.device.type)
         direction = take_direction(model, self.config.positive_id, self.config.negative_id)
@@ -136,8 +147,9 @@ class Trainer:
 
     def _batches(self, first: int) -> Iterator[tuple[int, list[Example]]]:
         step, s = 0, self.settings
+        problems = [example.problem for example in self.examples]
         for epoch in range(s.epochs):
-            for indices in batches(len(self.examples), s.batch_size, epoch, s.seed):
+            for indices in batches(problems, s.batch_size, epoch, s.seed, s.share_prefixes):
                 if step >= first:
                     yield step, [self.examples[index] for index in indices]
                 step += 1
@@ -192,7 +204,7 @@ class Trainer:
         return scores, labels
 
     def _micro_batches(self, examples: Sequence[Example]) -> Iterator[MicroBatch]:
-        return micro_batches(examples, self.memory.batch_tokens, self.packing)
+        return micro_batches(examples, self.memory.batch_tokens, self.packing, self.settings.share_prefixes)
 
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
         return margins(self.decoder, self.direction, micro, self.in_bf16)
