@@ -13,7 +13,7 @@ from training.data.questions import Question, make_mini
 from unprm import mini
 from unprm.steps import join
 from unprm_client import AsyncClient
-from unprm_client.search import ChatReasoner, Found, beam_search, dvts
+from unprm_client.search import ChatReasoner, Found, backtrack, beam_search, dvts
 
 QUESTIONS, WIDTH, EXPAND, MOST, CONCURRENCY = 100, 4, 4, 20, 24
 """`MOST` candidates are sampled; best-of-N uses as many of them as the search's tokens would pay for."""
@@ -30,9 +30,14 @@ async def _trees(client: AsyncClient, reasoner: ChatReasoner, problem: str) -> F
     return await dvts(client, reasoner, problem, subtrees=WIDTH, expand=EXPAND)
 
 
+async def _retries(client: AsyncClient, reasoner: ChatReasoner, problem: str) -> Found:
+    return await backtrack(client, reasoner, problem, solutions=WIDTH)
+
+
 SEARCHES: dict[str, Search] = {
     f"beam search, {WIDTH} × {EXPAND}": _beams,
     f"DVTS, {WIDTH} subtrees × {EXPAND}": _trees,
+    f"{WIDTH} solutions with backing up": _retries,
 }
 
 

@@ -15,10 +15,12 @@ from unprm.wire import MAX_SOLUTIONS, NORMALIZATION, ExtractionField, Probabilit
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
 from unprm_client._calls import ScoreOptions, VoteOptions
 from unprm_client.errors import ConnectionFailed
+from unprm_client.track import Progress, progress
 
 INSTRUCTIONS = """\
 Checks solutions of mathematical problems with a process reward model that scores every step.
-Have one solution and doubt it: score_steps, and look at first_error. Have several and need one answer: vote.
+Have one solution and doubt it: score_steps, and look at first_error. Still writing it: check_progress after each step.
+Have several and need one answer: vote.
 The tools judge what they are given; they solve nothing themselves."""
 
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -33,6 +35,7 @@ Solutions = Annotated[
         "A solution states its answer at its end, best as \\boxed{…}.",
     ),
 ]
+Steps = Annotated[list[Text], Field(min_length=1, description="The steps of the solution so far, the newest one last.")]
 Reward = Annotated[
     Aggregate,
     Field(description="How step scores become a solution's reward: the lowest, the last, their product or mean."),
@@ -71,6 +74,14 @@ def create(client: AsyncClient) -> MCPServer:
         return await client.score_steps(
             problem, solutions, aggregate=aggregate, threshold=threshold, split=split, extraction=extraction
         )
+
+    async def check_progress(problem: Problem, steps: Steps, threshold: Threshold = None) -> Progress:
+        """Says after each step of a solution that is still being written how it stands. Send all steps so far, each
+        time: known ones cost nothing. It returns: `advice`, one of `go_on`, `back_up` (a step is wrong: keep the first
+        `keep` steps and try another) and `stop` (an answer is stated and no step is wrong); `score`, the last step's
+        probability in [0, 1] that all is right so far; `lowest` of all `scores`; `answer`, if one is stated."""
+        response = await client.score_steps(problem, [steps], threshold=threshold, on_invalid="refuse")
+        return progress(response)
 
     async def vote(
         problem: Problem,
@@ -114,7 +125,7 @@ def create(client: AsyncClient) -> MCPServer:
         version=version("unprm"),
         log_level="WARNING",
     )
-    for tool in (score_steps, vote, compare_votes):
+    for tool in (score_steps, check_progress, vote, compare_votes):
         server.add_tool(tool, description=inspect.getdoc(tool), annotations=_READ_ONLY)
     return server
 

@@ -1,4 +1,4 @@
-"""Step-by-step search guided by the PRM: beam search and DVTS.
+"""Step-by-step search guided by the PRM: beam search, DVTS, and backing up from wrong steps.
 
 A reasoner proposes next steps, the server scores the extended paths (earlier steps are in its prefix cache), the best
 go on, and a vote elects among those that ended. In beam search all paths compete; DVTS (Beeching et al., 2024,
@@ -16,6 +16,7 @@ from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.wire import VoteResponse
 from unprm_client.aio import AsyncClient
 from unprm_client.errors import ConnectionFailed, UnexpectedResponse
+from unprm_client.track import Track
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,44 @@ async def dvts(
     return await _search(client, reasoner, problem, groups=subtrees, width=1, **options)
 
 
+async def backtrack(
+    client: AsyncClient,
+    reasoner: Reasoner,
+    problem: str,
+    *,
+    solutions: int = 4,
+    retries: int = 8,
+    max_steps: int = 32,
+    strategy: Strategy = DEFAULT_STRATEGY,
+    seed: int = 0,
+) -> Found:
+    """Writes `solutions` on their own, each step by step: one below the threshold is written again, at most `retries`
+    times in a solution, which then goes on whatever its scores. Other arguments as in `SearchOptions`; raises as
+    `beam_search`."""
+    seeds = itertools.count(seed, 1000)
+
+    async def write() -> tuple[Path, int, int]:
+        track, path, left, tokens, computed = Track(client, problem), Path(), retries, 0, 0
+        while not path.ended and len(track.steps) < max_steps:
+            (proposal,) = await reasoner.propose(problem, track.steps, 1, next(seeds))
+            tokens += proposal.tokens
+            if not proposal.text.strip():
+                break
+            found = await track.append(proposal.text)
+            computed += found.computed_tokens
+            if found.advice == "back_up" and left:
+                left -= 1
+                track.back_up(found.keep)
+            else:
+                path = Path(track.steps, found.scores, proposal.ends)
+        return path, tokens, computed
+
+    written = await asyncio.gather(*(write() for _ in range(solutions)))
+    paths = [path for path, _, _ in written if path.ended] or [path for path, _, _ in written if path.steps]
+    tokens, computed = sum(count for _, count, _ in written), sum(count for _, _, count in written)
+    return await _elect(client, strategy, problem, paths, tokens, computed)
+
+
 async def _search(
     client: AsyncClient,
     reasoner: Reasoner,
@@ -137,6 +176,12 @@ async def _search(
             ended[group] += [path for path in best if path.ended]
             alive[group] = [path for path in best if not path.ended]
     paths = list(itertools.chain(*ended)) or [path for path in itertools.chain(*alive) if path.steps]
+    return await _elect(client, strategy, problem, paths, tokens, computed)
+
+
+async def _elect(
+    client: AsyncClient, strategy: Strategy, problem: str, paths: list[Path], tokens: int, computed: int
+) -> Found:
     if not paths:
         raise UnexpectedResponse(200, "the reasoner proposed no step")
     solutions = [{"steps": path.steps, "step_scores": path.rewards} for path in paths]

@@ -97,10 +97,11 @@ def refusal(result: CallToolResult) -> str:
 def test_tools_and_their_schemas_are_told(heard: Heard) -> None:
     assert "score_steps" in heard.instructions
     tools = {tool.name: tool for tool in heard.tools}
-    assert list(tools) == ["score_steps", "vote", "compare_votes"]
+    assert list(tools) == ["score_steps", "check_progress", "vote", "compare_votes"]
     for tool in heard.tools:
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
-        assert set(tool.input_schema["required"]) == {"problem", "solutions"}
+        given = "steps" if tool.name == "check_progress" else "solutions"
+        assert set(tool.input_schema["required"]) == {"problem", given}
         assert all(schema.get("description") for schema in tool.input_schema["properties"].values())
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint
@@ -172,3 +173,24 @@ def test_the_folder_does_not_hide_the_package_it_is_built_on() -> None:
     completed = subprocess.run(words, cwd=ROOT / "clients", capture_output=True, text=True, check=True)
     assert completed.stdout.endswith("mcp/__init__.py\n")
     assert str(ROOT / "clients") not in completed.stdout
+
+
+def test_progress_is_advice_on_the_next_step(protected: Running) -> None:
+    steps = ["Step one.", "The answer is \\boxed{3}."]
+    (solution,) = ask(protected.url, "score_steps", {"problem": PROBLEM, "solutions": [steps]}, KEY).structured_content[
+        "solutions"
+    ]
+    low, high = min(solution["step_scores"]), max(solution["step_scores"])
+
+    def advice(count: int, threshold: float) -> dict[str, Any]:
+        arguments = {"problem": PROBLEM, "steps": steps[:count], "threshold": threshold}
+        found: dict[str, Any] = ask(protected.url, "check_progress", arguments, KEY).structured_content
+        return found
+
+    assert advice(1, 0)["advice"] == "go_on"
+    done = advice(2, low)
+    assert (done["advice"], done["answer"], done["lowest"], done["keep"]) == ("stop", "3", low, 2)
+    wrong = advice(2, (high + 1) / 2)
+    assert (wrong["advice"], wrong["keep"]) == ("back_up", 0)
+    blank = ask(protected.url, "check_progress", {"problem": PROBLEM, "steps": ["Step one.", " "]}, KEY)
+    assert "blank" in refusal(blank)

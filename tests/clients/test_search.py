@@ -12,7 +12,8 @@ from unprm.engines.byte_format import TAG
 from unprm.engines.fake import FakeEngine
 from unprm.types import Encoded
 from unprm_client import AsyncClient, errors
-from unprm_client.search import ChatReasoner, Found, Proposal, beam_search, dvts
+from unprm_client.search import ChatReasoner, Found, Proposal, backtrack, beam_search, dvts
+from unprm_client.track import Track
 
 
 def step_scores(item: Encoded) -> list[float]:
@@ -102,6 +103,55 @@ def test_subtrees_do_not_compete(scoring: Running) -> None:
     assert [path.steps[0] for path in found.paths] == ["s0 @0.1", "s1 @0.2", "s2 @0.3"]
     assert [path.rewards for path in found.paths] == [(0.1, 0.5), (0.2, 0.5), (0.3, 0.5)]
     assert found.tokens == 3 * 2 * 3 + 3 * 2 * 2
+
+
+class Improving:
+    """Proposes, after the same steps, one text after the other. `calls`: the steps of each call."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = iter(texts)
+        self.calls: list[tuple[str, ...]] = []
+
+    async def propose(self, problem: str, steps: Sequence[str], count: int, seed: int) -> list[Proposal]:
+        self.calls.append(tuple(steps))
+        text = next(self._texts)
+        return [Proposal(text, "boxed" in text, 10)] * count
+
+
+def test_a_wrong_step_is_written_again(scoring: Running) -> None:
+    reasoner = Improving(A, C, "c @0.2", B, box(1, 0.3), box(2, 0.6))
+    found = search(scoring, backtrack, reasoner, solutions=1)
+    assert reasoner.calls == [(), (A,), (A,), (A,), (A, B), (A, B)]
+    assert [path.steps for path in found.paths] == [(A, B, box(2, 0.6))]
+    assert (found.solution.rewards, found.vote.answer, found.tokens) == ((0.9, 0.8, 0.6), "2", 60)
+
+
+def test_without_retries_left_a_solution_goes_on(scoring: Running) -> None:
+    reasoner = Improving(C, "c @0.2", "c @0.3", box(1, 0.9))
+    found = search(scoring, backtrack, reasoner, solutions=1, retries=2)
+    assert found.solution.steps == ("c @0.3", box(1, 0.9))
+    assert found.solution.rewards == (0.3, 0.9)
+    voted = search(scoring, backtrack, Improving(A, box(1, 0.7)), solutions=2, max_steps=1)
+    assert [path.steps for path in voted.paths] == [(box(1, 0.7),)]  # what ended goes before what did not
+
+
+def test_a_track_gives_advice_and_keeps_its_steps_when_a_call_fails(scoring: Running) -> None:
+    async def run() -> None:
+        async with AsyncClient(scoring.url) as client:
+            track = Track(client, PROBLEM, threshold=0.5)
+            first = await track.append(A)
+            assert (first.advice, first.keep, first.score, first.lowest, first.answer) == ("go_on", 1, 0.9, 0.9, None)
+            wrong = await track.append(B, C)
+            assert (wrong.advice, wrong.keep, wrong.score, wrong.lowest) == ("back_up", 2, 0.1, 0.1)
+            track.back_up(wrong.keep)
+            assert track.steps == (A, B)
+            with pytest.raises(errors.ClientError, match="blank"):
+                await track.append(" ")
+            assert track.steps == (A, B)
+            done = await track.append(box(7, 0.6))
+            assert (done.advice, done.answer, done.scores) == ("stop", "7", (0.9, 0.8, 0.6))
+
+    asyncio.run(run())
 
 
 def test_seeds_are_all_different(scoring: Running) -> None:
