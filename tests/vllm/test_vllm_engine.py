@@ -1,16 +1,22 @@
 """Scoring with real vLLM, in this process and through its server, against the torch engine; `make test-vllm`."""
 
 import random
+import re
+import shlex
 from contextlib import closing
 
+import httpx
 import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
 
 import torch
+from huggingface_hub import HfApi
 
 from benchmarks import servers
 from tests import checkpoints
+from training.prm.card import published_card
+from training.prm.publish import merge_adapter
 from unprm import mini
 from unprm.engines.vllm.model import prepare
 from unprm.errors import ModelInvalid
@@ -78,6 +84,25 @@ def test_a_server_of_vllm_scores_as_torch_does(tmp_path):
     agree(scores, expected, 1e-3)
     with pytest.raises(ModelInvalid, match="does not score"):
         load_engine(mini.NAME, engine="remote", url=url)
+
+
+def test_the_card_s_line_serves_a_merged_prm(tmp_path):
+    place = tmp_path / "merged"
+    merge_adapter(mini.NAME, None, place, torch.float32)
+    text = published_card(place, str(place), None, None, HfApi()).text
+    (line,) = re.findall(r"^vllm serve .*$", text, re.MULTILINE)
+    _, _, model, *options = shlex.split(line)
+    assert (model, "hf-overrides" in line) == (str(place), False)
+    with closing(load_engine(mini.NAME, device="cpu")) as plain:
+        batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
+        expected = plain.score(batch).scores
+    with servers.vllm(place, "--dtype=float32", *options) as url:
+        body = {"model": model, "input": [item.ids for item in batch], "task": "token_classify"}
+        rows = httpx.post(f"{url}/pooling", json=body, timeout=600).json()["data"]
+        scores = [[row["data"][k][1] for k in item.positions] for row, item in zip(rows, batch, strict=True)]
+        with closing(load_engine(str(place), engine="remote", url=url)) as engine:
+            agree(engine.score(batch).scores, expected, 1e-3)
+    agree(scores, expected, 1e-3)
 
 
 def test_a_server_that_only_generates_is_refused():

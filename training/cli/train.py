@@ -62,7 +62,7 @@ def merge_adapter(
     adapter: Annotated[str | None, typer.Option(help="The adapter, if the model is a base.")] = None,
     dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the merged weights.")] = "bfloat16",
 ) -> None:
-    """Merge a PRM's adapter into its base: one checkpoint for engines without support for adapters."""
+    """Merge a PRM's adapter into its base: one checkpoint for the server, vLLM and plain transformers."""
     import torch
 
     from training.prm import publish
@@ -74,11 +74,15 @@ def merge_adapter(
 def push(
     directory: Annotated[Path, typer.Argument(help="A PRM that `train` or `merge-adapter` made.", exists=True)],
     repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Page of results for its card, from `evaluate all`.", exists=True, dir_okay=False),
+    ] = None,
 ) -> None:
-    """Upload a PRM to the hub, with the token from the environment, but without the training run's checkpoints."""
+    """Publish a PRM on the hub, with the token from the environment: merged, its adapter, and a card."""
     from training.prm import publish
 
-    console.print(publish.push(directory, repository))
+    console.print(publish.push(directory, repository, figures))
 
 
 @with_options

@@ -1,13 +1,31 @@
-"""The model card that a training run writes next to its adapter."""
+"""A PRM's model card: what a training run writes beside its adapter, and what is published with the merged model."""
 
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
 
-from training.settings import TrainSettings, TrainSummary
-from unprm.formats.unprm import PrmConfig
+import torch
+from huggingface_hub import DatasetInfo, HfApi, ModelCard, ModelInfo
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-_CARD = """---
+from training.settings import TrainSettings, TrainSummary
+from unprm.engines.vllm.model import prepare
+from unprm.formats.family import Verdicts
+from unprm.formats.unprm import PrmConfig
+from unprm.models.checkpoint import load_tokenizer, locate, read_config
+
+CARD = "README.md"
+PLACE = "PATH_OF_THIS_DIRECTORY"
+"""Stands in a training run's card for the model's name, which is known when it is published."""
+BY_THE_MACHINE = ("packing", "batch_tokens", "gradient_checkpointing", "checkpoint_every")
+"""Settings that depend on the machine and are no part of the command in the card."""
+
+_TRAINED = """---
 library_name: peft
 base_model: {config.base}
+datasets: {datasets}
 tags: [process-reward-model, unprm]
 ---
 
@@ -16,7 +34,7 @@ tags: [process-reward-model, unprm]
 A process reward model: a LoRA adapter for `{config.base}` that scores each step of a solution by
 P(`{config.positive}`) against `{config.negative}` at the step tag `{config.step_tag}`.
 
-    python -m server --model PATH_OF_THIS_DIRECTORY
+    python -m server --model {place}
 
 | trained on | |
 |---|---|
@@ -27,16 +45,135 @@ P(`{config.positive}`) against `{config.negative}` at the step tag `{config.step
 | LoRA | rank {settings.lora_rank}, alpha {settings.lora_alpha}, dropout {settings.lora_dropout}, on {targets} |
 | learning rate | {settings.learning_rate:g}, {settings.warmup:.0%} warm-up, cosine to zero |
 | seed | {settings.seed} |
+
+Trained by
+
+```sh
+{command}
+```
+"""
+_PUBLISHED = """
+## Use it
+
+The root of this repository is the adapter merged into its base, so it takes the base's memory. `prm_config.json` says
+how its input is made: the problem in `problem_template`, the steps, and the token `step_tag_id` after each. Every piece
+is encoded apart, and text that looks like a special token as plain characters.
+
+With vLLM, which takes token ids at `/pooling` (task `token_classify`){columns}:
+
+```sh
+{serve}
+```
+"""
+_PROGRAM = """
+With transformers alone:
+
+```python
+import torch
+from transformers import AutoModelForTokenClassification, PreTrainedTokenizerFast
+
+tokenizer = PreTrainedTokenizerFast.from_pretrained("{repository}", split_special_tokens=True)
+model = AutoModelForTokenClassification.from_pretrained("{repository}")
+
+def score(problem, steps):
+    ids, tags = tokenizer.encode({template!r}.replace("{{problem}}", problem), add_special_tokens=False), []
+    for step in steps:
+        ids += [*tokenizer.encode(step, add_special_tokens=False), {config.step_tag_id}]
+        tags.append(len(ids) - 1)
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0, tags]
+    return logits.float().softmax(-1)[:, 1].tolist()
+```
+"""
+_MEASURED = """
+## Measured
+
+By `python -m training evaluate`:
+
+{figures}
 """
 
 
 def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary: TrainSummary) -> None:
-    """Writes `README.md` into the adapter's directory."""
-    text = _CARD.format(
+    """Writes `README.md` into the adapter's directory. Data of the hub are named in full, and files by their last part,
+    as the rest is private."""
+    names = [path.name if path.exists() else str(path) for path in settings.data]
+    text = _TRAINED.format(
         config=config,
         settings=settings,
         summary=summary,
-        data=", ".join(path.name for path in settings.data),
+        datasets=json.dumps([str(path) for path in settings.data if not path.exists()]),
+        data=", ".join(names),
         targets=", ".join(settings.lora_targets),
+        place=PLACE,
+        command=_command(settings),
     )
-    (output / "README.md").write_text(text, "utf-8")
+    (output / CARD).write_text(text, "utf-8")
+
+
+def published_card(place: Path, repository: str, base: str | None, figures: str | None, api: HfApi) -> ModelCard:
+    """The card of a merged checkpoint in the directory `place`, to be published as `repository`: the one that is there,
+    if any, then how to use the model, figures and licences.
+
+    `base`: its name on the hub, None if it is not known; `figures`: a page in Markdown.
+    """
+    config, architectures = PrmConfig.read(place), read_config(place)["architectures"]
+    known = place / CARD
+    card = ModelCard.load(known) if known.exists() else ModelCard(f"---\nlibrary_name: peft\n---\n\n# {config.name}\n")
+    data = card.data
+    base = base or data.get("base_model")
+    data["library_name"], data["tags"] = "transformers", ["process-reward-model", "unprm"]
+    classifies = any(name.endswith("ForTokenClassification") for name in architectures)
+    verdicts = Verdicts(config.positive_id, config.negative_id)
+    options = prepare(locate(str(place), None, None, None), verdicts, load_tokenizer(place), torch.float32).options
+    text = card.text.replace(PLACE, repository)
+    text += _PUBLISHED.format(
+        columns=f" and returns two probabilities for each; the step's score is the second one at {config.step_tag}"
+        if classifies
+        else " and returns the score at each token; the step's is the one at its tag",
+        serve=shlex.join(["vllm", "serve", repository, *options]),
+    )
+    if classifies:
+        data["pipeline_tag"] = "token-classification"
+        text += _PROGRAM.format(repository=repository, template=config.problem_template, config=config)
+    if figures:
+        text += _MEASURED.format(figures=figures.strip())
+    licences = {name: _licence(api.dataset_info, name) for name in data.get("datasets") or ()}
+    if base:
+        data["base_model"] = base
+        data["license"] = licences[base] = _licence(api.model_info, base)
+    text += "\n## Licences\n\n" + "".join(f"- `{name}`: {each or 'not stated'}\n" for name, each in licences.items())
+    card.text = text
+    return card
+
+
+def _command(settings: TrainSettings) -> str:
+    """The command of a run, without options that have their default."""
+    words = ["python", "-m", "training", "train"]
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        option = f"--{field.name.replace('_', '-')}"
+        if field.name in BY_THE_MACHINE or (field.default is not MISSING and value == field.default):
+            continue
+        if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
+            words += [option, ",".join(value)]
+        elif isinstance(value, bool):
+            words.append(option if value else f"--no-{option[2:]}")
+        else:
+            for each in value if isinstance(value, tuple) else (value,):
+                words += [option, _public(each)]
+    return shlex.join(words)
+
+
+def _public(value: object) -> str:
+    """A value as text; of a local path only the last part."""
+    return Path(str(value)).name if Path(str(value)).exists() else str(value)
+
+
+def _licence(info: Callable[[str], ModelInfo | DatasetInfo], name: str) -> str | None:
+    """The licence that a model or data set states on the hub, None if none is known there."""
+    try:
+        card = info(name).card_data
+    except (HfHubHTTPError, HFValidationError):
+        return None
+    return card.get("license") if card else None

@@ -1,37 +1,111 @@
-"""Publishes a trained adapter: as one merged checkpoint, or as a model on the hub."""
+"""Publishes a trained adapter: as one merged checkpoint, or as a model on the hub.
 
+The merged checkpoint has two heads. The language model's own is what this project reads; a classifier of tokens, made
+of the rows of both verdicts, is what transformers and vLLM read without code of ours.
+"""
+
+import json
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from huggingface_hub import HfApi
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, PreTrainedModel
+from transformers.modeling_layers import GenericForTokenClassification
 
-from unprm.errors import OutputMismatch
-from unprm.formats.unprm import PrmConfig
-from unprm.models.checkpoint import load_merged, locate, read_tokenizer
+from training.prm.card import CARD, published_card
+from unprm import calibration
+from unprm.errors import ModelInvalid, OutputMismatch
+from unprm.formats.unprm import CONFIG_NAME, PrmConfig
+from unprm.models import lora
+from unprm.models.checkpoint import StoredDtype, load_merged, locate, read_tokenizer
 
-PUBLISHED = ["README.md", "*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
-APART = ["checkpoint.safetensors", "best.safetensors"]
-"""Files left by the training run that are not part of the model."""
+ADAPTER = "adapter"
+"""The folder of the adapter in a published repository, whose root is the merged checkpoint."""
 
 
-def merge_adapter(model: str, adapter: str | None, output: Path, dtype: torch.dtype) -> None:
-    """Merges base and adapter into one checkpoint that `python -m server --model OUTPUT` loads.
+def merge_adapter(model: str, adapter: str | None, output: Path, dtype: StoredDtype) -> None:
+    """Merges base and adapter into one checkpoint that `python -m server --model OUTPUT` loads, and transformers as a
+    classifier of tokens, if it has one of this architecture.
 
     Arguments and errors as for `load_engine`; raises `OutputMismatch` if `output` exists and is not empty.
     """
     if output.exists() and any(output.iterdir()):
         raise OutputMismatch(f"{output} is not empty")
     files = locate(model, adapter, None, None)
-    merged = load_merged(files, dtype)
-    merged.save_pretrained(output)
+    config = PrmConfig.read(files.directory)
+    _with_classifier(load_merged(files, dtype), config, output)
     read_tokenizer(files.base).save_pretrained(output)
-    PrmConfig.read(files.directory).model_copy(update={"base": ".", "base_revision": None}).write(output)
+    config.model_copy(update={"base": ".", "base_revision": None}).write(output)
+    _copy(files.directory, output, CARD, calibration.NAME)
 
 
-def push(directory: Path, repository: str) -> str:
-    """Uploads a PRM's directory to the hub, with the token from the environment; returns its URL."""
-    locate(str(directory), None, None, None)  # rejects a directory that is not a PRM before anything is sent
-    api = HfApi()
-    address = api.create_repo(repository, exist_ok=True)
-    api.upload_folder(folder_path=str(directory), repo_id=repository, allow_patterns=PUBLISHED, ignore_patterns=APART)
+def push(directory: Path, repository: str, figures: Path | None = None, api: HfApi | None = None) -> str:
+    """Publishes a PRM on the hub, with the token from the environment; returns its URL.
+
+    The root of the repository is the merged checkpoint in the type that the base is stored in, and its card; the folder
+    `adapter` has the adapter. Other files of the repository are left alone. `figures`: a page of results for the card.
+
+    Before anything is sent, raises `ModelInvalid` if the directory is not a PRM, if the adapter's base is not on the
+    hub, or if no repository can have this name, and an `OSError` if the hub does not know the token.
+    """
+    api = api or HfApi()
+    files = locate(str(directory), None, None, None)
+    _check_name(repository)
+    if files.adapter and files.base_name.startswith("."):
+        raise ModelInvalid(
+            f"{directory} is an adapter for the local base {files.base_name}, which nobody else can load: push what "
+            f"`training merge-adapter {directory}` makes, or train on the base's name on the hub"
+        )
+    results = figures.read_text("utf-8") if figures else None
+    api.whoami()
+    with TemporaryDirectory(prefix="unprm-push-") as folder:
+        place = Path(folder)
+        merge_adapter(str(directory), None, place, "auto")
+        if files.adapter:
+            (place / ADAPTER).mkdir()
+            _copy(directory, place / ADAPTER, lora.CONFIG, lora.WEIGHTS, CONFIG_NAME, calibration.NAME)
+        base = files.base_name if files.adapter else None
+        published_card(place, repository, base, results, api).save(place / CARD)
+        address = api.create_repo(repository, exist_ok=True)
+        api.upload_folder(folder_path=place, repo_id=repository)
     return str(address)
+
+
+def _check_name(repository: str) -> None:
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ModelInvalid(f"no repository of the hub can be called {repository!r}: {error}") from error
+
+
+def _with_classifier(network: PreTrainedModel, config: PrmConfig, output: Path) -> None:
+    """Writes the network with a second head: `score`, two classes, the wrong one first, half the difference of the
+    verdicts' rows and its negative.
+
+    So the softmax is that of both verdicts' logits, and numbers are small, of which 16 bits keep more. The head is
+    stored in float32. An architecture without such a classifier in transformers is written as it is.
+    """
+    kind = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING.get(type(network.config), None)
+    if kind is None or not issubclass(kind, GenericForTokenClassification):
+        network.save_pretrained(output)
+        return
+    rows = network.get_output_embeddings().weight.detach()
+    half = (rows[config.positive_id].float() - rows[config.negative_id].float()) / 2
+    network.config.id2label = {0: config.negative, 1: config.positive}
+    network.config.label2id = {config.negative: 0, config.positive: 1}
+    head = {"score.weight": torch.stack([-half, half]), "score.bias": torch.zeros(2)}
+    network.save_pretrained(output, state_dict=network.state_dict() | head)
+    place = output / "config.json"
+    written = json.loads(place.read_text("utf-8")) | {"architectures": [kind.__name__]}
+    place.write_text(json.dumps(written, indent=2) + "\n", "utf-8")
+
+
+def _copy(source: Path, target: Path, *names: str) -> None:
+    """Copies those of these files that are there."""
+    for name in names:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)

@@ -1,29 +1,100 @@
-"""What leaves the house: merged checkpoints."""
+"""What leaves the house: merged checkpoints, and models on the hub."""
 
+import json
+import os
+import re
 import shutil
+import subprocess
+import sys
+import sysconfig
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import HfApi, ModelCard
+from huggingface_hub.errors import HfHubHTTPError
 
+from tests import checkpoints
+from tests.commands.blocks import ROOT
+from tests.hub_server import TOKEN, hub_server
+from training.prm.card import published_card, write_card
 from training.prm.publish import merge_adapter, push
+from training.settings import TrainSettings, TrainSummary
+from unprm import mini
 from unprm.errors import ModelInvalid, OutputMismatch
+from unprm.formats.unprm import PrmConfig
+from unprm.models.checkpoint import load_tokenizer, read_config
 from unprm.models.load import load_engine
 
 STEPS = ["Step 1: 12 + 34 = 46.", "The answer is \\boxed{46}."]
+PROBLEM = "12 + 34? <|endoftext|> ş"
+NAME = "somebody/my-prm"
+ALONE = """
+import json, sys
+sys.path.append(sys.argv[1])
+for name in ("unprm", "training"):
+    try:
+        __import__(name)
+    except ModuleNotFoundError:
+        continue
+    sys.exit(f"{name} is there")
+exec(open("program.py").read())
+print(json.dumps(score(*json.loads(sys.argv[2]))))
+"""
+"""Runs a card's program with installed packages but without this project, which is found through a `.pth` file."""
+
+
+def expected_scores(model, problem=PROBLEM, steps=STEPS):
+    with closing(load_engine(str(model), device="cpu")) as engine:
+        return engine.score([engine.format.encode(problem, steps)]).scores[0]
+
+
+@pytest.fixture
+def merged(adapter, tmp_path):
+    """The merged checkpoint of the tiny adapter."""
+    merge_adapter(str(adapter), None, tmp_path / "merged", torch.float32)
+    return tmp_path / "merged"
 
 
 def test_a_merged_prm_scores_as_base_and_adapter_do_and_needs_neither(base, adapter, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(base, home / "base")
     shutil.copytree(adapter, home / "adapter")
-    engine = load_engine(str(adapter), device="cpu")
-    expected = engine.score([engine.format.encode("12 + 34?", STEPS)]).scores[0]
+    (home / "adapter" / "calibration.json").write_text('{"scale": 1.5, "shift": 0.25}', "utf-8")
     output = tmp_path / "merged"
     merge_adapter(str(home / "adapter"), None, output, torch.float32)
     shutil.rmtree(home)
-    merged = load_engine(str(output), device="cpu")
-    assert merged.score([merged.format.encode("12 + 34?", STEPS)]).scores[0] == pytest.approx(expected, abs=1e-6)
-    assert (merged.description.name, merged.description.adapter) == ("tiny-prm", None)
+    assert expected_scores(output) == pytest.approx(expected_scores(adapter), abs=1e-6)
+    with closing(load_engine(str(output), device="cpu")) as engine:
+        assert (engine.description.name, engine.description.adapter) == ("tiny-prm", None)
+    assert json.loads((output / "calibration.json").read_text("utf-8"))["scale"] == 1.5
+
+
+@pytest.mark.parametrize("model", ["tied", "untied"])
+def test_the_card_s_program_scores_with_transformers_alone(model, adapter, tmp_path):
+    prm = mini.NAME if model == "tied" else str(adapter)
+    place = tmp_path / "prm"
+    merge_adapter(prm, None, place, torch.float32)
+    assert read_config(place)["tie_word_embeddings"] == (model == "tied")
+    text = published_card(place, str(place), None, None, HfApi()).text
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(program.splitlines()) <= 15
+    (tmp_path / "program.py").write_text(program, "utf-8")
+    command = [sys.executable, "-I", "-S", "-c", ALONE, sysconfig.get_path("purelib"), json.dumps([PROBLEM, STEPS])]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == pytest.approx(expected_scores(prm), abs=1e-4)
+
+
+def test_an_architecture_without_a_classifier_is_merged_as_it_is(tmp_path):
+    base = checkpoints.write("granite", tmp_path / "granite")
+    PrmConfig.for_base(load_tokenizer(base), "prm", ".", step_tag="#").write(base)
+    merge_adapter(str(base), None, tmp_path / "merged", torch.float32)
+    text = published_card(tmp_path / "merged", NAME, None, None, HfApi()).text
+    assert "GraniteForSequenceClassification" in text
+    assert "from transformers" not in text
+    assert expected_scores(tmp_path / "merged") == pytest.approx(expected_scores(base), abs=1e-6)
 
 
 def test_nothing_is_overwritten(adapter, tmp_path):
@@ -32,6 +103,95 @@ def test_nothing_is_overwritten(adapter, tmp_path):
         merge_adapter(str(adapter), None, tmp_path, torch.float32)
 
 
-def test_what_is_no_prm_is_not_pushed(tmp_path):
-    with pytest.raises(ModelInvalid, match=r"prm_config\.json"):
-        push(tmp_path, "somebody/something")
+def test_what_can_not_be_published_is_not_pushed(adapter, merged, tmp_path):
+    with hub_server() as hub:
+        api = HfApi(hub.url, TOKEN)
+        with pytest.raises(ModelInvalid, match=r"prm_config\.json"):
+            push(tmp_path, NAME, api=api)
+        with pytest.raises(ModelInvalid, match=r"local base \.\./base"):
+            push(adapter, NAME, api=api)
+        with pytest.raises(ModelInvalid, match="no repository of the hub can be called 'a//b'"):
+            push(merged, "a//b", api=api)
+        with pytest.raises(HfHubHTTPError, match="Invalid user token"):
+            push(merged, NAME, api=HfApi(hub.url, "hf_other"))
+        (merged / "model.safetensors").unlink()
+        with pytest.raises(ModelInvalid, match="has no safetensors"):
+            push(merged, NAME, api=api)
+        assert hub.changes == []
+
+
+def test_a_merged_prm_is_pushed_beside_what_is_there_and_only_once(merged):
+    with hub_server() as hub:
+        hub.files[NAME] = {"notes.txt": b"mine"}
+        api = HfApi(hub.url, TOKEN)
+        assert push(merged, NAME, api=api) == f"{hub.url}/{NAME}"
+        files = hub.files[NAME]
+        assert files["notes.txt"] == b"mine"
+        assert {"config.json", "model.safetensors", "prm_config.json", "tokenizer.json", "README.md"} < files.keys()
+        assert not [path for path in files if path.startswith("adapter")]
+        assert read_config(merged)["architectures"] == ["Qwen2ForTokenClassification"]
+        push(merged, NAME, api=api)
+        assert hub.changes.count("commit") == 1
+
+
+def test_an_adapter_is_pushed_with_its_merged_model_and_a_card(base, adapter, tmp_path):
+    prm = tmp_path / "my-prm"
+    shutil.copytree(adapter, prm)
+    hub_name = "somebody/tiny-base"
+    snapshot = tmp_path / "hub" / "models--somebody--tiny-base" / "snapshots" / ("0" * 40)
+    snapshot.parent.mkdir(parents=True)
+    snapshot.symlink_to(base)
+    config = PrmConfig.read(prm).model_copy(update={"base": hub_name, "base_revision": "0" * 40})
+    config.write(prm)
+    (prm / "checkpoint.safetensors").write_bytes(b"no part of the model")
+    local = tmp_path / "private" / "steps.jsonl"
+    local.parent.mkdir()
+    local.touch()
+    data = (local, Path("somebody/steps"))
+    settings = TrainSettings(hub_name, data, prm, loss="mse", lora_targets=("q_proj", "k_proj"), bf16=True)
+    write_card(prm, config, settings, TrainSummary(10, 1, 2, 0.5))
+    (tmp_path / "figures.md").write_text("| F1 | 50.0 (40.0–60.0) |\n", "utf-8")
+    with hub_server() as hub:
+        hub.licences = {hub_name: "apache-2.0", "somebody/steps": "mit"}
+        environment = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_CACHE": str(tmp_path / "hub")}
+        command = ["-m", "training", "push", "my-prm", NAME, "--figures", "figures.md"]
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=os.environ | environment | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "0"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"{hub.url}/{NAME}" in done.stderr
+        files = hub.files[NAME]
+    adapter_files = {path for path in files if path.startswith("adapter/")}
+    assert adapter_files == {
+        f"adapter/{name}" for name in ("adapter_config.json", "adapter_model.safetensors", "prm_config.json")
+    }
+    assert "checkpoint.safetensors" not in files
+    published = tmp_path / "published"
+    for path, content in files.items():
+        (published / path).parent.mkdir(parents=True, exist_ok=True)
+        (published / path).write_bytes(content)
+    assert expected_scores(published) == pytest.approx(expected_scores(adapter), abs=1e-6)
+    card = ModelCard.load(published / "README.md")
+    assert card.data.to_dict() == {
+        "base_model": hub_name,
+        "datasets": ["somebody/steps"],
+        "library_name": "transformers",
+        "license": "apache-2.0",
+        "pipeline_tag": "token-classification",
+        "tags": ["process-reward-model", "unprm"],
+    }
+    for text in (
+        f"python -m server --model {NAME}",
+        "| data | steps.jsonl, somebody/steps |",
+        "| F1 | 50.0 (40.0–60.0) |",
+        "- `somebody/steps`: mit",
+        f"training train --base {hub_name} --data steps.jsonl --data somebody/steps --output my-prm --loss mse "
+        "--lora-targets q_proj,k_proj --bf16",
+    ):
+        assert text in card.text
+    assert str(tmp_path) not in card.text

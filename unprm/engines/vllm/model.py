@@ -65,6 +65,8 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
         if files.adapter is not None:
             directory = _kept([files.base, files.adapter], str(dtype), lambda place: _merge(files, dtype, place))
         (architecture,) = read_config(directory)["architectures"]
+        if architecture.endswith("ForTokenClassification"):  # `training merge-adapter` made the head
+            return VllmModel(directory)
         tokens = [tokenizer.id_to_token(token) for token in (readout.negative, readout.positive)]
         return VllmModel(
             directory,
