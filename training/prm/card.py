@@ -24,14 +24,13 @@ BY_THE_MACHINE = ("packing", "batch_tokens", "gradient_checkpointing", "checkpoi
 
 _TRAINED = """---
 library_name: peft
-base_model: {config.base}
-datasets: {datasets}
+{base_model}datasets: {datasets}
 tags: [process-reward-model, unprm]
 ---
 
 # {config.name}
 
-A process reward model: a LoRA adapter for `{config.base}` that scores each step of a solution by
+A process reward model: a LoRA adapter for `{base}` that scores each step of a solution by
 P(`{config.positive}`) against `{config.negative}` at the step tag `{config.step_tag}`.
 
     python -m server --model {place}
@@ -59,7 +58,7 @@ The root of this repository is the adapter merged into its base, so it takes the
 how its input is made: the problem in `problem_template`, the steps, and the token `step_tag_id` after each. Every piece
 is encoded apart, and text that looks like a special token as plain characters.
 
-With vLLM, which takes token ids at `/pooling` (task `token_classify`){columns}:
+With vLLM, which takes token ids at `/pooling` (task `token_classify`) {columns}:
 
 ```sh
 {serve}
@@ -95,13 +94,17 @@ By `python -m training evaluate`:
 
 
 def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary: TrainSummary) -> None:
-    """Writes `README.md` into the adapter's directory. Data of the hub are named in full, and files by their last part,
-    as the rest is private."""
+    """Writes `README.md` into the adapter's directory. Models and data of the hub are named in full, and paths by
+    their last part, as the rest is private."""
+    base = config.base
+    local = base.startswith(".")
     names = [path.name if path.exists() else str(path) for path in settings.data]
     text = _TRAINED.format(
         config=config,
         settings=settings,
         summary=summary,
+        base=Path(base).name if local else base,
+        base_model="" if local else f"base_model: {base}\n",
         datasets=json.dumps([str(path) for path in settings.data if not path.exists()]),
         data=", ".join(names),
         targets=", ".join(settings.lora_targets),
@@ -128,9 +131,8 @@ def published_card(place: Path, repository: str, base: str | None, figures: str 
     options = prepare(locate(str(place), None, None, None), verdicts, load_tokenizer(place), torch.float32).options
     text = card.text.replace(PLACE, repository)
     text += _PUBLISHED.format(
-        columns=f" and returns two probabilities for each; the step's score is the second one at {config.step_tag}"
-        if classifies
-        else " and returns the score at each token; the step's is the one at its tag",
+        columns=f"and returns {'two probabilities' if classifies else 'one'} for each; a step's score is the\n"
+        f"{'second ' if classifies else ''}one at its tag, `{config.step_tag}`",
         serve=shlex.join(["vllm", "serve", repository, *options]),
     )
     if classifies:
@@ -142,7 +144,9 @@ def published_card(place: Path, repository: str, base: str | None, figures: str 
     if base:
         data["base_model"] = base
         data["license"] = licences[base] = _licence(api.model_info, base)
-    text += "\n## Licences\n\n" + "".join(f"- `{name}`: {each or 'not stated'}\n" for name, each in licences.items())
+    if licences:
+        lines = [f"- `{name}`: {each or 'not stated'}\n" for name, each in licences.items()]
+        text += "\n## Licences\n\n" + "".join(lines)
     card.text = text
     return card
 

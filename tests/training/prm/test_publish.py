@@ -78,6 +78,8 @@ def test_the_card_s_program_scores_with_transformers_alone(model, adapter, tmp_p
     merge_adapter(prm, None, place, torch.float32)
     assert read_config(place)["tie_word_embeddings"] == (model == "tied")
     text = published_card(place, str(place), None, None, HfApi()).text
+    assert "vllm serve" in text
+    assert "hf-overrides" not in text
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(program.splitlines()) <= 15
     (tmp_path / "program.py").write_text(program, "utf-8")
@@ -195,3 +197,12 @@ def test_an_adapter_is_pushed_with_its_merged_model_and_a_card(base, adapter, tm
     ):
         assert text in card.text
     assert str(tmp_path) not in card.text
+
+
+def test_a_local_base_is_named_by_its_last_part_and_has_no_licence(adapter, merged):
+    settings = TrainSettings("base", (), merged)
+    write_card(merged, PrmConfig.read(adapter), settings, TrainSummary(10, 1, 2, 0.5))
+    card = published_card(merged, NAME, None, None, HfApi("http://127.0.0.1:1"))
+    assert "a LoRA adapter for `base`" in card.text
+    assert "base_model" not in card.data.to_dict()
+    assert "not stated" not in card.text
