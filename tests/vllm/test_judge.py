@@ -13,7 +13,6 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 from benchmarks import servers
 from tests.server.harness import serving
 from tests.vllm.test_gateway import HARD_PROBLEM
-from training.prm.publish import merge_adapter
 from unprm import mini
 from unprm.calibration import Calibration
 from unprm.engines.judge.chat import JudgeChat
@@ -22,6 +21,7 @@ from unprm.engines.judge.layouts import StepLayout
 from unprm.engines.judge.load import load_judge, probe
 from unprm.engines.judge.stepwise import Stepwise
 from unprm.errors import ModelInvalid
+from unprm.models.checkpoint import load_merged, locate, read_tokenizer
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import ModelDescription
 
@@ -44,7 +44,10 @@ SOLUTIONS = [
 @pytest.fixture(scope="module")
 def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory: Path = tmp_path_factory.mktemp("judge") / "merged"
-    merge_adapter(mini.NAME, None, directory, torch.float32)
+    files = locate(mini.NAME, None, None, None)
+    # a checkpoint of `merge-adapter` is a classifier to vLLM, and here it writes
+    load_merged(files, torch.float32).save_pretrained(directory)
+    read_tokenizer(files.base).save_pretrained(directory)
     return directory
 
 
