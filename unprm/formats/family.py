@@ -9,6 +9,10 @@ from tokenizers import Tokenizer
 
 from unprm.types import Aggregate, Encoded, Format
 
+LAYER = "score"
+"""Checkpoint name of the one linear layer that transformers puts on a language model to classify tokens. Such heads are
+not passed on to vLLM."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
@@ -106,15 +110,15 @@ class KnownModel:
 class Family:
     """A PRM family, defined as `FAMILY` in a file of its own in `unprm/formats`.
 
-    `readout`: the kind that all its models have. `architectures`: those in a `config.json` that belong to no other
-    family. `build` makes the format of the model in a directory, which is that of the base where an adapter has no
+    `readout`: the kind that all its models have; None: each model's configuration says it. `architectures`: those in a
+    `config.json` that belong to no other family. `build` makes the format of the model in a directory, which is that of the base where an adapter has no
     configuration of ours, and raises `ModelInvalid` if the model or its tokenizer lacks what the format needs.
     `aggregate`: how its authors compute a reward from step scores.
     """
 
     name: str
     about: str
-    readout: type[Readout]
+    readout: type[Readout] | None
     architectures: tuple[str, ...]
     models: tuple[KnownModel, ...]
     build: Callable[[Tokenizer, Path], PrmFormat]

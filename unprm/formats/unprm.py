@@ -1,4 +1,4 @@
-"""The `unprm` family: a causal language model with a LoRA adapter that gives its verdict at each step's tag.
+"""The `unprm` family: a causal language model with a LoRA adapter, which is read at each step's tag.
 
 The input is built by concatenating token ids, `encode(problem + "\\n") + Σ (encode(step) + [tag])`, so no text
 of a problem or step can make, move or forge a step boundary (paper, section 4.2).
@@ -7,13 +7,13 @@ of a problem or step can make, move or forge a step boundary (paper, section 4.2
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
-from unprm.formats.family import Family, Verdicts
+from unprm.formats.family import LAYER, Family, Head, LikelihoodRatio, Readout, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, Pieces
 from unprm.types import Encoded
 
@@ -22,13 +22,18 @@ STEP_TAG = "ş"
 POSITIVE = "+"
 NEGATIVE = "-"
 PROBLEM_TEMPLATE = "{problem}\n"
+BETA = 0.05
+"""Scale of implicit rewards, as in the training of Yuan et al., "Free Process Rewards without Process Labels", 2024."""
+HeadName = Literal["verdicts", "value", "classes", "implicit"]
 
 
 class PrmConfig(BaseModel):
     """The contents of `prm_config.json` beside an adapter: the one place that says how the model is read.
 
     `base`: hub name, or a path that is taken relative to the adapter's directory if it begins with a dot; `.`
-    itself is a checkpoint that the adapter is merged into.
+    itself is a checkpoint that the adapter is merged into. `head`: what is read at a tag. `verdicts`: the logits of
+    two tokens. `value`, `classes`: one or two outputs of a linear layer, whose weights are beside this file.
+    `implicit`: the response's log-likelihood ratio to the base without the adapter, times `beta`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,6 +49,8 @@ class PrmConfig(BaseModel):
     step_tag_id: int
     positive_id: int
     negative_id: int
+    head: HeadName = "verdicts"
+    beta: float = BETA
 
     @classmethod
     def for_base(
@@ -56,6 +63,8 @@ class PrmConfig(BaseModel):
         step_tag: str = STEP_TAG,
         positive: str = POSITIVE,
         negative: str = NEGATIVE,
+        head: HeadName = "verdicts",
+        beta: float = BETA,
     ) -> Self:
         """The configuration of a new adapter; raises `ModelInvalid` unless tag and verdicts are a token each, all
         different."""
@@ -75,6 +84,8 @@ class PrmConfig(BaseModel):
             step_tag_id=tag_id,
             positive_id=positive_id,
             negative_id=negative_id,
+            head=head,
+            beta=beta,
         )
 
     @classmethod
@@ -95,10 +106,32 @@ class PrmConfig(BaseModel):
     def input_format(self) -> str:
         """The input, described in words."""
         tag = self.step_tag
-        head = self.problem_template.replace("\n", "\\n")
-        return (
-            f"{head}{{step 1}}{tag}{{step 2}}{tag}… (scored at each {tag}: P({self.positive}) against {self.negative})"
-        )
+        question = self.problem_template.replace("\n", "\\n")
+        return f"{question}{{step 1}}{tag}{{step 2}}{tag}… (scored at each {tag}: {self.measure})"
+
+    @property
+    def measure(self) -> str:
+        """What is read at a tag, in words."""
+        match self.head:
+            case "verdicts":
+                return f"P({self.positive}) against {self.negative}"
+            case "value":
+                return "one output of a linear layer"
+            case "classes":
+                return "the second of a linear layer's two classes"
+            case "implicit":
+                return "log-likelihood ratio of the response so far"
+
+    @property
+    def readout(self) -> Readout:
+        """How a score is read at a tag."""
+        match self.head:
+            case "verdicts":
+                return Verdicts(self.positive_id, self.negative_id)
+            case "value" | "classes":
+                return Head((LAYER,))
+            case "implicit":
+                return LikelihoodRatio(self.beta, self.base)
 
     def write(self, directory: Path) -> None:
         """Writes `prm_config.json` into a model's directory."""
@@ -127,23 +160,24 @@ class UnprmFormat(PieceFormat):
                     f"the adapter belongs to another base than the one given ({config.base} is expected)"
                 )
         self.config = config
-        self.readout = Verdicts(config.positive_id, config.negative_id)
+        self.readout = config.readout
         self.input_format = config.input_format
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of problem and steps, a tag after each step; scored at the tags."""
+        """Ids of problem and steps, a tag after each step; scored at the tags. An implicit reward is that of the steps
+        and their tags."""
         question = self.config.problem_template.replace("{problem}", problem)
         head, *pieces = self.pieces.encode([question, *steps])
         draft = Draft().add(head)
         for piece in pieces:
             draft.step(piece, self.config.step_tag_id)
-        return draft.done()
+        return draft.done(response=len(head) if self.config.head == "implicit" else 0)
 
 
 FAMILY = Family(
     name="unprm",
-    about="a causal language model and the LoRA adapter that `training train` made for it; P(+) at each step's tag",
-    readout=Verdicts,
+    about="a causal language model and the LoRA adapter that `training train` made for it; read at each step's tag",
+    readout=None,
     architectures=(),
     models=(),
     build=lambda tokenizer, directory: UnprmFormat(tokenizer, PrmConfig.read(directory)),

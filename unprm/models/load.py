@@ -19,7 +19,7 @@ from unprm.engines.torch.self_test import TreeTest, check_consistency
 from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import prepare
 from unprm.errors import ModelInvalid
-from unprm.formats.family import Head, PrmFormat, TwoPassFormat, Verdicts
+from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
 from unprm.models.names import public_name
 from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec
 from unprm.models.source import ModelSource
@@ -172,9 +172,10 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
     engine, dtype = options.engine, options.dtype
     if (engine == "remote") != (options.url is not None):
         raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
-    if not isinstance(source.readout, Verdicts | Head) or isinstance(source.format, TwoPassFormat):
+    unread = isinstance(source.readout, Head) and source.readout.layers == (LAYER,)
+    if unread or not isinstance(source.readout, Verdicts | Head) or isinstance(source.format, TwoPassFormat):
         if engine in ("vllm", "remote"):
-            raise ModelInvalid("vLLM does not score models of this family: use --engine torch")
+            raise ModelInvalid("vLLM does not score models with this head: use --engine torch")
         return "torch"
     installed = find_spec("vllm") is not None
     if engine == "vllm" and not installed:

@@ -1,6 +1,6 @@
 """What a model is made of: its files, its tokenizer, and the format of its family. Only `reader` loads weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from tokenizers import Tokenizer
@@ -50,7 +50,7 @@ class ModelSource:
         where = spec.model, spec.adapter, spec.revision, spec.adapter_revision
         ours = family is unprm.FAMILY
         files = locate(*where, configured=not marks) if ours else locate_published(*where)
-        if files.adapter and family.readout is not Verdicts:
+        if files.adapter and family.readout not in (Verdicts, None):
             raise ModelInvalid(f"family {family.name} has no adapters: leave out --adapter, or --family")
         tokenizer = load_tokenizer(files.base)
         if marks:  # those not given are the paper's
@@ -58,7 +58,12 @@ class ModelSource:
             format: PrmFormat = unprm.UnprmFormat(tokenizer, config)
         else:
             format = family.build(tokenizer, files.directory if ours else files.base)
-        return cls(family, files, tokenizer, format, _adjusted(format.readout, spec.reference, spec.beta))
+        readout = format.readout
+        if ours and isinstance(readout, LikelihoodRatio):
+            if files.adapter is None:
+                raise ModelInvalid(f"{files.base_name} has implicit rewards and no adapter: give its base and adapter")
+            readout = replace(readout, reference=str(files.base))
+        return cls(family, files, tokenizer, format, _adjusted(readout, spec.reference, spec.beta))
 
     def window(self) -> int:
         """The model's window in tokens; raises `ModelInvalid` if the tokenizer is another model's."""
@@ -84,15 +89,18 @@ class ModelSource:
         """The loaded model as the torch engine takes it."""
         files, readout = self.files, self.readout
         if isinstance(readout, Head | Ensemble | Outcome):
-            network = load_network(AutoModel, files.base, dtype)
-            head = read_head(files.base, readout, network.config.hidden_size)
+            if files.adapter:
+                network = load_merged(files, dtype).get_decoder()
+            else:
+                network = load_network(AutoModel, files.base, dtype)
+            head = read_head(files.directory, readout, network.config.hidden_size)
             return AtPositions(network, head, place)
         if isinstance(readout, Verdicts):
             network = load_merged(files, dtype)
             return AtPositions(
                 network.get_decoder(), VerdictHead(network.get_output_embeddings().weight, readout), place
             )
-        network, other = load_base(files.base, dtype), load_base(fetch(readout.reference, None), dtype)
+        network, other = load_merged(files, dtype), load_base(fetch(readout.reference, None), dtype)
         if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
             raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
         return LikelihoodRatios(network, other, readout.beta, place)
