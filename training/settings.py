@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from typer import BadParameter, Option
 
 from training.stage import directory
-from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG
+from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
 from unprm.types import Extraction, Normalization, SamplingSettings, Split
 from unprm.uncertainty import MEASURES
 from unprm.wire import VoteTerms
@@ -69,6 +69,11 @@ class TrainSettings:
     patience: Annotated[
         int | None, Option(min=1, help="Stop after this many epochs without a better validation; keep the best.")
     ] = None
+    head: Annotated[
+        HeadName,
+        Option(help="Two tokens' logits, a linear layer's one or two outputs, or implicit rewards, for --loss orm."),
+    ] = "verdicts"
+    beta: Annotated[float, Option(min=0.0, help="Scale of implicit rewards.")] = BETA
     loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step only (orm), or by ranking.")] = "bce"
     epochs: Annotated[int, Option(min=1)] = 3
     learning_rate: Annotated[float, Option(min=0.0)] = 5e-4

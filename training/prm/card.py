@@ -30,8 +30,8 @@ tags: [process-reward-model, unprm]
 
 # {config.name}
 
-A process reward model: a LoRA adapter for `{base}` that scores each step of a solution by
-P(`{config.positive}`) against `{config.negative}` at the step tag `{config.step_tag}`.
+A process reward model: a LoRA adapter for `{base}` that scores each step of a solution at the step tag
+`{config.step_tag}`: {config.measure}.
 
     python -m server --model {place}
 

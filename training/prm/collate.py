@@ -1,6 +1,7 @@
 """Turns labelled solutions into the tensors of optimiser batches."""
 
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -35,13 +36,16 @@ class MicroBatch:
     (1, tokens), all solutions concatenated, with `positions` of the same shape that restart at 0 for each solution; or,
     if shared, (1, tokens) of a forest, with `positions` in their sequences and `ends`, (tokens,), as in `Forest`.
     `solutions`, `places`, `labels`, (tags,): for each tag of a labelled step the index of its solution in the batch,
-    its index in the flattened `ids`, and its label in [0, 1] (1: right)."""
+    its index in the flattened `ids`, and its label in [0, 1] (1: right). `responses`, (tokens, 3): for each token of a
+    response that a tag's margin depends on, its index there, that of the token before it, and the number of the first
+    such tag; none where the margin is read at the tag alone."""
 
     ids: torch.Tensor
     positions: torch.Tensor | None
     solutions: torch.Tensor
     places: torch.Tensor
     labels: torch.Tensor
+    responses: torch.Tensor
     ends: torch.Tensor | None = None
 
 
@@ -88,28 +92,37 @@ def _pad(group: Sequence[Example]) -> MicroBatch:
     # a causal model cannot see padding on the right, so any id will do
     ids = pad_sequence([torch.tensor(example.encoded.ids) for example in group], batch_first=True)
     starts = range(0, ids.numel(), ids.shape[1])
-    places = [start + at for start, example in zip(starts, group, strict=True) for at in example.encoded.positions]
-    return MicroBatch(ids, None, *_placed(group, places))
+    paths = [range(start, start + len(example.encoded.ids)) for start, example in zip(starts, group, strict=True)]
+    return MicroBatch(ids, None, *_placed(group, paths))
 
 
 def _pack(group: Sequence[Example]) -> MicroBatch:
     lengths = [len(example.encoded.ids) for example in group]
     ids = torch.tensor([[token for example in group for token in example.encoded.ids]])
     positions = torch.tensor([[place for length in lengths for place in range(length)]])
-    starts = [0, *accumulate(lengths[:-1])]
-    places = [start + at for start, example in zip(starts, group, strict=True) for at in example.encoded.positions]
-    return MicroBatch(ids, positions, *_placed(group, places))
+    paths = [range(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
+    return MicroBatch(ids, positions, *_placed(group, paths))
 
 
 def _share(group: Sequence[Example]) -> MicroBatch:
     forest = grow([example.encoded.ids for example in group])
-    places = [path[at] for path, example in zip(forest.paths, group, strict=True) for at in example.encoded.positions]
     ids, positions, ends = (torch.tensor(values) for values in (forest.ids, forest.depths, forest.ends))
-    return MicroBatch(ids[None], positions[None], *_placed(group, places), ends)
+    return MicroBatch(ids[None], positions[None], *_placed(group, forest.paths), ends)
 
 
-def _placed(group: Sequence[Example], places: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """`solutions`, `places` and `labels` of a `MicroBatch`."""
+def _placed(
+    group: Sequence[Example], paths: Sequence[Sequence[int]]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`solutions`, `places`, `labels` and `responses` of a `MicroBatch`; `paths`: where each solution's tokens are."""
     solutions = [number for number, example in enumerate(group) for _ in example.labels]
+    places: list[int] = []
+    responses: list[tuple[int, int, int]] = []
+    for example, path in zip(group, paths, strict=True):
+        start = example.encoded.response or sys.maxsize
+        for position in example.encoded.positions:
+            responses += ((path[at], path[at - 1], len(places)) for at in range(start, position + 1))
+            places.append(path[position])
+            start = max(start, position + 1)
     labels = [float(label) for example in group for label in example.labels]
-    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels)
+    found = torch.tensor(responses, dtype=torch.long).view(-1, 3)
+    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), found

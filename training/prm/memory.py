@@ -9,6 +9,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedCon
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from training.prm.collate import Example, micro_batches
+from training.prm.heads import add_head
 from training.prm.live_bytes import LiveBytes
-from training.prm.network import base_dtype, computes_in_bf16, margins, take_direction, with_adapter
+from training.prm.network import base_dtype, computes_in_bf16, hidden_states, with_adapter
 from training.settings import TRAIN_PRESETS, TrainSettings
 from unprm.errors import ModelInvalid
+from unprm.formats.family import Verdicts
 from unprm.types import Encoded
 
 MOST_TOKENS = 16_384
@@ -127,16 +130,22 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, device))
         tuned = with_adapter(base, settings, device)
-    shape = take_direction(base, 0, 1).shape
+        in_bf16 = computes_in_bf16(settings, device)
+        head = add_head(tuned, settings, Verdicts(0, 1), in_bf16)
+    response = int(settings.head == "implicit")
     if base.config._attn_implementation == "sdpa":
         base.set_attn_implementation(_CAUSAL)
-    trained = sum(parameter.nbytes for parameter in tuned.parameters() if parameter.requires_grad)
-    weights = sum(parameter.nbytes for parameter in tuned.parameters()) - trained
+    modules = tuned, head.module
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    trained = sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
+    weights = sum(parameter.nbytes for parameter in parameters) - trained
     texts = -(-tokens // longest)
     length = -(-tokens // texts)
-    places = range(0, length, _STEP_TOKENS)
+    places = range(response, length, _STEP_TOKENS)
     # nothing is shared
-    examples = [Example(Encoded((text,) * length, tuple(places)), (True,) * len(places)) for text in range(texts)]
+    examples = [
+        Example(Encoded((text,) * length, tuple(places), response), (True,) * len(places)) for text in range(texts)
+    ]
     if device == "cuda":
         for parent in tuned.modules():
             for name, module in parent.named_children():
@@ -144,17 +153,18 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
                     setattr(parent, name, _FusedDropout(module.p))
     with FakeTensorMode():
         # meta tensors would not reflect autocast or the attention kernel
-        tuned._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
-        held = [*tuned.parameters(), *tuned.buffers()]
-        for parameter in tuned.parameters():
+        for module in modules:
+            module._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+        parameters = [parameter for module in modules for parameter in module.parameters()]
+        held = [*parameters, *tuned.buffers()]
+        for parameter in parameters:
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
                 held.append(parameter.grad)
         (micro,) = micro_batches(examples, texts * length, sharing=settings.share_prefixes)
         live = LiveBytes(held)
         with _Watch(live):
-            in_bf16 = computes_in_bf16(settings, device)
-            margins(base.get_decoder(), torch.empty(shape), micro, in_bf16).sum().backward()
+            head.margins(partial(hidden_states, base.get_decoder(), micro, "cpu", in_bf16), micro).sum().backward()
     return Footprint(weights, 4 * trained, live.most)
 
 

@@ -1,4 +1,4 @@
-"""The trainer's network: a frozen base, a LoRA adapter, and two rows of the output layer."""
+"""The trainer's network: a frozen base and a LoRA adapter."""
 
 from collections.abc import Callable
 from typing import Any
@@ -98,26 +98,22 @@ def compute_in_float32(model: torch.nn.Module) -> None:
     widen_all(model, torch.float32)
 
 
-def take_direction(base: PreTrainedModel, positive: int, negative: int) -> torch.Tensor:
-    """The difference of the output layer's two rows for `logit₊ − logit₋`, (hidden,) in fp32.
-
-    Removes the output layer from the model, unless it shares its weights with the embedding.
-    """
-    rows = base.get_output_embeddings().weight.detach()
-    direction: torch.Tensor = rows[positive].float() - rows[negative].float()
+def drop_output(base: PreTrainedModel) -> None:
+    """Removes the output layer from the model, unless it shares its weights with the embedding."""
     if base.get_output_embeddings().weight is not base.get_input_embeddings().weight:
         base.set_output_embeddings(torch.nn.Identity())
-    return direction
 
 
-def margins(decoder: Callable[..., Any], direction: torch.Tensor, micro: MicroBatch, bf16: bool) -> torch.Tensor:
-    """`logit₊ − logit₋` at the tags, (tags,) in fp32, read at the tag's own position (no shift by one)."""
-    device = direction.device
+def hidden_states(
+    decoder: Callable[..., Any], micro: MicroBatch, device: torch.device | str, bf16: bool
+) -> torch.Tensor:
+    """The last hidden state of each token, (tokens, hidden), in the order of the flattened `ids`."""
+    device = torch.device(device)
     with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         positions = None if micro.positions is None else micro.positions.to(device)
         # without a mask and a cache, packed solutions are kept apart by their positions
         mask = None if micro.ends is None else sees(micro.ends.to(device))[None, None]
         ids = micro.ids.to(device)
         hidden = decoder(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).last_hidden_state
-    tags: torch.Tensor = hidden.flatten(0, 1)[micro.places.to(device)]  # (tags, hidden)
-    return tags.float() @ direction
+    states: torch.Tensor = hidden.flatten(0, 1)
+    return states

@@ -1,7 +1,7 @@
 """Publishes a trained adapter: as one merged checkpoint, or as a model on the hub.
 
-The merged checkpoint has two heads. The language model's own is what this project reads; a classifier of tokens, made
-of the rows of both verdicts, is what transformers and vLLM read without code of ours.
+The merged checkpoint has two heads. The language model's own is what this project reads verdicts from; a classifier of tokens, made
+of the rows of both verdicts or of a trained layer, is what transformers and vLLM read without code of ours.
 """
 
 import json
@@ -17,8 +17,11 @@ from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, PreTrainedModel
 from transformers.modeling_layers import GenericForTokenClassification
 
 from training.prm.card import CARD, published_card
+from training.prm.heads import FILE
 from unprm import calibration
+from unprm.engines.torch.heads import read_layers
 from unprm.errors import ModelInvalid, OutputMismatch
+from unprm.formats.family import LAYER, Head
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 from unprm.models import lora
 from unprm.models.checkpoint import StoredDtype, load_merged, locate, read_tokenizer
@@ -37,7 +40,9 @@ def merge_adapter(model: str, adapter: str | None, output: Path, dtype: StoredDt
         raise OutputMismatch(f"{output} is not empty")
     files = locate(model, adapter, None, None)
     config = PrmConfig.read(files.directory)
-    _with_classifier(load_merged(files, dtype), config, output)
+    if config.head == "implicit":
+        raise ModelInvalid(f"{config.name} has implicit rewards, which are read against its base without the adapter")
+    _with_classifier(load_merged(files, dtype), files.directory, config, output)
     read_tokenizer(files.base).save_pretrained(output)
     config.model_copy(update={"base": ".", "base_revision": None}).write(output)
     _copy(files.directory, output, CARD, calibration.NAME)
@@ -67,7 +72,7 @@ def push(directory: Path, repository: str, figures: Path | None = None, api: HfA
         merge_adapter(str(directory), None, place, "auto")
         if files.adapter:
             (place / ADAPTER).mkdir()
-            _copy(directory, place / ADAPTER, lora.CONFIG, lora.WEIGHTS, CONFIG_NAME, calibration.NAME)
+            _copy(directory, place / ADAPTER, lora.CONFIG, lora.WEIGHTS, FILE, CONFIG_NAME, calibration.NAME)
         base = files.base_name if files.adapter else None
         published_card(place, repository, base, results, api).save(place / CARD)
         address = api.create_repo(repository, exist_ok=True)
@@ -82,26 +87,36 @@ def _check_name(repository: str) -> None:
         raise ModelInvalid(f"no repository of the hub can be called {repository!r}: {error}") from error
 
 
-def _with_classifier(network: PreTrainedModel, config: PrmConfig, output: Path) -> None:
-    """Writes the network with a second head: `score`, two classes, the wrong one first, half the difference of the
-    verdicts' rows and its negative.
+def _with_classifier(network: PreTrainedModel, source: Path, config: PrmConfig, output: Path) -> None:
+    """Writes the network with a second head: `score`, two classes, the wrong one first, half of what makes the margin
+    (the difference of the verdicts' rows, or that of the layer in the directory `source`) and its negative.
 
-    So the softmax is that of both verdicts' logits, and numbers are small, of which 16 bits keep more. The head is
-    stored in float32. An architecture without such a classifier in transformers is written as it is.
+    So the softmax is the step's score, and numbers are small, of which 16 bits keep more. The head is stored in float32.
+    An architecture without such a classifier in transformers is written as it is, with the layer beside it.
     """
     kind = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING.get(type(network.config), None)
     if kind is None or not issubclass(kind, GenericForTokenClassification):
         network.save_pretrained(output)
+        _copy(source, output, FILE)
         return
-    rows = network.get_output_embeddings().weight.detach()
-    half = (rows[config.positive_id].float() - rows[config.negative_id].float()) / 2
+    weight, bias = _margin(network, source, config)
     network.config.id2label = {0: config.negative, 1: config.positive}
     network.config.label2id = {config.negative: 0, config.positive: 1}
-    head = {"score.weight": torch.stack([-half, half]), "score.bias": torch.zeros(2)}
+    head = {f"{LAYER}.weight": torch.stack([-weight, weight]) / 2, f"{LAYER}.bias": torch.stack([-bias, bias]) / 2}
     network.save_pretrained(output, state_dict=network.state_dict() | head)
     place = output / "config.json"
     written = json.loads(place.read_text("utf-8")) | {"architectures": [kind.__name__]}
     place.write_text(json.dumps(written, indent=2) + "\n", "utf-8")
+
+
+def _margin(network: PreTrainedModel, source: Path, config: PrmConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a margin is linear by: the weights of the last hidden state, (hidden,), and the bias, in fp32."""
+    if config.head == "verdicts":
+        rows = network.get_output_embeddings().weight.detach()
+        return rows[config.positive_id].float() - rows[config.negative_id].float(), torch.zeros(())
+    (layer,) = read_layers(source, Head((LAYER,)), network.config.get_text_config().hidden_size).layers
+    weight, bias = layer.weight.detach(), layer.bias.detach()
+    return (weight[0], bias[0]) if len(weight) == 1 else (weight[1] - weight[0], bias[1] - bias[0])
 
 
 def _copy(source: Path, target: Path, *names: str) -> None:

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -28,6 +29,7 @@ from training.layouts.label import VERDICT
 from training.prm import resume
 from training.prm.card import write_card
 from training.prm.collate import Example, MicroBatch, batches, micro_batches
+from training.prm.heads import add_head, write_head
 from training.prm.history import History
 from training.prm.loss import LOSSES
 from training.prm.memory import MemoryPlan, free_memory, plan, return_freed_memory
@@ -35,14 +37,14 @@ from training.prm.network import (
     base_dtype,
     check_sharing,
     computes_in_bf16,
-    margins,
+    hidden_states,
     read_shape,
-    take_direction,
     with_adapter,
 )
 from training.prm.processes import Processes
 from training.settings import LayoutName, TrainSettings, TrainSummary
 from unprm.errors import ModelInvalid
+from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.models.checkpoint import fetch, load_base, load_tokenizer
 
@@ -70,7 +72,7 @@ class Trainer:
             settings.step_tag,
             settings.positive,
             settings.negative,
-        )
+        ).model_copy(update={"head": settings.head, "beta": settings.beta})
         self.format = UnprmFormat(tokenizer, self.config)
         flash = is_flash_attn_2_available() and not settings.share_prefixes
         self.packing = flash if settings.packing is None else settings.packing
@@ -89,9 +91,11 @@ class Trainer:
         if flash:
             model.set_attn_implementation("flash_attention_2")
         self.model = with_adapter(model, self.settings, self.device.type)
-        direction = take_direction(model, self.config.positive_id, self.config.negative_id)
-        self.model, self.direction = self.model.to(self.device), direction.to(self.device)
         self.in_bf16 = computes_in_bf16(settings, self.device.type)
+        verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
+        self.head = add_head(self.model, settings, verdicts, self.in_bf16)
+        self.model.to(self.device)
+        self.head.module.to(self.device)
         decoder = model.get_decoder()
         self.decoder = torch.compile(decoder, dynamic=True) if settings.compile else decoder
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0)
@@ -143,7 +147,8 @@ class Trainer:
         return plan(shape, settings, self.device.type, free, longest)
 
     def _trained(self) -> dict[str, torch.Tensor]:
-        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        named = *self.model.named_parameters(), *self.head.module.named_parameters("head")
+        return {name: p for name, p in named if p.requires_grad}
 
     def _batches(self, first: int) -> Iterator[tuple[int, list[Example]]]:
         step, s = 0, self.settings
@@ -207,7 +212,8 @@ class Trainer:
         return micro_batches(examples, self.memory.batch_tokens, self.packing, self.settings.share_prefixes)
 
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
-        return margins(self.decoder, self.direction, micro, self.in_bf16)
+        states = partial(hidden_states, self.decoder, micro, self.device, self.in_bf16)
+        return self.head.margins(states, micro)
 
     def _fingerprint(self) -> str:
         """Digest of everything the result depends on, to detect checkpoints of other runs."""
@@ -251,6 +257,7 @@ class Trainer:
                     parameter.data.copy_(best.get_tensor(name))
         self.model.peft_config["default"].base_model_name_or_path = self.config.base
         self.model.save_pretrained(str(output), save_embedding_layers=False)
+        write_head(self.head, output)
         self.config.write(output)
         write_card(output, self.config, self.settings, summary)
 

@@ -111,8 +111,9 @@ class Family:
     """A PRM family, defined as `FAMILY` in a file of its own in `unprm/formats`.
 
     `readout`: the kind that all its models have; None: each model's configuration says it. `architectures`: those in a
-    `config.json` that belong to no other family. `build` makes the format of the model in a directory, which is that of the base where an adapter has no
-    configuration of ours, and raises `ModelInvalid` if the model or its tokenizer lacks what the format needs.
+    `config.json` that belong to no other family. `build` makes the format of the model in a directory, which is that of
+    the base where an adapter has no configuration of ours, and raises `ModelInvalid` if the model or its tokenizer
+    lacks what the format needs.
     `aggregate`: how its authors compute a reward from step scores.
     """
 

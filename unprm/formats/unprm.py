@@ -63,8 +63,6 @@ class PrmConfig(BaseModel):
         step_tag: str = STEP_TAG,
         positive: str = POSITIVE,
         negative: str = NEGATIVE,
-        head: HeadName = "verdicts",
-        beta: float = BETA,
     ) -> Self:
         """The configuration of a new adapter; raises `ModelInvalid` unless tag and verdicts are a token each, all
         different."""
@@ -84,8 +82,6 @@ class PrmConfig(BaseModel):
             step_tag_id=tag_id,
             positive_id=positive_id,
             negative_id=negative_id,
-            head=head,
-            beta=beta,
         )
 
     @classmethod

@@ -89,7 +89,7 @@ class LikelihoodRatios:
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         """As `Reader`: the logarithm of each token's ratio."""
         outputs = (network.get_output_embeddings() for network in self.modules)
-        model, reference = (_logprobs(output, states, tokens) for output, states in zip(outputs, hidden, strict=True))
+        model, reference = (log_probs(output, states, tokens) for output, states in zip(outputs, hidden, strict=True))
         return model - reference
 
     def margins(self, item: Encoded, values: Sequence[float]) -> list[float]:
@@ -98,7 +98,7 @@ class LikelihoodRatios:
         return [self._beta * sums[position - item.response] for position in item.positions]
 
 
-def _logprobs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+def log_probs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """The log-probability of each token, (n,), in double precision so that long sums stay exact."""
     losses = [
         functional.cross_entropy(output(states).float(), wanted, reduction="none")

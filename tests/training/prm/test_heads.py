@@ -1,0 +1,167 @@
+"""Every head learns with every loss, and what was trained is served and measured by its name alone."""
+
+import json
+import random
+from contextlib import closing
+
+import pytest
+import torch
+from rich.progress import Progress
+from safetensors import safe_open
+from typer.testing import CliRunner
+
+from tests.server.harness import serving
+from training import resumable
+from training.__main__ import app
+from training.prm import publish
+from training.prm.collate import Example
+from training.prm.heads import FILE
+from training.prm.loss import LOSSES
+from training.prm.memory import footprint
+from training.prm.network import read_shape
+from training.prm.train import Trainer
+from training.schema import LabelledSolution
+from training.settings import TrainSettings
+from unprm.errors import ModelInvalid
+from unprm.formats.unprm import PrmConfig
+from unprm.models.load import load_engine
+
+QUIET = Progress(disable=True)
+HEADS = {"verdicts": 0, "value": 1, "classes": 2, "implicit": 0}
+PAIRS = [*((head, loss) for head in ("verdicts", "value", "classes") for loss in LOSSES), ("implicit", "orm")]
+
+
+def _solutions(count, seed=0, outcomes=False):
+    """A solution is wrong from the first step on that says 5; with `outcomes`, only its last label is known."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        good = [rng.random() < 0.6 for _ in range(rng.randint(1, 3))]
+        steps = [f"Step {k}: {rng.randint(1, 4)} is {'46' if each else '5'}." for k, each in enumerate(good, 1)]
+        labels = [all(good[: k + 1]) for k in range(len(good))]
+        known = [None] * (len(good) - 1) + labels[-1:] if outcomes else labels
+        yield LabelledSolution("Problem: what is 12?", tuple(steps), tuple(known))
+
+
+def _trainer(base, place, head="verdicts", loss="bce", **changes):
+    data = place / "steps.jsonl"
+    resumable.write_lines(data, list(_solutions(64, outcomes=head == "implicit")))
+    values = {"epochs": 6, "batch_size": 16, "learning_rate": 2e-2, "lora_dropout": 0.0, "beta": 0.5}
+    output = place / "prm"
+    return Trainer(
+        TrainSettings(base=str(base), data=(data,), output=output, head=head, loss=loss, **(values | changes))
+    )
+
+
+def _margins(trainer, solutions):
+    """The trainer's margin of every step."""
+    trainer.model.eval()
+    with torch.no_grad():
+        for solution in solutions:
+            encoded = trainer.format.encode(solution.problem, solution.steps)
+            (micro,) = trainer._micro_batches([Example(encoded, (1.0,) * len(solution.steps))])
+            yield trainer._margins(micro).tolist()
+
+
+@pytest.mark.parametrize(("head", "loss"), PAIRS)
+def test_every_head_learns_and_is_served_with_the_trainer_s_margins(base, tmp_path, head, loss):
+    trainer = _trainer(base, tmp_path, head, loss)
+    trainer.run(QUIET)
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "prm" / "train.jsonl").read_text().splitlines()]
+    assert sum(losses[-3:]) < 0.7 * sum(losses[:3])
+    solutions = list(_solutions(12, seed=9))
+    expected = list(_margins(trainer, solutions))
+    with closing(load_engine(str(tmp_path / "prm"), device="cpu")) as engine, serving(engine) as running:
+        for solution, margins in zip(solutions, expected, strict=True):
+            body = {"problem": solution.problem, "solutions": [{"steps": solution.steps}]}
+            (answer,) = running.post("/score", body).json()["solutions"]
+            assert torch.logit(torch.tensor(answer["step_scores"], dtype=torch.float64)).tolist() == pytest.approx(
+                margins, abs=1e-4
+            )
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_margin_is_the_same_however_solutions_are_put_together(base, tmp_path, head):
+    solutions = [*_solutions(6, seed=3)]
+    found = []
+    for name, changes in {"padded": {}, "shared": {"share_prefixes": True}}.items():
+        place = tmp_path / name
+        place.mkdir()
+        trainer = _trainer(base, place, head, "orm", **changes)
+        for parameter in trainer._trained().values():
+            parameter.data = torch.full_like(parameter, 0.05)
+        examples = [Example.of(s, trainer.format.encode(s.problem, s.steps)) for s in solutions]
+        scores, labels = trainer._scored(examples)
+        found.append(sorted(zip(labels, scores, strict=True)))
+    for (labels, scores), (other_labels, other_scores) in zip(*found, strict=True):
+        assert labels == other_labels
+        assert scores == pytest.approx(other_scores, abs=1e-5)
+
+
+@pytest.mark.parametrize(("head", "outputs"), HEADS.items())
+def test_a_trained_layer_lies_beside_the_adapter(base, tmp_path, head, outputs):
+    trainer = _trainer(base, tmp_path, head, "orm", epochs=1)
+    trainer.run(QUIET)
+    assert PrmConfig.read(tmp_path / "prm").head == head
+    file = tmp_path / "prm" / FILE
+    assert file.exists() == bool(outputs)
+    if outputs:
+        with safe_open(file, framework="pt") as tensors:
+            shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+        assert shapes == {"score.weight": [outputs, 64], "score.bias": [outputs]}
+        with pytest.raises(ModelInvalid, match="use --engine torch"):
+            load_engine(str(tmp_path / "prm"), engine="vllm")
+
+
+@pytest.mark.parametrize("head", ["value", "classes"])
+def test_a_merged_checkpoint_keeps_its_head(base, tmp_path, head):
+    _trainer(base, tmp_path, head, epochs=1).run(QUIET)
+    publish.merge_adapter(str(tmp_path / "prm"), None, tmp_path / "merged", torch.float32)
+    solution = next(_solutions(1))
+    scores = []
+    for name in ("prm", "merged"):
+        with closing(load_engine(str(tmp_path / name), device="cpu")) as engine:
+            scores.append(engine.score([engine.format.encode(solution.problem, solution.steps)]).scores[0])
+    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+
+
+def test_implicit_rewards_are_read_against_the_base_and_learned_of_outcomes(base, tmp_path):
+    _trainer(base, tmp_path, "implicit", "orm", epochs=1).run(QUIET)
+    with pytest.raises(ModelInvalid, match="read against its base"):
+        publish.merge_adapter(str(tmp_path / "prm"), None, tmp_path / "merged", torch.float32)
+    with pytest.raises(ModelInvalid, match="with --loss orm, not bce"):
+        _trainer(base, tmp_path, "implicit")
+
+
+def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):
+    first = _trainer(base, tmp_path, "classes", epochs=1)
+    first.run(QUIET)
+    again = _trainer(base, tmp_path, "classes", epochs=1)
+    assert again._resume() == len(first.history.losses)
+    assert torch.equal(again._trained()["head.layers.0.weight"], first._trained()["head.layers.0.weight"])
+
+
+def test_memory_counts_a_layer_and_slices_of_logits(base, tmp_path):
+    shape = read_shape(str(base))
+    found = {}
+    for head in HEADS:
+        settings = TrainSettings(
+            base="b", data=(), output=tmp_path, head=head, loss="orm", gradient_checkpointing=False
+        )
+        found[head] = footprint(shape, settings, "cpu", 512, 256)
+    assert found["value"].adapter - found["verdicts"].adapter == 4 * 65 * 4
+    assert found["classes"].adapter - found["verdicts"].adapter == 4 * 130 * 4
+    logits = 256 * shape.vocab_size * 4
+    assert found["implicit"].activations > found["verdicts"].activations + logits
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_processbench_runs_on_it(base, tmp_path, head):
+    _trainer(base, tmp_path, head, "orm", epochs=1).run(QUIET)
+    rows = [
+        {"id": f"made-{k}", "problem": s.problem, "steps": s.steps, "label": -1 if all(s.labels) else s.labels.index(False)}
+        for k, s in enumerate(_solutions(12))
+    ]  # fmt: skip
+    resumable.write_lines(tmp_path / "bench.jsonl", rows)
+    options = ["--data", str(tmp_path / "bench.jsonl"), "--model", str(tmp_path / "prm")]
+    done = CliRunner().invoke(app, ["evaluate", "processbench", *options, "--output", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
