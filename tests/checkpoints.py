@@ -12,6 +12,7 @@ from transformers import (
     GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    LlamaForTokenClassification,
     MistralConfig,
     MistralForCausalLM,
     PreTrainedModel,
@@ -239,6 +240,14 @@ def pathfinder_qwen(directory: Path) -> Path:
     return pathfinder(directory, QWEN_CHAT)
 
 
+def trl(directory: Path) -> Path:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytelevel(*map(special, LLAMA)), bos_token=LLAMA[0])
+    tokenizer.save_pretrained(directory)
+    return _causal(
+        LlamaForTokenClassification(LlamaConfig(vocab_size=len(tokenizer), num_labels=2, **SHAPE)), directory
+    )
+
+
 WRITERS: dict[str, Callable[[Path], Path]] = {
     "math-shepherd": math_shepherd,
     "rlhflow": rlhflow,
@@ -254,6 +263,7 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "versaprm-qwen": versaprm_qwen,
     "pathfinder": pathfinder,
     "pathfinder-qwen": pathfinder_qwen,
+    "trl": trl,
 }
 
 

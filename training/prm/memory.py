@@ -141,7 +141,7 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, to
     weights = sum(parameter.nbytes for parameter in parameters) - trained
     texts = -(-tokens // longest)
     length = -(-tokens // texts)
-    places = range(response, length, _STEP_TOKENS)
+    places = range((length - 1) % _STEP_TOKENS, length, _STEP_TOKENS)
     # nothing is shared
     examples = [
         Example(Encoded((text,) * length, tuple(places), response), (True,) * len(places)) for text in range(texts)

@@ -44,12 +44,21 @@ def _solutions(count, seed=0, outcomes=False):
 
 def _trainer(base, place, head="verdicts", loss="bce", **changes):
     data = place / "steps.jsonl"
-    resumable.write_lines(data, list(_solutions(64, outcomes=head == "implicit")))
-    values = {"epochs": 6, "batch_size": 16, "learning_rate": 2e-2, "lora_dropout": 0.0, "beta": 0.5}
+    resumable.write_lines(data, list(_solutions(48, outcomes=head == "implicit")))
+    values = {"epochs": 5, "batch_size": 12, "learning_rate": 2e-2, "lora_dropout": 0.0, "beta": 0.5}
     output = place / "prm"
     return Trainer(
         TrainSettings(base=str(base), data=(data,), output=output, head=head, loss=loss, **(values | changes))
     )
+
+
+@pytest.fixture(scope="module")
+def trained(base, tmp_path_factory):
+    """Where the model with each head is, trained for a few steps."""
+    places = {head: tmp_path_factory.mktemp(head) for head in HEADS}
+    for head, place in places.items():
+        _trainer(base, place, head, "orm", epochs=1).run(QUIET)
+    return {head: place / "prm" for head, place in places.items()}
 
 
 def _margins(trainer, solutions):
@@ -70,13 +79,12 @@ def test_every_head_learns_and_is_served_with_the_trainer_s_margins(base, tmp_pa
     assert sum(losses[-3:]) < 0.7 * sum(losses[:3])
     solutions = list(_solutions(12, seed=9))
     expected = list(_margins(trainer, solutions))
+    request = {"problem": solutions[0].problem, "solutions": [{"steps": solution.steps} for solution in solutions]}
     with closing(load_engine(str(tmp_path / "prm"), device="cpu")) as engine, serving(engine) as running:
-        for solution, margins in zip(solutions, expected, strict=True):
-            body = {"problem": solution.problem, "solutions": [{"steps": solution.steps}]}
-            (answer,) = running.post("/score", body).json()["solutions"]
-            assert torch.logit(torch.tensor(answer["step_scores"], dtype=torch.float64)).tolist() == pytest.approx(
-                margins, abs=1e-4
-            )
+        answers = running.post("/score_steps", request).json()["solutions"]
+    for answer, margins in zip(answers, expected, strict=True):
+        served = torch.tensor(answer["step_scores"], dtype=torch.float64).logit()
+        assert served.tolist() == pytest.approx(margins, abs=1e-4)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -98,36 +106,32 @@ def test_a_margin_is_the_same_however_solutions_are_put_together(base, tmp_path,
 
 
 @pytest.mark.parametrize(("head", "outputs"), HEADS.items())
-def test_a_trained_layer_lies_beside_the_adapter(base, tmp_path, head, outputs):
-    trainer = _trainer(base, tmp_path, head, "orm", epochs=1)
-    trainer.run(QUIET)
-    assert PrmConfig.read(tmp_path / "prm").head == head
-    file = tmp_path / "prm" / FILE
+def test_a_trained_layer_lies_beside_the_adapter(trained, head, outputs):
+    assert PrmConfig.read(trained[head]).head == head
+    file = trained[head] / FILE
     assert file.exists() == bool(outputs)
     if outputs:
         with safe_open(file, framework="pt") as tensors:
             shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
         assert shapes == {"score.weight": [outputs, 64], "score.bias": [outputs]}
         with pytest.raises(ModelInvalid, match="use --engine torch"):
-            load_engine(str(tmp_path / "prm"), engine="vllm")
+            load_engine(str(trained[head]), engine="vllm")
 
 
 @pytest.mark.parametrize("head", ["value", "classes"])
-def test_a_merged_checkpoint_keeps_its_head(base, tmp_path, head):
-    _trainer(base, tmp_path, head, epochs=1).run(QUIET)
-    publish.merge_adapter(str(tmp_path / "prm"), None, tmp_path / "merged", torch.float32)
+def test_a_merged_checkpoint_keeps_its_head(trained, tmp_path, head):
+    publish.merge_adapter(str(trained[head]), None, tmp_path / "merged", torch.float32)
     solution = next(_solutions(1))
     scores = []
-    for name in ("prm", "merged"):
-        with closing(load_engine(str(tmp_path / name), device="cpu")) as engine:
+    for place in (trained[head], tmp_path / "merged"):
+        with closing(load_engine(str(place), device="cpu")) as engine:
             scores.append(engine.score([engine.format.encode(solution.problem, solution.steps)]).scores[0])
     assert scores[0] == pytest.approx(scores[1], abs=1e-6)
 
 
-def test_implicit_rewards_are_read_against_the_base_and_learned_of_outcomes(base, tmp_path):
-    _trainer(base, tmp_path, "implicit", "orm", epochs=1).run(QUIET)
+def test_implicit_rewards_are_read_against_the_base_and_learned_of_outcomes(base, trained, tmp_path):
     with pytest.raises(ModelInvalid, match="read against its base"):
-        publish.merge_adapter(str(tmp_path / "prm"), None, tmp_path / "merged", torch.float32)
+        publish.merge_adapter(str(trained["implicit"]), None, tmp_path / "merged", torch.float32)
     with pytest.raises(ModelInvalid, match="with --loss orm, not bce"):
         _trainer(base, tmp_path, "implicit")
 
@@ -155,13 +159,14 @@ def test_memory_counts_a_layer_and_slices_of_logits(base, tmp_path):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_processbench_runs_on_it(base, tmp_path, head):
-    _trainer(base, tmp_path, head, "orm", epochs=1).run(QUIET)
+def test_processbench_runs_on_it(trained, tmp_path, head):
     rows = [
-        {"id": f"made-{k}", "problem": s.problem, "steps": s.steps, "label": -1 if all(s.labels) else s.labels.index(False)}
+        {"id": f"made-{k}", "problem": s.problem, "steps": s.steps, "label": (*s.labels, False).index(False)}
         for k, s in enumerate(_solutions(12))
-    ]  # fmt: skip
+    ]
+    for row in rows:
+        row["label"] = -1 if row["label"] == len(row["steps"]) else row["label"]
     resumable.write_lines(tmp_path / "bench.jsonl", rows)
-    options = ["--data", str(tmp_path / "bench.jsonl"), "--model", str(tmp_path / "prm")]
+    options = ["--data", str(tmp_path / "bench.jsonl"), "--model", str(trained[head])]
     done = CliRunner().invoke(app, ["evaluate", "processbench", *options, "--output", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,19 @@ from typer.testing import CliRunner
 
 from training.__main__ import app
 from training.prm.collate import Example, micro_batches
+from training.prm.heads import add_head
 from training.prm.memory import MOST_TOKENS, footprint, free_memory, left_to_container, plan
 from training.prm.network import (
     base_dtype,
     compute_in_float32,
     computes_in_bf16,
-    margins,
+    hidden_states,
     read_shape,
-    take_direction,
     with_adapter,
 )
 from training.settings import LINEAR, TrainSettings
 from unprm.errors import ModelInvalid
+from unprm.formats.family import Verdicts
 from unprm.types import Encoded
 
 SHAPE = {
@@ -67,6 +69,8 @@ def one_thread():
         (Qwen2Config, {"lora_targets": LINEAR, "lora_dropout": 0.0}),
         (Qwen2Config, {"bf16": True}),
         (LlamaConfig, {"gradient_checkpointing": True}),
+        (Qwen2Config, {"head": "classes"}),
+        (Qwen2Config, {"head": "implicit", "loss": "orm"}),
         (MistralConfig, {"gradient_checkpointing": True, "lora_targets": LINEAR, "lora_rank": 64, "bf16": True}),
     ],
 )
@@ -74,20 +78,24 @@ def test_the_activations_are_those_of_a_real_pass(kind, changes, one_thread):
     settings, config = replace(SETTINGS, **changes), kind(**SHAPE)
     base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, "cpu"))
     tuned = with_adapter(base, settings, "cpu")
-    direction = take_direction(base, 0, 1)
-    (micro,) = micro_batches([Example(Encoded((7,) * LENGTH, (31, 63)), (True, False))] * TEXTS, TEXTS * LENGTH)
+    in_bf16 = computes_in_bf16(settings, "cpu")
+    head = add_head(tuned, settings, Verdicts(0, 1), in_bf16)
+    text = Encoded((7,) * LENGTH, (33, 63), int(settings.head == "implicit"))
+    (micro,) = micro_batches([Example(text, (True, False))] * TEXTS, TEXTS * LENGTH)
 
     def work():
-        margins(base.get_decoder(), direction, micro, computes_in_bf16(settings, "cpu")).sum().backward()
+        states = partial(hidden_states, base.get_decoder(), micro, "cpu", in_bf16)
+        head.margins(states, micro).sum().backward()
 
     work()  # gradients of the adapter are there from now on
     counted = footprint(config, settings, "cpu", TEXTS * LENGTH, LENGTH)
     # attention in bfloat16 has a buffer for each thread that not every processor's kernel takes
-    slack = 0.03 if computes_in_bf16(settings, "cpu") else 0.01
+    slack = 0.03 if in_bf16 else 0.01
     assert counted.activations == pytest.approx(allocated(work), rel=slack)
-    trained = sum(p.numel() for p in tuned.parameters() if p.requires_grad)
+    parameters = [*tuned.parameters(), *head.module.parameters()]
+    trained = sum(p.numel() for p in parameters if p.requires_grad)
     assert counted.adapter == 16 * trained
-    assert counted.weights == sum(p.nbytes for p in tuned.parameters()) - 4 * trained
+    assert counted.weights == sum(p.nbytes for p in parameters) - 4 * trained
 
 
 CONFIG = Qwen2Config(**SHAPE)
@@ -166,8 +174,11 @@ def test_of_the_output_layer_two_rows_are_kept():
     for tied in (False, True):
         base = AutoModelForCausalLM.from_config(Qwen2Config(**SHAPE, tie_word_embeddings=tied))
         rows, size = base.get_output_embeddings().weight.detach().clone(), base.num_parameters()
-        assert torch.equal(take_direction(base, 5, 9), rows[5] - rows[9])
-        assert base.num_parameters() == size - (0 if tied else rows.numel())
+        tuned = with_adapter(base, SETTINGS, "cpu")
+        head = add_head(tuned, SETTINGS, Verdicts(5, 9), bf16=False)
+        adapter = sum(p.numel() for p in tuned.parameters() if p.requires_grad)
+        assert torch.equal(head.module.direction, rows[5] - rows[9])
+        assert base.num_parameters() - adapter == size - (0 if tied else rows.numel())
 
 
 @pytest.mark.parametrize(("target", "reason"), [("lm_head", "include the output layer"), ("nothing", "no adapter")])

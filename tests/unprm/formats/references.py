@@ -9,7 +9,13 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedTokenizerFast
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedTokenizerFast,
+)
 
 Score = Callable[[str, Sequence[str]], tuple[list[int], list[float]]]
 """From problem and steps to the ids that are read and the score of each step."""
@@ -255,5 +261,22 @@ def pathfinder(place: Path, seen: list[list[str]] | None = None) -> Score:
         if seen is not None:
             seen.append(answers)
         return read(problem, f"{stem}<+>, Consistency: <+>, Correctness: <extra>")[0], scores
+
+    return score
+
+
+def trl(place: Path) -> Score:
+    tokenizer, network = _tokenizer(place), AutoModelForTokenClassification.from_pretrained(place).eval()
+    separator = tokenizer.encode("\n", add_special_tokens=False)
+
+    @torch.no_grad()
+    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
+        ids = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+        ids += _ids(tokenizer, problem)
+        ends = []
+        for step in steps:
+            ids += _ids(tokenizer, step) + separator
+            ends.append(len(ids) - 1)
+        return ids, network(torch.tensor([ids])).logits[0, ends].double().softmax(-1)[:, 1].tolist()
 
     return score

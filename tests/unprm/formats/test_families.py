@@ -34,7 +34,7 @@ OTHERS = [
 ]
 FAMILIES = [
     "math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm", "outcome", "fover", "granite", "versaprm",
-    "pathfinder",
+    "pathfinder", "trl",
 ]  # fmt: skip
 BETA = 0.05
 MARKS = [
@@ -122,6 +122,7 @@ def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
     assert load_engine(str(places["qwen-prm"])).description.family == "qwen-prm"
     assert load_engine(str(places["skywork"])).description.family == "skywork"
     assert load_engine(str(places["actprm"])).description.family == "actprm"
+    assert load_engine(str(places["trl"])).description.family == "trl"
 
 
 def test_published_models_are_named_once_with_their_facts():
