@@ -1,7 +1,8 @@
 """Publishes a trained adapter: as one merged checkpoint, or as a model on the hub.
 
-The merged checkpoint has two heads. The language model's own is what this project reads verdicts from; a classifier of tokens, made
-of the rows of both verdicts or of a trained layer, is what transformers and vLLM read without code of ours.
+The merged checkpoint has two heads. The language model's own is what this project reads verdicts from; a classifier of
+tokens, made of the rows of both verdicts or of a trained layer, is what transformers and vLLM read without code of
+ours.
 """
 
 import json
@@ -91,8 +92,8 @@ def _with_classifier(network: PreTrainedModel, source: Path, config: PrmConfig, 
     """Writes the network with a second head: `score`, two classes, the wrong one first, half of what makes the margin
     (the difference of the verdicts' rows, or that of the layer in the directory `source`) and its negative.
 
-    So the softmax is the step's score, and numbers are small, of which 16 bits keep more. The head is stored in float32.
-    An architecture without such a classifier in transformers is written as it is, with the layer beside it.
+    So the softmax is the step's score, and numbers are small, of which 16 bits keep more. The head is stored in
+    float32. An architecture without such a classifier in transformers is written as it is, with the layer beside it.
     """
     kind = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING.get(type(network.config), None)
     if kind is None or not issubclass(kind, GenericForTokenClassification):
@@ -114,8 +115,8 @@ def _margin(network: PreTrainedModel, source: Path, config: PrmConfig) -> tuple[
     if config.head == "verdicts":
         rows = network.get_output_embeddings().weight.detach()
         return rows[config.positive_id].float() - rows[config.negative_id].float(), torch.zeros(())
-    (layer,) = read_layers(source, Head((LAYER,)), network.config.get_text_config().hidden_size).layers
-    weight, bias = layer.weight.detach(), layer.bias.detach()
+    head = read_layers(source, Head((LAYER,)), network.config.get_text_config().hidden_size)
+    weight, bias = (head.get_parameter(f"layers.0.{name}").detach() for name in ("weight", "bias"))
     return (weight[0], bias[0]) if len(weight) == 1 else (weight[1] - weight[0], bias[1] - bias[0])
 
 

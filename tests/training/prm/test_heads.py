@@ -8,6 +8,7 @@ import pytest
 import torch
 from rich.progress import Progress
 from safetensors import safe_open
+from transformers import AutoModelForTokenClassification
 from typer.testing import CliRunner
 
 from tests.server.harness import serving
@@ -119,14 +120,19 @@ def test_a_trained_layer_lies_beside_the_adapter(trained, head, outputs):
 
 
 @pytest.mark.parametrize("head", ["value", "classes"])
-def test_a_merged_checkpoint_keeps_its_head(trained, tmp_path, head):
+def test_a_merged_checkpoint_keeps_its_head_also_for_transformers(trained, tmp_path, head):
     publish.merge_adapter(str(trained[head]), None, tmp_path / "merged", torch.float32)
     solution = next(_solutions(1))
     scores = []
     for place in (trained[head], tmp_path / "merged"):
         with closing(load_engine(str(place), device="cpu")) as engine:
-            scores.append(engine.score([engine.format.encode(solution.problem, solution.steps)]).scores[0])
-    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+            encoded = engine.format.encode(solution.problem, solution.steps)
+            scores.append(engine.score([encoded]).scores[0])
+    classifier = AutoModelForTokenClassification.from_pretrained(tmp_path / "merged").eval()
+    with torch.no_grad():
+        logits = classifier(torch.tensor([encoded.ids])).logits[0, list(encoded.positions)]
+    assert scores[1] == pytest.approx(scores[0], abs=1e-6)
+    assert logits.softmax(-1)[:, 1].tolist() == pytest.approx(scores[0], abs=1e-5)
 
 
 def test_implicit_rewards_are_read_against_the_base_and_learned_of_outcomes(base, trained, tmp_path):
