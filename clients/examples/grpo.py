@@ -17,15 +17,12 @@ from datasets import Dataset, load_dataset
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from unprm_client import Client, ClientError
-from unprm_client.errors import SolutionTooLong, TooManySteps
+from unprm_client import Client
+from unprm_client.rewards import rewards
 
 URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
 KEY = os.environ.get("UNPRM_CLIENT_KEY")
 INSTRUCTION = "Solve the problem step by step, a blank line between steps, and put the answer in \\boxed{}."
-AT_A_TIME = 32
-"""Concurrent requests; the server batches them together, and reads a problem once for all its solutions."""
-
 Rewards = Callable[..., list[float]]
 
 
@@ -33,25 +30,11 @@ def step_rewards(client: Client) -> Rewards:
     """A reward function for TRL. Its `problem` is the data set's column of that name."""
 
     def prm(completions: Sequence[Any], problem: Sequence[str], **_: Any) -> list[float]:
-        """The lowest step score of each solution; 0 for one that is empty or too long."""
+        """The lowest step score of each solution; 0 for one that can't be scored."""
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
-        requests = [
-            {"problem": question, "solutions": [text]}
-            for question, text in zip(problem, texts, strict=True)
-            if text.strip()
-        ]
-        outcomes = client.score_all(requests, concurrency=AT_A_TIME)
-        return [_reward(next(outcomes)) if text.strip() else 0.0 for text in texts]
+        return rewards(client, problem, texts)
 
     return prm
-
-
-def _reward(outcome: Any) -> float:
-    if isinstance(outcome, SolutionTooLong | TooManySteps):
-        return 0.0
-    if isinstance(outcome, ClientError):
-        raise outcome
-    return float(outcome.solutions[0].reward)
 
 
 def prompts(file: str, chat: bool) -> Dataset:

@@ -50,7 +50,7 @@ def gateway(sampled: Upstream, fake: FakeEngine) -> Iterator[Running]:
 
 def test_every_example_has_a_test_and_tells_how_to_run_it() -> None:
     names = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
-    assert names == {"curl.sh", "client.py", "agent.py", "grpo.py", "openrlhf.py"}
+    assert names == {"curl.sh", "client.py", "agent.py", "grpo.py", "reward_functions.py", "reward_server.py"}
     for name in names:
         assert f"clients/examples/{name}" in "".join((EXAMPLES / name).read_text("utf-8").splitlines(True)[:8])
 
@@ -113,26 +113,76 @@ def test_openrlhf(gateway: Running) -> None:
     prompts = [turns.format("What is 3 + 4?"), "How many?"]
     queries = [prompts[0] + "One step.\n\nThe answer is \\boxed{7}.<|im_end|>\n", "<s>How many?"]
     body = {"query": queries, "prompts": prompts, "labels": ["7", "3"]}
-    scored = gateway.post(
-        "/score_steps",
-        {"problem": "What is 3 + 4?", "solutions": [["One step.", "The answer is \\boxed{7}."]]},
-    ).json()
-    with listening(str(EXAMPLES / "openrlhf.py"), **variables(gateway)) as url:
-        answer = post(url, body)
+    reward = rewarded(gateway)
+    with listening(str(EXAMPLES / "reward_server.py"), **variables(gateway)) as url:
+        answer = post(url, "get_reward", body)
         assert answer.json() == {
-            "rewards": [scored["solutions"][0]["reward"], 0.0],
-            "scores": [scored["solutions"][0]["reward"], 0.0],
+            "rewards": [reward, 0.0],
+            "scores": [reward, 0.0],
             "extra_logs": {"scored_steps": [2.0, 0.0]},
         }
         too_long = {"query": ["How many?" + "a" * 600], "prompts": ["How many?"], "labels": ["3"]}
-        assert post(url, too_long).json()["rewards"] == [0.0]
-        assert post(url, {**body, "prompts": ["Other", "How many?"]}).status_code == 422
+        assert post(url, "get_reward", too_long).json()["rewards"] == [0.0]
+        assert post(url, "get_reward", {**body, "prompts": ["Other", "How many?"]}).status_code == 422
     other = variables(gateway) | {"UNPRM_CLIENT_KEY": "other"}
-    with listening(str(EXAMPLES / "openrlhf.py"), **other) as url:
-        refused = post(url, body)
+    with listening(str(EXAMPLES / "reward_server.py"), **other) as url:
+        refused = post(url, "get_reward", body)
     assert refused.status_code == 503
     assert "unauthorized" in refused.text
 
 
-def post(url: str, body: dict[str, Any]) -> httpx.Response:
-    return httpx.post(f"{url}/get_reward", json=body, timeout=60)
+def test_slime(gateway: Running) -> None:
+    """Called as slime's `remote_rm` calls it: a number for each sample."""
+    turns = "<|im_start|>user\nWhat is 3 + 4?<|im_end|>\n<|im_start|>assistant\n"
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 + 4?"}]
+    response = "One step.\n\nThe answer is \\boxed{7}.<|im_end|>"
+    with listening(str(EXAMPLES / "reward_server.py"), **variables(gateway)) as url:
+        for prompt in (turns, messages):
+            answer = post(url, "slime", {"prompt": prompt, "response": response, "label": "7"})
+            assert answer.json() == rewarded(gateway)
+        assert post(url, "slime", {"prompt": turns, "response": " <|im_end|>", "label": "7"}).json() == 0.0
+        refused = post(url, "slime", {"prompt": messages[:1], "response": response, "label": "7"})
+        assert (refused.status_code, refused.json()["detail"]) == (422, "prompt has no message of a user")
+
+
+def test_reward_functions(gateway: Running) -> None:
+    """Called as verl's reward loop, verl's batch manager, and ms-swift call them; in a program, for its environment."""
+    program = """
+import asyncio, json, sys
+sys.path.insert(0, "clients/examples")
+from reward_functions import StepReward, compute_score, compute_scores
+
+texts = ["One step.\\n\\nThe answer is \\\\boxed{7}.", " ", "a" * 600]
+infos = [{"question": "What is 3 + 4?", "index": place} for place in range(3)]
+
+async def loop():
+    calls = [
+        compute_score(data_source="d", solution_str=text, ground_truth="7", extra_info=info)
+        for text, info in zip(texts, infos)
+    ]
+    return await asyncio.gather(*calls)
+
+alone = asyncio.run(loop())
+batch = compute_scores(data_sources=["d"] * 3, solution_strs=texts, ground_truths=["7"] * 3, extra_infos=infos)
+swift = StepReward(args=None)(texts, question=["What is 3 + 4?"] * 3, solution=["7"] * 3)
+try:
+    compute_scores(["d"], texts[:1], ["7"], [{"index": 0}])
+except KeyError as error:
+    print(json.dumps([alone, batch, swift, str(error)]))
+"""
+    alone, batch, swift, error = json.loads(printed(sys.executable, "-c", program, **variables(gateway)))
+    reward = rewarded(gateway)
+    assert [each["score"] for each in alone] == batch == swift == [reward, 0.0, 0.0]
+    assert [each["scored_steps"] for each in alone] == [2.0, 0.0, 0.0]
+    assert "extra_info has the fields index: expected 'question'" in error
+
+
+def rewarded(server: Running) -> float:
+    """The server's reward of the tests' solution."""
+    solution = ["One step.", "The answer is \\boxed{7}."]
+    answer = server.post("/score_steps", {"problem": "What is 3 + 4?", "solutions": [solution]})
+    return float(answer.json()["solutions"][0]["reward"])
+
+
+def post(url: str, path: str, body: dict[str, Any]) -> httpx.Response:
+    return httpx.post(f"{url}/{path}", json=body, timeout=60)

@@ -1,8 +1,9 @@
-"""A remote reward model for OpenRLHF: it posts the policy's responses, whose step scores give the reward.
+"""Remote reward models for OpenRLHF and slime: they post the policy's responses, whose step scores give the reward.
 
 pip install -e '.[client]' fastapi uvicorn
-python clients/examples/openrlhf.py --port 5000
+python clients/examples/reward_server.py --port 5000
 python -m openrlhf.cli.train_ppo_ray --reward.remote_url http://127.0.0.1:5000/get_reward …
+python train.py --rm-type remote_rm --rm-url http://127.0.0.1:5000/slime …
 
 UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
 """
@@ -21,7 +22,7 @@ from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
 from unprm_client import AsyncClient, ClientError
-from unprm_client.errors import SolutionTooLong, TooManySteps
+from unprm_client.rewards import step_scores
 
 URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
 KEY = os.environ.get("UNPRM_CLIENT_KEY")
@@ -31,7 +32,7 @@ ENDS = re.compile(r"(<\|im_end\|>|<\|endoftext\|>)\s*")
 """Special tokens to remove from a decoded response."""
 
 
-class RewardRequest(BaseModel):
+class OpenRLHFRequest(BaseModel):
     """What OpenRLHF posts: `query` holds decoded prompts with their responses, special tokens included."""
 
     query: list[str]
@@ -47,6 +48,14 @@ class Rewarded(BaseModel):
     extra_logs: dict[str, list[float]]
 
 
+class SlimeRequest(BaseModel):
+    """What slime posts for each sample: `prompt` is the chat template's text, or the messages without one."""
+
+    prompt: str | list[dict[str, Any]]
+    response: str
+    label: Any = None
+
+
 def create(client: AsyncClient) -> FastAPI:
     """The app, which uses this client and closes it at the end."""
 
@@ -58,39 +67,41 @@ def create(client: AsyncClient) -> FastAPI:
     app = FastAPI(lifespan=closing)
 
     @app.post("/get_reward")
-    async def get_reward(request: RewardRequest) -> Rewarded:
-        """The lowest step score of each response; 0 for one that is empty or too long."""
+    async def get_reward(request: OpenRLHFRequest) -> Rewarded:
+        """The lowest step score of each response; 0 for one that can't be scored."""
         contained = map(operator.contains, request.query, request.prompts)
         if len(request.query) != len(request.prompts) or not all(contained):
             raise HTTPException(422, "each query must hold its prompt; were prompts cut because they are too long?")
-        pairs = [_parts(query, prompt) for query, prompt in zip(request.query, request.prompts, strict=True)]
-        try:
-            scored = await asyncio.gather(*[_score(client, problem, response) for problem, response in pairs])
-        except ClientError as error:  # OpenRLHF asks again
-            raise HTTPException(503, str(error)) from error
+        # a decoded query may begin with a token that its prompt lacks
+        responses = [query.partition(prompt)[2] for query, prompt in zip(request.query, request.prompts, strict=True)]
+        scored = await asyncio.gather(*map(_score, request.prompts, responses))
         rewards = [min(scores, default=0.0) for scores in scored]
         steps = [float(len(scores)) for scores in scored]
         return Rewarded(rewards=rewards, scores=rewards, extra_logs={"scored_steps": steps})
 
+    @app.post("/slime")
+    async def slime(request: SlimeRequest) -> float:
+        """The lowest step score; 0 for a response that can't be scored."""
+        return min(await _score(request.prompt, request.response), default=0.0)
+
+    async def _score(prompt: str | list[dict[str, Any]], response: str) -> list[float]:
+        try:
+            return await step_scores(client, _problem(prompt), ENDS.sub("", response).strip())
+        except ClientError as error:  # the trainer asks again
+            raise HTTPException(503, str(error)) from error
+
     return app
 
 
-async def _score(client: AsyncClient, problem: str, response: str) -> list[float]:
-    """Step scores; an empty list if the response can't be scored."""
-    if not response:
-        return []
-    try:
-        answer = await client.score_steps(problem, [response])
-    except (SolutionTooLong, TooManySteps):
-        return []
-    return answer.solutions[0].step_scores or []
-
-
-def _parts(query: str, prompt: str) -> tuple[str, str]:
-    """Problem and response. A decoded query may begin with a token that its prompt lacks."""
+def _problem(prompt: str | list[dict[str, Any]]) -> str:
+    """The last user message; a text without one is the problem itself."""
+    if isinstance(prompt, list):
+        found = [str(message["content"]) for message in prompt if message.get("role") == "user"]
+        if not found:
+            raise HTTPException(422, "prompt has no message of a user")
+        return found[-1].strip()
     questions = QUESTION.findall(prompt)
-    problem = questions[-1] if questions else prompt
-    return problem.strip(), ENDS.sub("", query.partition(prompt)[2]).strip()
+    return str(questions[-1] if questions else prompt).strip()
 
 
 def main() -> None:
@@ -99,7 +110,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5000)
     options = parser.parse_args()
-    uvicorn.run(create(AsyncClient(URL, api_key=KEY)), host=options.host, port=options.port)
+    uvicorn.run(create(AsyncClient(URL, api_key=KEY)), host=options.host, port=options.port, log_level="warning")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,78 @@
+"""Reward functions for verl and ms-swift: the lowest step score of a solution.
+
+pip install -e '.[client]'
+python -m verl.trainer.main_ppo custom_reward_function.path=clients/examples/reward_functions.py …
+swift rlhf --rlhf_type grpo --external_plugins clients/examples/reward_functions.py --reward_funcs prm …
+
+verl calls `compute_score`, or `compute_scores` with reward_model.reward_manager=batch and custom_reward_function.name=
+compute_scores; ms-swift finds `prm` among its rewards. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its
+API key if it asks for one.
+"""
+
+import asyncio
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from unprm_client import AsyncClient, Client
+from unprm_client.rewards import rewards, step_scores
+
+URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
+KEY = os.environ.get("UNPRM_CLIENT_KEY")
+PROBLEM = "question"
+"""The field of verl's `extra_info`, and ms-swift's column, with the problem's text."""
+
+
+async def compute_score(
+    data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any], **_: Any
+) -> dict[str, float]:
+    """The reward of one solution, for verl's reward loop; `scored_steps` goes to its metrics."""
+    scores = await step_scores(_async_client(asyncio.get_running_loop()), _problem(extra_info), solution_str)
+    return {"score": min(scores, default=0.0), "scored_steps": float(len(scores))}
+
+
+def compute_scores(
+    data_sources: Sequence[str],
+    solution_strs: Sequence[str],
+    ground_truths: Sequence[Any],
+    extra_infos: Sequence[Mapping[str, Any]],
+    **_: Any,
+) -> list[float]:
+    """The rewards of a batch, for verl's batch reward manager."""
+    return rewards(_client(), list(map(_problem, extra_infos)), solution_strs)
+
+
+class StepReward:
+    """The rewards of completions, for ms-swift, whose columns come as lists."""
+
+    def __init__(self, args: Any = None, **_: Any) -> None:
+        self.args = args
+
+    def __call__(self, completions: Sequence[str], **columns: Any) -> list[float]:
+        """The reward of each completion."""
+        return rewards(_client(), columns[PROBLEM], completions)
+
+
+def _problem(extra_info: Mapping[str, Any]) -> str:
+    if PROBLEM not in extra_info:
+        raise KeyError(f"extra_info has the fields {', '.join(sorted(extra_info))}: expected {PROBLEM!r}, the problem")
+    return str(extra_info[PROBLEM])
+
+
+@cache
+def _client() -> Client:
+    return Client(URL, api_key=KEY)
+
+
+@cache
+def _async_client(loop: asyncio.AbstractEventLoop) -> AsyncClient:
+    """A client for each event loop, to which its connections belong."""
+    return AsyncClient(URL, api_key=KEY)
+
+
+if importlib.util.find_spec("swift") is not None:
+    from swift.rewards import orms
+
+    orms["prm"] = StepReward

@@ -1,0 +1,37 @@
+"""Rewards for programs that train with RL: the lowest step score of each solution."""
+
+from collections.abc import Sequence
+
+from unprm.wire import ScoreResponse
+from unprm_client.aio import AsyncClient
+from unprm_client.client import Client
+from unprm_client.errors import BlankSolution, ClientError, SolutionTooLong, TooManySteps
+
+AT_A_TIME = 32
+"""Concurrent requests; the server batches them together, and reads a problem once for all its solutions."""
+_UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps)
+
+
+def rewards(client: Client, problems: Sequence[str], solutions: Sequence[str]) -> list[float]:
+    """The lowest step score of each solution to the problem at its place, in [0, 1]; 0 for one that can't be scored
+    (blank, too long, too many steps). Raises the first other `ClientError`, and `ValueError` for unequal lengths."""
+    requests = [
+        {"problem": problem, "solutions": [solution]} for problem, solution in zip(problems, solutions, strict=True)
+    ]
+    return [min(_scores(outcome), default=0.0) for outcome in client.score_all(requests, concurrency=AT_A_TIME)]
+
+
+async def step_scores(client: AsyncClient, problem: str, solution: str) -> list[float]:
+    """The score of each step, in [0, 1]; empty if the solution can't be scored. Raises `ClientError`."""
+    try:
+        return _scores(await client.score_steps(problem, [solution]))
+    except _UNSCORABLE:
+        return []
+
+
+def _scores(outcome: ScoreResponse | ClientError) -> list[float]:
+    if isinstance(outcome, _UNSCORABLE):
+        return []
+    if isinstance(outcome, ClientError):
+        raise outcome
+    return outcome.solutions[0].step_scores or []
