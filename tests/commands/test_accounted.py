@@ -9,6 +9,7 @@ from server.http import examples
 from tests.clients.test_agents_page import PROGRAMS
 from tests.commands import programs, test_serving, test_training
 from tests.commands.blocks import ELLIPSIS, ROOT, RUN, Block, fenced, spoken
+from tests.plugs.test_plugs_page import PROGRAMS as PLUGS
 from tests.test_readme import EXAMPLES
 
 HERE = test_serving, test_training
@@ -35,6 +36,8 @@ def elsewhere(block: Block) -> bool:
     """Whether a test of its page runs it."""
     if block.page == "docs/agents.md":
         return block.text in PROGRAMS or block.text.startswith(("cat", "curl"))
+    if block.page == "docs/plugs.md":
+        return block.text in PLUGS.values()
     return (block.page, block.text) in [(page, command) for page, command, _ in EXAMPLES]
 
 
