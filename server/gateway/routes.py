@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from server.gateway.bulk import elect_all
 from server.gateway.candidates import Candidates, text_of
 from server.gateway.election import Elected, Progress, Rounds, Terms, elect
-from server.gateway.schema import BulkRequest, ChatRequest
+from server.gateway.schema import NAMED, BulkRequest, ChatRequest, CompletionRequest
 from server.gateway.stream import Chunks, event
 from server.gateway.upstream import Upstream
 from server.http.context import Context, TheContext
@@ -61,7 +61,7 @@ def router(upstream: Upstream) -> APIRouter:
         `unprm` in the request sets how; in the answer it reports how the completion was elected.
         """
         if chat_request.uses_tools:
-            return await _relayed(upstream, chat_request)
+            return await _relayed(upstream, "/chat/completions", chat_request)
         terms = _terms(chat_request, service.settings)
         candidates = Candidates(upstream, chat_request, terms.budget, terms.strategy)
         steps = elect(service, candidates, terms, context)
@@ -98,14 +98,24 @@ def router(upstream: Upstream) -> APIRouter:
         sampled = sum(each.candidates.attempted for each in rounds)
         return JSONResponse({"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}})
 
+    async def completion(service: TheService, completion_request: CompletionRequest, context: TheContext) -> Response:
+        """The upstream's own answer: text is continued without a vote."""
+        return await _relayed(upstream, "/completions", completion_request)
+
     async def models() -> Any:
         """The upstream's models."""
         return await upstream.models()
+
+    async def model(name: str) -> Any:
+        """One of the upstream's models, by its name or by one that also chooses a vote (`wrf-16@name`)."""
+        named = NAMED.fullmatch(name)
+        return await upstream.model(named[3] if named else name) | {"id": name}
 
     secured: Json = {"security": [{"key": []}, {}]}
     for path, endpoint, name in (
         ("/chat/completions", chat, "chat_completions"),
         ("/chat/completions/bulk", chats, "chat_completions_bulk"),
+        ("/completions", completion, "completions"),
     ):
         routes.add_api_route(
             path,
@@ -116,7 +126,11 @@ def router(upstream: Upstream) -> APIRouter:
             openapi_extra=secured,
             response_model=None,
         )
-    about.add_api_route("/models", models, operation_id="models", responses=problems(_LISTING), openapi_extra=secured)
+    for path, endpoint, name, codes in (
+        ("/models", models, "models", _LISTING),
+        ("/models/{name:path}", model, "retrieve_model", ("not_found", *_LISTING)),
+    ):
+        about.add_api_route(path, endpoint, operation_id=name, responses=problems(codes), openapi_extra=secured)
     routes.include_router(about)
     return routes
 
@@ -162,10 +176,10 @@ def _new_id() -> str:
     return f"chatcmpl-{uuid.uuid4().hex}"
 
 
-async def _relayed(upstream: Upstream, request: ChatRequest) -> Response:
+async def _relayed(upstream: Upstream, path: str, request: ChatRequest | CompletionRequest) -> Response:
     """The upstream's response unchanged, streamed or not."""
     body = request.model_dump(mode="json", exclude_unset=True, exclude={"unprm"})
-    answer = await upstream.relay(body)
+    answer = await upstream.relay(path, body)
     return StreamingResponse(read_on(answer), media_type=answer.headers.get("content-type", "application/json"))
 
 

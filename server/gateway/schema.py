@@ -1,6 +1,7 @@
 """The fields that the gateway reads of a chat request, and those it adds to the response."""
 
-from typing import Literal, Self
+import re
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -20,6 +21,9 @@ from unprm.wire import (
 
 MOST = 256
 """Maximum number of candidates for an answer."""
+
+NAMED = re.compile(rf"({'|'.join(get_args(Strategy))})(?:-(\d{{1,6}}))?@(.+)")
+"""A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
 
 Stopped = Literal["certain", "confident", "budget", "failures"]
 
@@ -77,6 +81,21 @@ class ChatRequest(BaseModel):
     tool_choice: str | Json | None = None
     unprm: Election = Election()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_name(cls, data: Any) -> Any:
+        """The terms in the model's name, for programs that can set nothing else; see `NAMED`."""
+        if not isinstance(data, dict) or not (found := NAMED.fullmatch(str(data.get("model")))):
+            return data
+        strategy, budget, model = found.groups()
+        terms = {"strategy": strategy} | ({} if budget is None else {"budget": int(budget)})
+        more = data.get("unprm", {})
+        if (data.get("tools") and data.get("tool_choice") != "none") or not isinstance(more, dict):
+            return data | {"model": model}
+        if twice := sorted(terms.keys() & more.keys()):
+            raise ValueError(f"{' and '.join(twice)}: in the model's name and in unprm; expected in one of them")
+        return data | {"model": model, "unprm": more | terms}
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.n not in (None, 1):
@@ -104,6 +123,14 @@ class ChatRequest(BaseModel):
         """The request without the gateway's fields."""
         left_out = {"unprm", "stream", "stream_options", "n"}
         return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
+
+
+class CompletionRequest(BaseModel):
+    """A request of OpenAI's completions API, passed to the upstream unchanged."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
+
+    model: str
 
 
 class BulkRequest(BaseModel):

@@ -25,6 +25,15 @@ class UpstreamFailed(UnprmError):
     code = "upstream_failed"
 
 
+class UnknownToUpstream(UnprmError):
+    """The upstream lists no model of this name."""
+
+    code = "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("the upstream has no model of this name; /v1/models lists those that it has")
+
+
 class _Choice(BaseModel):
     model_config = ConfigDict(extra="allow")
 
@@ -63,6 +72,10 @@ class _Completion(BaseModel):
     model: str = ""
     choices: list[_Choice]
     usage: Json | None = None
+
+
+class _Models(BaseModel):
+    data: list[Json]
 
 
 class _Part(BaseModel):
@@ -153,10 +166,21 @@ class Upstream:
         with _upstream_errors():
             return await self._client.get("/models")
 
-    async def relay(self, body: Json) -> httpx.Response:
+    async def model(self, name: str) -> Json:
+        """One of the upstream's models. Raises `UnknownToUpstream`, and as `sample`."""
+        try:
+            cards = _Models.model_validate(await self.models()).data
+        except ValidationError:
+            raise UpstreamFailed("the upstream's answer is no list of models") from None
+        for card in cards:
+            if card.get("id") == name:
+                return card
+        raise UnknownToUpstream
+
+    async def relay(self, path: str, body: Json) -> httpx.Response:
         """The upstream's own response, as `OpenAIClient.stream` returns it. Raises as `sample`."""
         with _upstream_errors():
-            return await self._client.stream("/chat/completions", body)
+            return await self._client.stream(path, body)
 
     async def close(self) -> None:
         """Closes the connections."""

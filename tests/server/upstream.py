@@ -86,6 +86,12 @@ class Upstream:
         yield f"data: {json.dumps(common | {'choices': [last]})}\n\n"
         yield f"data: {json.dumps(common | {'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n"
 
+    async def go_on(self, request: Request) -> Response:
+        """The completions API, with the first text."""
+        self.bodies.append(await request.json())
+        choice = {"index": 0, "text": self.texts[0], "finish_reason": "stop", "logprobs": None}
+        return JSONResponse({"id": "x", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]})
+
     async def models(self, request: Request) -> Response:
         card = {"id": "reasoner", "object": "model", "created": 1, "owned_by": "x"}
         return JSONResponse({"object": "list", "data": [card]})
@@ -118,7 +124,11 @@ class Upstream:
 def upstream(*texts: str | dict[str, Any], **more: Any) -> Iterator[Upstream]:
     """Serves until the end of the block."""
     reasoner = Upstream(texts, **more)
-    routes = [Route("/v1/chat/completions", reasoner.complete, methods=["POST"]), Route("/v1/models", reasoner.models)]
+    routes = [
+        Route("/v1/chat/completions", reasoner.complete, methods=["POST"]),
+        Route("/v1/completions", reasoner.go_on, methods=["POST"]),
+        Route("/v1/models", reasoner.models),
+    ]
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(Starlette(routes=routes), log_level="error", lifespan="off", ws="none")

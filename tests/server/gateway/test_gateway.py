@@ -381,6 +381,64 @@ def test_models_are_the_upstream_s() -> None:
         assert [model.id for model in api.models.list()] == ["reasoner"]
 
 
+def test_a_model_is_retrieved_also_by_a_name_that_chooses_a_vote() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running, client(running) as api:
+        assert api.models.retrieve("reasoner").id == "reasoner"
+        assert api.models.retrieve("wrf-16@reasoner").id == "wrf-16@reasoner"
+        for unknown in ("another/model", "wrf-16@other"):
+            with pytest.raises(openai.NotFoundError, match="no model of this name"):
+                api.models.retrieve(unknown)
+
+
+def test_completions_are_the_upstream_s() -> None:
+    with upstream("go on") as reasoner, gateway(reasoner) as running, client(running) as api:
+        answer = api.completions.create(model="m", prompt="so", max_tokens=3)
+    assert answer.choices[0].text == "go on"
+    assert reasoner.bodies == [{"model": "m", "prompt": "so", "max_tokens": 3}]
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy", "budget"),
+    [
+        ("prm-3@org/m@1", "prm", 3),
+        ("majority@org/m@1", "majority", 2),
+        ("self_certainty-4@org/m@1", "self_certainty", 4),
+    ],
+)
+def test_the_model_s_name_chooses_the_vote(model: str, strategy: str, budget: int) -> None:
+    texts = [boxed(7, "a"), boxed(8, "b"), boxed(9, "c"), boxed(9, "d")]
+    with upstream(*texts) as reasoner, gateway(reasoner, gateway_budget=2) as running:
+        answer = ask(running, model=model, extra_body={"unprm": {"confidence": 1}})
+    assert (answer.unprm["strategy"], answer.unprm["budget"]) == (strategy, budget)
+    assert {body["model"] for body in reasoner.bodies} == {"org/m@1"}
+
+
+def test_other_names_are_the_upstream_s() -> None:
+    with upstream(boxed(7)) as reasoner, gateway(reasoner, gateway_budget=1) as running:
+        for model in ("wrf-16", "wrf-x@m", "wrf-16@", "other-2@m", "wrf-1234567@m"):
+            assert ask(running, model=model).unprm["budget"] == 1
+            assert reasoner.bodies[-1]["model"] == model
+
+
+@pytest.mark.parametrize(
+    ("model", "unprm", "reason"),
+    [
+        ("wrf-2@m", {"budget": 3}, "budget: in the model's name and in unprm"),
+        ("wrf-2@m", {"budget": 3, "strategy": "prm"}, "budget and strategy: in the model's name"),
+        ("wrf-0@m", {}, "greater than or equal to 1"),
+        ("wrf-257@m", {}, "less than or equal to 256"),
+        ("wrf-2@m", 3, "must be a JSON object"),
+    ],
+)
+def test_a_name_that_does_not_fit_is_refused(model: str, unprm: Any, reason: str) -> None:
+    with (
+        upstream(boxed(7)) as reasoner,
+        gateway(reasoner) as running,
+        pytest.raises(openai.UnprocessableEntityError, match=reason),
+    ):
+        ask(running, model=model, extra_body={"unprm": unprm})
+
+
 def test_without_an_upstream_there_is_no_gateway(server: Running) -> None:
     assert server.post("/v1/chat/completions", {}).status_code == 404
     assert server.get("/v1/models").status_code == 404
@@ -424,6 +482,8 @@ def test_requests_with_tools_are_passed_on() -> None:
         with pytest.raises(openai.UnprocessableEntityError, match="passed on as it is"):
             ask(running, tools=tools, extra_body={"unprm": {"budget": 4}})
         ask(running, tools=tools, tool_choice="none", extra_body={"unprm": {"budget": 1}})
+        ask(running, model="wrf-16@m", tools=tools)
+    assert [body["model"] for body in reasoner.bodies] == ["m", "m", "m"]
     (called,) = answer.choices[0].message.tool_calls or []
     assert called.id == "c"
     assert "unprm" not in reasoner.bodies[0]
