@@ -11,7 +11,7 @@ from benchmarks.queries import Query, score_steps
 from benchmarks.timing import Comparison, timed
 
 SHIM = Path(__file__).parents[1] / "clients" / "examples" / "reward_server.py"
-IN_FLIGHT, REQUESTS, ROUNDS = 256, 1024, 3
+IN_FLIGHT, REQUESTS, ROUNDS = 256, 512, 3
 
 
 def run() -> list[Comparison]:

@@ -18,6 +18,8 @@ from unprm_client.progress import Progress
 URL = "http://127.0.0.1:8000"
 SECONDS = 60.0
 ATTEMPTS = 5
+LIMITS = httpx.Limits()
+"""No limit of connections, where httpx would stop at 100: who calls decides how much is in flight for the server."""
 _FIRST_WAIT = 0.25
 """Maximum seconds before the second attempt; doubled for each further one."""
 _LONGEST_WAIT = 15.0

@@ -32,7 +32,12 @@ class AsyncClient(BaseClient):
     ) -> None:
         super().__init__(timeout, attempts)
         self._http = httpx.AsyncClient(
-            base_url=url, headers=_base.headers(api_key), timeout=timeout, transport=transport, verify=verify
+            base_url=url,
+            headers=_base.headers(api_key),
+            timeout=timeout,
+            limits=_base.LIMITS,
+            transport=transport,
+            verify=verify,
         )
 
     async def score_steps(

@@ -39,7 +39,12 @@ class Client(BaseClient):
     ) -> None:
         super().__init__(timeout, attempts)
         self._http = httpx.Client(
-            base_url=url, headers=_base.headers(api_key), timeout=timeout, transport=transport, verify=verify
+            base_url=url,
+            headers=_base.headers(api_key),
+            timeout=timeout,
+            limits=_base.LIMITS,
+            transport=transport,
+            verify=verify,
         )
 
     def score_steps(

@@ -126,11 +126,14 @@ def router(upstream: Upstream) -> APIRouter:
             openapi_extra=secured,
             response_model=None,
         )
-    for path, endpoint, name, codes in (
-        ("/models", models, "models", _LISTING),
-        ("/models/{name:path}", model, "retrieve_model", ("not_found", *_LISTING)),
-    ):
-        about.add_api_route(path, endpoint, operation_id=name, responses=problems(codes), openapi_extra=secured)
+    about.add_api_route("/models", models, operation_id="models", responses=problems(_LISTING), openapi_extra=secured)
+    about.add_api_route(
+        "/models/{name:path}",
+        model,
+        operation_id="retrieve_model",
+        responses=problems(("not_found", *_LISTING)),
+        openapi_extra=secured,
+    )
     routes.include_router(about)
     return routes
 
