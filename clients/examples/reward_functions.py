@@ -4,9 +4,9 @@ pip install -e '.[client]'
 python -m verl.trainer.main_ppo custom_reward_function.path=clients/examples/reward_functions.py …
 swift rlhf --rlhf_type grpo --external_plugins clients/examples/reward_functions.py --reward_funcs prm …
 
-verl calls `compute_score`, or `compute_scores` with reward_model.reward_manager=batch and custom_reward_function.name=
-compute_scores; ms-swift finds `prm` among its rewards. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its
-API key if it asks for one.
+verl's reward loop calls `compute_score`; newer versions name the option reward.custom_reward_function.path. Its batch
+manager calls `compute_scores`: reward_model.reward_manager=batch custom_reward_function.name=compute_scores. ms-swift finds
+`prm` among its rewards. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
 """
 
 import asyncio
