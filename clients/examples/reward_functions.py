@@ -5,8 +5,9 @@ python -m verl.trainer.main_ppo custom_reward_function.path=clients/examples/rew
 swift rlhf --rlhf_type grpo --external_plugins clients/examples/reward_functions.py --reward_funcs prm …
 
 verl's reward loop calls `compute_score`; newer versions name the option reward.custom_reward_function.path. Its batch
-manager calls `compute_scores`: reward_model.reward_manager=batch custom_reward_function.name=compute_scores. ms-swift finds
-`prm` among its rewards. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
+manager calls `compute_scores`: reward_model.reward_manager=batch custom_reward_function.name=compute_scores. ms-swift
+finds `prm` among its rewards. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if the server asks
+for one.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ PROBLEM = "question"
 
 
 async def compute_score(
-    data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any], **_: Any
+    data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any
 ) -> dict[str, float]:
     """The reward of one solution, for verl's reward loop; `scored_steps` goes to its metrics."""
     scores = await step_scores(_async_client(asyncio.get_running_loop()), _problem(extra_info), solution_str)
@@ -37,7 +38,7 @@ def compute_scores(
     data_sources: Sequence[str],
     solution_strs: Sequence[str],
     ground_truths: Sequence[Any],
-    extra_infos: Sequence[Mapping[str, Any]],
+    extra_infos: Sequence[Mapping[str, Any] | None],
     **_: Any,
 ) -> list[float]:
     """The rewards of a batch, for verl's batch reward manager."""
@@ -55,10 +56,11 @@ class StepReward:
         return rewards(_client(), columns[PROBLEM], completions)
 
 
-def _problem(extra_info: Mapping[str, Any]) -> str:
-    if PROBLEM not in extra_info:
-        raise KeyError(f"extra_info has the fields {', '.join(sorted(extra_info))}: expected {PROBLEM!r}, the problem")
-    return str(extra_info[PROBLEM])
+def _problem(extra_info: Mapping[str, Any] | None) -> str:
+    fields = extra_info or {}
+    if PROBLEM not in fields:
+        raise KeyError(f"extra_info has the fields {', '.join(fields) or 'none'}: expected {PROBLEM!r}, the problem")
+    return str(fields[PROBLEM])
 
 
 @cache

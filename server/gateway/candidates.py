@@ -4,8 +4,9 @@ import asyncio
 
 from pydantic import ValidationError
 
+from server.gateway.answers import LogProbs
 from server.gateway.schema import ChatRequest, UpstreamFailure
-from server.gateway.upstream import STOPPED, LogProbs, Sampled, Upstream, UpstreamFailed, Watch
+from server.gateway.upstream import STOPPED, Sampled, Upstream, UpstreamFailed, Watch
 from unprm.errors import UnprmError
 from unprm.openai_api import Json
 from unprm.types import Strategy

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from server.gateway.answers import Chunk, Completion, ModelList, Token
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, OpenAIClient
 
@@ -32,62 +33,6 @@ class UnknownToUpstream(UnprmError):
 
     def __init__(self) -> None:
         super().__init__("the upstream has no model of this name; /v1/models lists those that it has")
-
-
-class _Choice(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    message: Json
-    finish_reason: str | None = None
-
-
-class Alternative(BaseModel):
-    """One of the likeliest tokens at a place, with its natural-log probability."""
-
-    model_config = ConfigDict(extra="allow")
-
-    logprob: float
-
-
-class Token(Alternative):
-    """The token that was sampled, and the likeliest ones at its place."""
-
-    top_logprobs: list[Alternative] = []
-
-    @property
-    def likeliest(self) -> list[float]:
-        """Log-probabilities of the likeliest tokens; rounding may have left some just above 0."""
-        return [min(0.0, each.logprob) for each in self.top_logprobs]
-
-
-class LogProbs(BaseModel):
-    """The tokens of a completion, or of a part of it."""
-
-    content: list[Token] | None = None
-
-
-class _Completion(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    model: str = ""
-    choices: list[_Choice]
-    usage: Json | None = None
-
-
-class _Models(BaseModel):
-    data: list[Json]
-
-
-class _Part(BaseModel):
-    delta: Json = {}
-    logprobs: LogProbs | None = None
-    finish_reason: str | None = None
-
-
-class _Chunk(BaseModel):
-    model: str = ""
-    choices: list[_Part]
-    usage: Json | None = None
 
 
 Watch = Callable[[Sequence[float]], bool]
@@ -169,7 +114,7 @@ class Upstream:
     async def model(self, name: str) -> Json:
         """One of the upstream's models. Raises `UnknownToUpstream`, and as `sample`."""
         try:
-            cards = _Models.model_validate(await self.models()).data
+            cards = ModelList.model_validate(await self.models()).data
         except ValidationError:
             raise UpstreamFailed("the upstream's answer is no list of models") from None
         for card in cards:
@@ -190,7 +135,7 @@ class Upstream:
         with _upstream_errors():
             answer = await self._client.post("/chat/completions", body | ({"n": count} if count > 1 else {}))
         try:
-            parsed = _Completion.model_validate(answer)
+            parsed = Completion.model_validate(answer)
         except ValidationError:
             raise UpstreamFailed("the upstream's answer is no chat completion") from None
         usage = parsed.usage or {}
@@ -234,9 +179,9 @@ def _append(message: Json, delta: Json) -> None:
             message[name] = message.get(name, "") + value
 
 
-def _parsed_chunk(event: bytes) -> _Chunk:
+def _parsed_chunk(event: bytes) -> Chunk:
     try:
-        return _Chunk.model_validate_json(event)
+        return Chunk.model_validate_json(event)
     except ValidationError:
         raise UpstreamFailed("the upstream's stream has something else than chunks of a chat completion") from None
 
