@@ -41,7 +41,9 @@ def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
             ids[row, : len(example.encoded.ids)] = torch.tensor(example.encoded.ids)
             mask[row, : len(example.encoded.ids)] = 1
         with torch.autocast(trainer.device.type, torch.bfloat16, enabled=trainer.in_bf16):
-            logits = trainer.model(input_ids=ids.to(trainer.device), attention_mask=mask.to(trainer.device)).logits
+            logits = trainer.network.model(
+                input_ids=ids.to(trainer.device), attention_mask=mask.to(trainer.device)
+            ).logits
         logits = logits.float()
         loss = torch.zeros((), device=trainer.device)
         for row, example in enumerate(part):

@@ -14,6 +14,7 @@ from unprm.uncertainty import MEASURES
 from unprm.wire import VoteTerms
 
 LossName = Literal["bce", "mse", "orm", "rank"]
+TuneName = Literal["lora", "all"]
 LayoutName = Literal[
     "native", "unprm", "trl", "prm800k", "math-shepherd", "rlhflow", "processbench", "prmbench", "step-dpo"
 ]
@@ -52,7 +53,7 @@ class TrainSettings:
         tuple[Path, ...], Option(help="Step labels: a file, a directory, or a data set of the hub; repeat for more.")
     ]
     output: Annotated[
-        Path, Option(help="Directory for the adapter, its configuration and its card.", callback=directory)
+        Path, Option(help="Directory for the trained weights, their configuration and card.", callback=directory)
     ]
     layout: Annotated[LayoutName | None, LAYOUT] = None
     name: Annotated[str, Option(help="Name of the model; the output directory's by default.")] = ""
@@ -74,6 +75,7 @@ class TrainSettings:
         Option(help="Two tokens' logits, a linear layer's one or two outputs, or implicit rewards, for --loss orm."),
     ] = "verdicts"
     beta: Annotated[float, Option(min=0.0, help="Scale of implicit rewards.")] = BETA
+    tune: Annotated[TuneName, Option(help="What is trained: a LoRA adapter, or all weights.")] = "lora"
     loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step only (orm), or by ranking.")] = "bce"
     epochs: Annotated[int, Option(min=1)] = 3
     learning_rate: Annotated[float, Option(min=0.0)] = 5e-4
@@ -91,7 +93,8 @@ class TrainSettings:
         "v_proj",
     )
     bf16: Annotated[
-        bool, Option("--bf16", help="Keep the base in bfloat16 (always so on a GPU); compute in it where that is fast.")
+        bool,
+        Option("--bf16", help="Keep a frozen base in bfloat16 (always so on a GPU); compute in it where that is fast."),
     ] = False
     packing: bool | None = None
     gradient_checkpointing: Annotated[
@@ -132,6 +135,8 @@ TRAIN_PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 """Values that replace the defaults of `TrainSettings`."""
+TUNE_DEFAULTS: dict[TuneName, dict[str, Any]] = {"lora": {}, "all": {"learning_rate": 1e-5}}
+"""Values that replace those of a preset, by what is trained."""
 
 
 @dataclass(frozen=True, slots=True)

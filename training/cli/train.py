@@ -9,7 +9,7 @@ from rich.console import Console
 from training import stage
 from training.cli.evaluate import PrmOptions, refuse_beside
 from training.cli.options import Given, with_options
-from training.settings import TRAIN_PRESETS, TrainSettings
+from training.settings import TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
 
 console = Console(stderr=True)
 
@@ -22,14 +22,17 @@ def train(
         typer.Option(help="The paper's loss; the authors' program's loss; or all linear layers and a lower rate."),
     ] = "paper",
 ) -> None:
-    """Train a PRM from step-labelled solutions: a LoRA adapter that `python -m server --model OUTPUT` serves.
+    """Train a PRM from step-labelled solutions: an adapter or all weights; `python -m server --model OUTPUT` serves it.
 
     Run the same command again to resume a killed run from its last checkpoint. On several GPUs:
     `torchrun --nproc-per-node 8 -m training train …`.
     """
     from training.prm.train import Trainer
 
-    settings = TrainSettings(**TRAIN_PRESETS[preset] | given)
+    tune = given.get("tune", "lora")
+    if tune == "all" and (beside := [name for name in given if name.startswith("lora_")]):
+        raise typer.BadParameter("with all weights trained there is no adapter", param_hint=f"--{beside[0]}")
+    settings = TrainSettings(**TRAIN_PRESETS[preset] | TUNE_DEFAULTS[tune] | given)
     trainer = Trainer(settings)
     if trainer.processes.is_first:
         console.print(str(trainer.memory), highlight=False, soft_wrap=True)
@@ -47,13 +50,15 @@ def memory(
         list[float] | None, typer.Option(min=0, help="Free memory of a GPU, in GB; repeat for more.")
     ] = None,
     longest: Annotated[int, typer.Option(min=1, help="Number of tokens of the longest solution.")] = 2048,
+    tune: Annotated[TuneName, typer.Option(help="What is trained, as for `train`.")] = "lora",
+    processes: Annotated[int, typer.Option(min=1, help="Number of GPUs that train together.")] = 1,
 ) -> None:
     """Count the memory that `train` needs, and show what it would choose on GPUs: tokens per pass, checkpointing."""
     from training.prm.memory import table
     from training.prm.network import read_shape
 
     sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
-    Console().print(table(read_shape(base), sizes, longest))
+    Console().print(table(read_shape(base), sizes, longest, tune, processes))
 
 
 def merge_adapter(

@@ -1,4 +1,4 @@
-"""A PRM's model card: what a training run writes beside its adapter, and what is published with the merged model."""
+"""A PRM's model card: what a training run writes beside its weights, and what is published with the merged model."""
 
 import json
 import shlex
@@ -23,14 +23,14 @@ BY_THE_MACHINE = ("packing", "batch_tokens", "gradient_checkpointing", "checkpoi
 """Settings that depend on the machine and are no part of the command in the card."""
 
 _TRAINED = """---
-library_name: peft
+library_name: {library}
 {base_model}datasets: {datasets}
 tags: [process-reward-model, unprm]
 ---
 
 # {config.name}
 
-A process reward model: a LoRA adapter for `{base}` that scores each step of a solution at the step tag
+A process reward model: {what} `{base}` that scores each step of a solution at the step tag
 `{config.step_tag}`: {config.measure}.
 
     python -m server --model {place}
@@ -41,7 +41,7 @@ A process reward model: a LoRA adapter for `{base}` that scores each step of a s
 | data | {data} |
 | optimiser steps | {summary.steps} of {settings.batch_size} solutions, {settings.epochs} epochs |
 | loss at the end | {summary.loss:.4f} ({settings.loss}, mean of the last tenth of the steps) |
-| LoRA | rank {settings.lora_rank}, alpha {settings.lora_alpha}, dropout {settings.lora_dropout}, on {targets} |
+| trained weights | {trained} |
 | learning rate | {settings.learning_rate:g}, {settings.warmup:.0%} warm-up, cosine to zero |
 | seed | {settings.seed} |
 
@@ -94,10 +94,12 @@ By `python -m training evaluate`:
 
 
 def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary: TrainSummary) -> None:
-    """Writes `README.md` into the adapter's directory. Models and data of the hub are named in full, and paths by
+    """Writes `README.md` into the PRM's directory. Models and data of the hub are named in full, and paths by
     their last part, as the rest is private."""
     base = config.base
     local = base.startswith(".")
+    lora, targets = settings.tune == "lora", ", ".join(settings.lora_targets)
+    sizes = f"rank {settings.lora_rank}, alpha {settings.lora_alpha}, dropout {settings.lora_dropout}"
     names = [path.name if path.exists() else str(path) for path in settings.data]
     text = _TRAINED.format(
         config=config,
@@ -107,7 +109,9 @@ def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary
         base_model="" if local else f"base_model: {base}\n",
         datasets=json.dumps([str(path) for path in settings.data if not path.exists()]),
         data=", ".join(names),
-        targets=", ".join(settings.lora_targets),
+        library="peft" if lora else "transformers",
+        what="a LoRA adapter for" if lora else "all weights of",
+        trained=f"LoRA of {sizes}, on {targets}" if lora else "all",
         place=PLACE,
         command=_command(settings),
     )

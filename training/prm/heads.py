@@ -1,64 +1,87 @@
 """The heads that can be trained: from the last hidden states of a micro-batch to the margins at its tags."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from peft import PeftModel
 from safetensors.torch import save_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
 
 from training.prm.collate import MicroBatch
 from training.prm.network import drop_output
 from training.settings import TrainSettings
-from unprm.engines.torch.heads import LayersHead, VerdictHead
+from unprm.engines.torch.heads import LayersHead
 from unprm.engines.torch.readers import LOGITS, log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Verdicts
 
 FILE = "head.safetensors"
-"""A trained layer, beside the adapter."""
+"""A trained layer, beside the adapter or the other weights."""
 
 
-class Head(Protocol):
-    """`module`: its weights; those that require a gradient are trained."""
-
-    module: nn.Module
-
-    def margins(self, states: Callable[[], torch.Tensor], micro: MicroBatch) -> torch.Tensor:
-        """Margins at the tags, (tags,) in fp32. `states` runs the network: last hidden states, (tokens, hidden)."""
-        ...
+States = Callable[[], torch.Tensor]
+"""Runs the network: last hidden states, (tokens, hidden). A head, called with it and a micro-batch, gives the margins
+at the tags, (tags,) in fp32."""
 
 
-class AtTags:
-    """Reads the hidden state at the tag itself (no shift by one)."""
+class VerdictRows(nn.Module):
+    """Two rows of the output layer, those of both verdicts, at the tag itself (no shift by one).
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
+    Where the layer's weights are not the embedding's, the rows are kept here: the others are never read, so training
+    these two is training the layer.
+    """
 
-    def margins(self, states: Callable[[], torch.Tensor], micro: MicroBatch) -> torch.Tensor:
-        """As `Head`."""
-        tags = states()[micro.places.to(_device(self.module))]
-        margins: torch.Tensor = self.module(tags)
+    def __init__(self, model: PreTrainedModel | PeftModel, verdicts: Verdicts) -> None:
+        super().__init__()
+        output, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+        self._embedding = model.get_input_embeddings
+        self.kept, self._places = None, [verdicts.positive, verdicts.negative]
+        if output.weight is not embedding.weight:
+            rows = output.weight.detach()[self._places].clone()
+            frozen = not output.weight.requires_grad
+            self.kept, self._places = nn.Embedding.from_pretrained(rows, freeze=frozen), [0, 1]
+
+    def forward(self, states: States, micro: MicroBatch) -> torch.Tensor:
+        """As `States` says."""
+        positive, negative = (self.kept or self._embedding()).weight[self._places].float()
+        margins: torch.Tensor = _at_tags(states(), micro).float() @ (positive - negative)
         return margins
 
 
-class Implicit:
+class Layer(nn.Module):
+    """A linear layer with one or two outputs at the tag itself."""
+
+    def __init__(self, hidden_size: int, outputs: int) -> None:
+        super().__init__()
+        layer = nn.Linear(hidden_size, outputs)
+        for parameter in layer.parameters():
+            nn.init.zeros_(parameter)  # no step is right or wrong before anything was learned
+        self.read = LayersHead([layer])
+
+    def forward(self, states: States, micro: MicroBatch) -> torch.Tensor:
+        """As `States` says."""
+        margins: torch.Tensor = self.read(_at_tags(states(), micro))
+        return margins
+
+
+class Implicit(nn.Module):
     """`beta` times the log-likelihood ratio of the response so far, of the network to its base without the adapter
     (Yuan et al., "Free Process Rewards without Process Labels", 2024)."""
 
     def __init__(self, tuned: PeftModel, beta: float, bf16: bool) -> None:
-        self.module: nn.Module = nn.Identity()
-        self._tuned = tuned
+        super().__init__()
+        self._untuned, self._output = tuned.disable_adapter, tuned.get_base_model().get_output_embeddings
         self._beta = beta
         self._bf16 = bf16
 
-    def margins(self, states: Callable[[], torch.Tensor], micro: MicroBatch) -> torch.Tensor:
-        """As `Head`."""
+    def forward(self, states: States, micro: MicroBatch) -> torch.Tensor:
+        """As `States` says."""
         # the adapter is frozen while it is disabled, so the reference comes first
-        with torch.no_grad(), self._tuned.disable_adapter():
+        with torch.no_grad(), self._untuned():
             reference = self._log_probs(states(), micro)
         ratios = self._log_probs(states(), micro) - reference
         steps = ratios.new_zeros(len(micro.places)).index_add(0, micro.responses[:, 2].to(ratios.device), ratios)
@@ -70,44 +93,43 @@ class Implicit:
         """Log-probability of each of `micro.responses`, (tokens,) in double precision; logits are kept of few tokens at
         once, and computed again for the gradient."""
         places, before, _ = micro.responses.to(states.device).unbind(1)
-        output = self._tuned.get_base_model().get_output_embeddings()
+        output = self._output()
         wanted = micro.ids.to(states.device).flatten()[places]
         with torch.autocast(states.device.type, torch.bfloat16, enabled=self._bf16):
             slices = zip(states[before].split(LOGITS), wanted.split(LOGITS), strict=True)
             return torch.cat([checkpoint(log_probs, output, *each, use_reentrant=False) for each in slices])
 
 
-def add_head(tuned: PeftModel, settings: TrainSettings, verdicts: Verdicts, bf16: bool) -> Head:
-    """The head in the settings for a network with a new adapter; removes what it doesn't need of the output layer.
+def make_head(
+    model: PreTrainedModel | PeftModel, settings: TrainSettings, verdicts: Verdicts, bf16: bool
+) -> VerdictRows | Layer | Implicit:
+    """The head in the settings for a model from `prepare`; removes what it doesn't need of the output layer.
 
-    `bf16`: whether matrix products are computed in bfloat16. Raises `ModelInvalid` if the loss or the base does not fit
-    the head.
+    `bf16`: whether matrix products are computed in bfloat16. Raises `ModelInvalid` if the loss, the base or what is
+    trained of it does not fit the head.
     """
-    base = tuned.get_base_model()
     if settings.head == "implicit":
-        _check_implicit(settings, base.config)
-        return Implicit(tuned, settings.beta, bf16)
+        _check_implicit(settings, model.config)
+        assert isinstance(model, PeftModel)
+        return Implicit(model, settings.beta, bf16)
     if settings.head == "verdicts":
-        head: nn.Module = VerdictHead(base.get_output_embeddings().weight, verdicts)
+        head: VerdictRows | Layer = VerdictRows(model, verdicts)
     else:
-        outputs = 1 if settings.head == "value" else 2
-        layer = nn.Linear(base.config.get_text_config().hidden_size, outputs, device=tuned.device)
-        for parameter in layer.parameters():
-            nn.init.zeros_(parameter)  # no step is right or wrong before anything was learned
-        head = LayersHead([layer])
-    drop_output(base)
-    return AtTags(head)
+        head = Layer(model.config.get_text_config().hidden_size, 1 if settings.head == "value" else 2)
+    drop_output(model)
+    return head
 
 
-def write_head(head: Head, directory: Path) -> None:
-    """Writes the trained layer, if the head has one."""
-    if isinstance(head.module, LayersHead):
-        (layer,) = head.module.layers
-        tensors = {f"{LAYER}.{name}": tensor.cpu().contiguous() for name, tensor in layer.state_dict().items()}
+def write_layer(trained: Mapping[str, torch.Tensor], directory: Path) -> None:
+    """Writes the weights of a `Layer`, by their names in the head, if there are any."""
+    if trained:
+        tensors = {f"{LAYER}.{name.rpartition('.')[2]}": t.detach().cpu().contiguous() for name, t in trained.items()}
         save_file(tensors, directory / FILE, {"format": "pt"})
 
 
 def _check_implicit(settings: TrainSettings, config: Any) -> None:
+    if settings.tune != "lora":
+        raise ModelInvalid("--head implicit needs an adapter, without which the base is its reference: --tune lora")
     if settings.loss != "orm":
         raise ModelInvalid(
             f"--head implicit is trained on outcomes, with --loss orm, not {settings.loss}: a solution's last label"
@@ -117,5 +139,6 @@ def _check_implicit(settings: TrainSettings, config: Any) -> None:
             raise ModelInvalid(f"--head implicit is not trained on {settings.base}: it changes its logits by {name}")
 
 
-def _device(module: nn.Module) -> torch.device:
-    return next(module.parameters()).device
+def _at_tags(states: torch.Tensor, micro: MicroBatch) -> torch.Tensor:
+    """The states of the tags, (tags, hidden)."""
+    return states[micro.places.to(states.device)]

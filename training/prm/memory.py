@@ -8,8 +8,7 @@ is recomputed, and temporaries of the backward pass.
 import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedCon
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from training.prm.collate import Example, micro_batches
-from training.prm.heads import add_head
+from training.prm.heads import make_head
 from training.prm.live_bytes import LiveBytes
-from training.prm.network import base_dtype, computes_in_bf16, hidden_states, with_adapter
-from training.settings import TRAIN_PRESETS, TrainSettings
+from training.prm.network import Network, base_dtype, computes_in_bf16, prepare
+from training.prm.shards import layers
+from training.settings import TRAIN_PRESETS, TrainSettings, TuneName
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded
@@ -49,20 +49,22 @@ AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes that training takes: `weights` of the base; `adapter`: its weights, their gradients and AdamW's moments;
-    `activations`: peak of everything else during a forward and backward pass."""
+    """Bytes that training takes in a process: `frozen` weights; `trained` weights, their gradients and AdamW's moments;
+    `gathered`: of sharded weights, what is whole at a time; `activations`: peak of everything else during a forward and
+    backward pass."""
 
-    weights: int
-    adapter: int
+    frozen: int
+    trained: int
+    gathered: int
     activations: int
 
     @property
     def needed(self) -> int:
         """Bytes that must be free, including `SPARE`."""
-        return self.weights + self.adapter + round(self.activations / (1 - SPARE))
+        return self.frozen + self.trained + self.gathered + round(self.activations / (1 - SPARE))
 
     def __str__(self) -> str:
-        return f"weights {_gb(self.weights)}, adapter {_gb(self.adapter)}, activations {_gb(self.activations)}"
+        return ", ".join(f"{part.name} {_gb(getattr(self, part.name))}" for part in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,16 @@ class MemoryPlan:
         )
 
 
-def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: int, longest: int) -> MemoryPlan:
+def plan(
+    config: PreTrainedConfig, settings: TrainSettings, device: str, free: int, longest: int, processes: int = 1
+) -> MemoryPlan:
     """Chooses `batch_tokens` and `gradient_checkpointing` where the settings leave them open.
 
     `config`: the base model's configuration; its weights are not needed. `device`: "cpu" or "cuda"; `free`: its free
-    bytes; `longest`: tokens of the longest solution. Gradient checkpointing is chosen only if `ENOUGH_TOKENS` per pass,
-    or the longest solution, do not fit otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises
-    `ModelInvalid` if nothing fits; settings that leave nothing open are accepted without this check.
+    bytes; `longest`: tokens of the longest solution; `processes`: how many share the trained weights, if all are
+    trained. Gradient checkpointing is chosen only if `ENOUGH_TOKENS` per pass, or the longest solution, do not fit
+    otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises `ModelInvalid` if nothing fits; settings that
+    leave nothing open are accepted without this check.
     """
     batch = settings.batch_size * longest
     most = max(longest, min(settings.batch_tokens or MOST_TOKENS, batch))
@@ -101,23 +106,26 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
         least = {settings.gradient_checkpointing: longest}
     for checkpointing, few in least.items():
         tried, tokens = replace(settings, gradient_checkpointing=checkpointing), most
-        found = footprint(config, tried, device, tokens, longest)
+        found = footprint(config, tried, device, tokens, longest, processes)
         if found.needed <= free or None not in (settings.batch_tokens, settings.gradient_checkpointing):
             return MemoryPlan(found, free, settings.batch_tokens or MOST_TOKENS, checkpointing)
         if settings.batch_tokens is None and few < most:
-            tokens, large, found = few, found, footprint(config, tried, device, few, longest)
+            tokens, large, found = few, found, footprint(config, tried, device, few, longest, processes)
             if found.needed <= free:
                 # linear interpolation never underestimates: a peak is a maximum of sums linear in the tokens
                 share = (free - found.needed) / (large.needed - found.needed)
                 tokens = max(few, int(few + share * (most - few)) // _ROUND * _ROUND)
-                return MemoryPlan(footprint(config, tried, device, tokens, longest), free, tokens, checkpointing)
+                found = footprint(config, tried, device, tokens, longest, processes)
+                return MemoryPlan(found, free, tokens, checkpointing)
     advice = ["a device with more memory", "a smaller base", "no such long solutions"]
     if settings.batch_tokens and settings.batch_tokens > longest:
         advice.insert(0, "fewer batch_tokens")
     if not checkpointing:
         advice.insert(0, "gradient_checkpointing")
-    if base_dtype(settings, device) == torch.float32:
+    if base_dtype(settings, device) == torch.float32 and not settings.bf16:
         advice.insert(0, "bf16")
+    if settings.tune == "all":
+        advice[:0] = ["more processes", "tune lora"]
     raise ModelInvalid(
         f"training {settings.base} needs {_gb(found.needed)} of memory ({found}, and {SPARE:.0%} to spare) with passes "
         f"of {tokens:,} tokens, {_with(checkpointing)} gradient checkpointing, but {_gb(free)} is free; what helps: "
@@ -125,47 +133,63 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
     )
 
 
-def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, tokens: int, longest: int) -> Footprint:
+def footprint(
+    config: PreTrainedConfig, settings: TrainSettings, device: str, tokens: int, longest: int, processes: int = 1
+) -> Footprint:
     """Memory of training with passes of `tokens` tokens, padding included; other arguments as for `plan`."""
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, device))
-        tuned = with_adapter(base, settings, device)
-        in_bf16 = computes_in_bf16(settings, device)
-        head = add_head(tuned, settings, Verdicts(0, 1), in_bf16)
-    response = int(settings.head == "implicit")
+        model, in_bf16 = prepare(base, settings, device), computes_in_bf16(settings, device)
+        network = Network(model, make_head(model, settings, Verdicts(0, 1), in_bf16))
     if base.config._attn_implementation == "sdpa":
         base.set_attn_implementation(_CAUSAL)
-    modules = tuned, head.module
-    parameters = [parameter for module in modules for parameter in module.parameters()]
-    trained = sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
-    weights = sum(parameter.nbytes for parameter in parameters) - trained
+    trained = sum(parameter.nbytes for parameter in network.parameters() if parameter.requires_grad)
+    frozen = sum(parameter.nbytes for parameter in network.parameters()) - trained
+    shards, gathered = 1, 0
+    if settings.tune == "all" and processes > 1:
+        shards, gathered = processes, _gathered(network, layers(base), in_bf16)
     texts = -(-tokens // longest)
     length = -(-tokens // texts)
     places = range((length - 1) % _STEP_TOKENS, length, _STEP_TOKENS)
+    response = int(settings.head == "implicit")
     # nothing is shared
     examples = [
         Example(Encoded((text,) * length, tuple(places), response), (True,) * len(places)) for text in range(texts)
     ]
     if device == "cuda":
-        for parent in tuned.modules():
+        for parent in network.modules():
             for name, module in parent.named_children():
                 if isinstance(module, torch.nn.Dropout):
                     setattr(parent, name, _FusedDropout(module.p))
     with FakeTensorMode():
         # meta tensors would not reflect autocast or the attention kernel
-        for module in modules:
-            module._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
-        parameters = [parameter for module in modules for parameter in module.parameters()]
-        held = [*parameters, *tuned.buffers()]
-        for parameter in parameters:
+        network._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))  # type: ignore[no-untyped-call]
+        held = [*network.parameters(), *network.buffers()]
+        for parameter in network.parameters():
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
                 held.append(parameter.grad)
         (micro,) = micro_batches(examples, texts * length, sharing=settings.share_prefixes)
         live = LiveBytes(held)
         with _Watch(live):
-            head.margins(partial(hidden_states, base.get_decoder(), micro, "cpu", in_bf16), micro).sum().backward()
-    return Footprint(weights, 4 * trained, live.most)
+            network(micro, in_bf16).sum().backward()
+    return Footprint(frozen, 4 * -(-trained // shards), gathered, live.most)
+
+
+def _gathered(network: Network, parts: Sequence[torch.nn.Module], in_bf16: bool) -> int:
+    """Bytes of sharded weights that are whole at a time, and of their gradients; the parts' weights become what is
+    gathered of them.
+
+    Of the weights outside the parts, the weights, the gradients, and the gradients' copy that is sent; of the largest
+    part these, its buffers as it arrives, and the next part with its buffers.
+    """
+    inside = [sum(parameter.numel() for parameter in part.parameters()) for part in parts]
+    outside = sum(parameter.numel() for parameter in network.parameters()) - sum(inside)
+    size = 2 if in_bf16 else 4
+    if in_bf16:
+        for part in parts:
+            part.bfloat16()
+    return 3 * 4 * outside + max(inside, default=0) * (4 * size + size + 4)
 
 
 class _Watch(TorchDispatchMode):
@@ -190,26 +214,31 @@ class _FusedDropout(torch.nn.Dropout):
         return torch.native_dropout(input, self.p, self.training)[0]
 
 
-def table(config: PreTrainedConfig, free: Sequence[int], longest: int) -> Table:
+def table(
+    config: PreTrainedConfig, free: Sequence[int], longest: int, tune: TuneName = "lora", processes: int = 1
+) -> Table:
     """Memory and plans of the presets on GPUs with `free` bytes each. Arguments as for `plan`."""
-    shown = Table(title=f"training on solutions of up to {longest:,} tokens")
-    for name in ("preset", "weights", "adapter", "activations per token", "with checkpointing", *map(_gb, free)):
+    gpus = f", on each of {processes} GPUs" if processes > 1 else ""
+    shown = Table(title=f"training on solutions of up to {longest:,} tokens{gpus}")
+    parts = ("frozen", "trained", "gathered", "activations per token", "with checkpointing")
+    for name in ("preset", *parts, *map(_gb, free)):
         shown.add_column(name, justify="left" if name == "preset" else "right")
-    for preset in ("paper", "default"):
-        settings = TrainSettings("", (), Path(), bf16=True, **TRAIN_PRESETS[preset])
+    # without an adapter, the presets differ in nothing that takes memory
+    for preset in ("paper", "default") if tune == "lora" else ("paper",):
+        settings = TrainSettings("", (), Path(), bf16=True, tune=tune, **TRAIN_PRESETS[preset])
         plain, twice = (
-            footprint(config, replace(settings, gradient_checkpointing=way), "cuda", MOST_TOKENS, longest)
+            footprint(config, replace(settings, gradient_checkpointing=way), "cuda", MOST_TOKENS, longest, processes)
             for way in (False, True)
         )
         per_token = [f"{usage.activations / MOST_TOKENS / 1e6:.2f} MB" for usage in (plain, twice)]
-        plans = [_chosen(config, settings, size, longest) for size in free]
-        shown.add_row(preset, _gb(plain.weights), _gb(plain.adapter), *per_token, *plans)
+        plans = [_chosen(config, settings, size, longest, processes) for size in free]
+        shown.add_row(preset, _gb(plain.frozen), _gb(plain.trained), _gb(plain.gathered), *per_token, *plans)
     return shown
 
 
-def _chosen(config: PreTrainedConfig, settings: TrainSettings, free: int, longest: int) -> str:
+def _chosen(config: PreTrainedConfig, settings: TrainSettings, free: int, longest: int, processes: int) -> str:
     try:
-        made = plan(config, settings, "cuda", free, longest)
+        made = plan(config, settings, "cuda", free, longest, processes)
     except ModelInvalid:
         return "too little"
     return f"{made.batch_tokens:,} tokens{', checkpointing' * made.gradient_checkpointing}"

@@ -1,7 +1,6 @@
-"""The trainer's network: a frozen base and a LoRA adapter."""
+"""The trainer's network: a language model, all of it trained or frozen with a LoRA adapter, and a head."""
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -17,8 +16,9 @@ from unprm.errors import ModelInvalid
 
 
 def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
-    """Number type of the frozen base on a device of type `device`. The adapter is always in float32."""
-    return torch.bfloat16 if settings.bf16 or device == "cuda" else torch.float32
+    """Number type of the base on a device of type `device`. What is trained is always in float32."""
+    frozen = settings.tune == "lora"
+    return torch.bfloat16 if frozen and (settings.bf16 or device == "cuda") else torch.float32
 
 
 def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
@@ -53,9 +53,20 @@ def check_sharing(model: PreTrainedModel, longest: int) -> None:
         raise ModelInvalid(f"{config.name_or_path} can't be trained with share_prefixes: {reason}")
 
 
-def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) -> PeftModel:
-    """Adds a new adapter to the base, in training mode, for a device of type `device`; with gradient checkpointing if
-    the settings say so.
+def prepare(base: PreTrainedModel, settings: TrainSettings, device: str) -> PreTrainedModel | PeftModel:
+    """The base in training mode for a device of type `device`: all its weights are trained, or a new adapter; with
+    gradient checkpointing if the settings say so. Errors as in `with_adapter`."""
+    tuned = with_adapter(base, settings) if settings.tune == "lora" else base
+    if settings.gradient_checkpointing:
+        # the reentrant variant would need a gradient at the first layer's input
+        tuned.gradient_checkpointing_enable({"use_reentrant": False})
+    if settings.tune == "lora" and settings.bf16 and not computes_in_bf16(settings, device):
+        compute_in_float32(tuned)
+    return tuned.train()
+
+
+def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
+    """Adds a new adapter to the base, which is frozen.
 
     Raises `ModelInvalid` if the base lacks the layers in `lora_targets`, or if one of them is the output layer.
     """
@@ -77,12 +88,7 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings, device: str) ->
             f"the layers {targets} include the output layer: only two of its rows are read, and an adapter there would "
             "not be trained"
         )
-    if settings.gradient_checkpointing:
-        # the reentrant variant would need a gradient at the first layer's input
-        tuned.gradient_checkpointing_enable({"use_reentrant": False})
-    if settings.bf16 and not computes_in_bf16(settings, device):
-        compute_in_float32(tuned)
-    return tuned.train()
+    return tuned
 
 
 def compute_in_float32(model: torch.nn.Module) -> None:
@@ -98,22 +104,33 @@ def compute_in_float32(model: torch.nn.Module) -> None:
     widen_all(model, torch.float32)
 
 
-def drop_output(base: PreTrainedModel) -> None:
+def drop_output(model: PreTrainedModel | PeftModel) -> None:
     """Removes the output layer from the model, unless it shares its weights with the embedding."""
-    if base.get_output_embeddings().weight is not base.get_input_embeddings().weight:
-        base.set_output_embeddings(torch.nn.Identity())
+    if model.get_output_embeddings().weight is not model.get_input_embeddings().weight:
+        model.set_output_embeddings(torch.nn.Identity())
 
 
-def hidden_states(
-    decoder: Callable[..., Any], micro: MicroBatch, device: torch.device | str, bf16: bool
-) -> torch.Tensor:
-    """The last hidden state of each token, (tokens, hidden), in the order of the flattened `ids`."""
-    device = torch.device(device)
-    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        positions = None if micro.positions is None else micro.positions.to(device)
-        # without a mask and a cache, packed solutions are kept apart by their positions
-        mask = None if micro.ends is None else sees(micro.ends.to(device))[None, None]
-        ids = micro.ids.to(device)
-        hidden = decoder(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).last_hidden_state
-    states: torch.Tensor = hidden.flatten(0, 1)
-    return states
+class Network(torch.nn.Module):
+    """A language model, from `prepare`, and a head of `training.prm.heads`, which reads margins from its states."""
+
+    def __init__(self, model: PreTrainedModel | PeftModel, head: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.head = head
+
+    def forward(self, micro: MicroBatch, bf16: bool) -> torch.Tensor:
+        """Margins at the tags, (tags,) in fp32. `bf16`: compute matrix products in bfloat16."""
+        margins: torch.Tensor = self.head(partial(self._states, micro, bf16), micro)
+        return margins
+
+    def _states(self, micro: MicroBatch, bf16: bool) -> torch.Tensor:
+        """The last hidden state of each token, (tokens, hidden), in the order of the flattened `ids`."""
+        device = next(self.model.parameters()).device
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            positions = None if micro.positions is None else micro.positions.to(device)
+            # without a mask and a cache, packed solutions are kept apart by their positions
+            mask = None if micro.ends is None else sees(micro.ends.to(device))[None, None]
+            ids, decoder = micro.ids.to(device), self.model.get_decoder()
+            hidden = decoder(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False)
+        states: torch.Tensor = hidden.last_hidden_state.flatten(0, 1)
+        return states

@@ -1,12 +1,14 @@
 """Data-parallel training: each process started by `torchrun` computes its share of every optimiser batch."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Processes:
         if not distributed.is_initialized():
             distributed.init_process_group("nccl" if cuda else "gloo")
         device = torch.device("cuda", distributed.get_node_local_rank()) if cuda else torch.device("cpu")
+        if cuda:
+            torch.cuda.set_device(device)
         return cls(distributed.get_rank(), distributed.get_world_size(), device)
 
     def leave(self) -> None:
@@ -59,6 +63,20 @@ class Processes:
         distributed.all_reduce(flat)
         for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(total.view_as(tensor))
+
+    def mesh(self) -> DeviceMesh:
+        """All processes in a row."""
+        return init_device_mesh(self.device.type, (self.count,))
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """What is done inside is done by one process of a machine after the other."""
+        here, before = (int(os.environ[name]) if self.count > 1 else 0 for name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK"))
+        for _ in range(before):
+            self.wait()
+        yield
+        for _ in range(here - before):
+            self.wait()
 
     def wait(self) -> None:
         """Waits until all processes have called this."""

@@ -1,6 +1,6 @@
-"""Publishes a trained adapter: as one merged checkpoint, or as a model on the hub.
+"""Publishes a PRM: as one checkpoint of all weights, or as a model on the hub.
 
-The merged checkpoint has two heads. The language model's own is what this project reads verdicts from; a classifier of
+Such a checkpoint has two heads. The language model's own is what this project reads verdicts from; a classifier of
 tokens, made of the rows of both verdicts or of a trained layer, is what transformers and vLLM read without code of
 ours.
 """
@@ -43,9 +43,7 @@ def merge_adapter(model: str, adapter: str | None, output: Path, dtype: StoredDt
     config = PrmConfig.read(files.directory)
     if config.head == "implicit":
         raise ModelInvalid(f"{config.name} has implicit rewards, which are read against its base without the adapter")
-    _with_classifier(load_merged(files, dtype), files.directory, config, output)
-    read_tokenizer(files.base).save_pretrained(output)
-    config.model_copy(update={"base": ".", "base_revision": None}).write(output)
+    write_checkpoint(load_merged(files, dtype), files.base, files.directory, config, output)
     _copy(files.directory, output, CARD, calibration.NAME)
 
 
@@ -79,6 +77,14 @@ def push(directory: Path, repository: str, figures: Path | None = None, api: HfA
         address = api.create_repo(repository, exist_ok=True)
         api.upload_folder(folder_path=place, repo_id=repository)
     return str(address)
+
+
+def write_checkpoint(network: PreTrainedModel, base: Path, source: Path, config: PrmConfig, output: Path) -> None:
+    """Writes a whole PRM as a checkpoint that is served by itself, with the tokenizer of the directory `base`, and the
+    trained layer of the directory `source`, if the head is one."""
+    _with_classifier(network, source, config, output)
+    read_tokenizer(base).save_pretrained(output)
+    config.model_copy(update={"base": ".", "base_revision": None}).write(output)
 
 
 def _check_name(repository: str) -> None:
@@ -123,5 +129,5 @@ def _margin(network: PreTrainedModel, source: Path, config: PrmConfig) -> tuple[
 def _copy(source: Path, target: Path, *names: str) -> None:
     """Copies those of these files that are there."""
     for name in names:
-        if (source / name).is_file():
+        if source != target and (source / name).is_file():
             shutil.copyfile(source / name, target / name)

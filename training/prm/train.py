@@ -1,24 +1,22 @@
-"""Trains a PRM: a LoRA adapter on a causal language model, from step-labelled solutions.
+"""Trains a PRM from step-labelled solutions: a LoRA adapter on a causal language model, or all its weights.
 
     python -m training train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-prm
     torchrun --nproc-per-node 8 -m training train …
 
 If the same command is given again, a killed run resumes from its last checkpoint, with the same result: data order,
 dropout and schedule depend only on the seed and the step number. Several processes share each optimiser batch, so their
-losses equal those of a single process.
+losses equal those of a single process; if all weights are trained, each holds a shard of them.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import torch
 from rich.progress import Progress
-from safetensors import safe_open
 from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
@@ -26,29 +24,25 @@ from transformers.utils import is_flash_attn_2_available
 from training.evaluate.metrics import Validation
 from training.layouts.files import read_labelled
 from training.layouts.label import VERDICT
-from training.prm import resume
 from training.prm.card import write_card
 from training.prm.collate import Example, MicroBatch, batches, micro_batches
-from training.prm.heads import add_head, write_head
+from training.prm.heads import make_head
 from training.prm.history import History
 from training.prm.loss import LOSSES
 from training.prm.memory import MemoryPlan, free_memory, plan, return_freed_memory
-from training.prm.network import (
-    base_dtype,
-    check_sharing,
-    computes_in_bf16,
-    hidden_states,
-    read_shape,
-    with_adapter,
-)
+from training.prm.network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
 from training.prm.processes import Processes
-from training.settings import LayoutName, TrainSettings, TrainSummary
+from training.prm.result import portable, write_adapter, write_all
+from training.prm.resume import OneFile, Shards
+from training.prm.shards import layers, shard
+from training.settings import LayoutName, TrainSettings, TrainSummary, TuneName
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.models.checkpoint import fetch, load_base, load_tokenizer
 
-STATE = "checkpoint.safetensors"
+STATE, BEST = "checkpoint", "best"
+"""Names of the last state, and of the one with the best validation."""
 CHOSEN = ("batch_tokens", "gradient_checkpointing")
 """The settings that are chosen by the free memory unless given."""
 
@@ -57,16 +51,19 @@ class Trainer:
     """One training run: the constructor loads data and model, `run` trains."""
 
     def __init__(self, settings: TrainSettings) -> None:
+        self.settings = settings
         self.loss = LOSSES[settings.loss]
         self.processes = Processes.join()
         self.device = self.processes.device
         free = self.processes.smallest(free_memory(self.device) // self.processes.sharing)
-        base = fetch(settings.base, settings.base_revision)
-        tokenizer = load_tokenizer(base)
+        self.base = fetch(settings.base, settings.base_revision)
+        tokenizer = load_tokenizer(self.base)
+        if settings.compile and self.is_sharded:
+            raise ModelInvalid(f"compile can't be used with all weights and {self.processes.count} processes")
         self.config = PrmConfig.for_base(
             tokenizer,
             settings.name or settings.output.name,
-            _portable(settings.base, settings.output),
+            portable(settings.base, settings.output),
             settings.base_revision,
             settings.problem_template,
             settings.step_tag,
@@ -76,7 +73,7 @@ class Trainer:
         self.format = UnprmFormat(tokenizer, self.config)
         flash = is_flash_attn_2_available() and not settings.share_prefixes
         self.packing = flash if settings.packing is None else settings.packing
-        shape = read_shape(str(base))
+        shape = read_shape(str(self.base))
         self.examples, self.dropped = self._read(settings.data, settings.layout, shape.max_position_embeddings)
         self.held_out: list[Example] = []
         if settings.validation:
@@ -85,27 +82,18 @@ class Trainer:
         self.settings = replace(settings, **{name: getattr(self.memory, name) for name in CHOSEN})
         if self.memory.scarce and self.device.type == "cpu":
             return_freed_memory()
-        model = load_base(base, base_dtype(self.settings, self.device.type))
-        if settings.share_prefixes:
-            check_sharing(model, max(len(example.encoded.ids) for example in (*self.examples, *self.held_out)))
-        if flash:
-            model.set_attn_implementation("flash_attention_2")
-        self.model = with_adapter(model, self.settings, self.device.type)
         self.in_bf16 = computes_in_bf16(settings, self.device.type)
-        verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
-        self.head = add_head(self.model, settings, verdicts, self.in_bf16)
-        self.model.to(self.device)
-        self.head.module.to(self.device)
-        decoder = model.get_decoder()
-        self.decoder = torch.compile(decoder, dynamic=True) if settings.compile else decoder
-        self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0)
+        self.network = self._sharded(flash) if self.is_sharded else self._load(flash).to(self.device)
+        # fused, it needs no memory of its own
+        fused = settings.tune == "all"
+        self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0, fused=fused)
         self.per_epoch = -(-len(self.examples) // settings.batch_size)
         self.total = settings.epochs * self.per_epoch
         self.history = History()
         self.fingerprint = self._fingerprint()
 
     def run(self, progress: Progress) -> TrainSummary:
-        """Trains, resuming from the last checkpoint if any; writes the adapter, its configuration and its card."""
+        """Trains, resuming from the last checkpoint if any; writes the weights, their configuration and card."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
         first = self._resume()
         name = self.config.name
@@ -124,10 +112,33 @@ class Trainer:
                     self._save()
         steps = len(self.history.losses)
         summary = TrainSummary(len(self.examples), self.dropped, steps, self.history.recent_loss())
-        if self.processes.is_first:
-            self._finish(summary)
+        self._finish(summary)
         self.processes.wait()
         return summary
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each process holds only a shard of the weights."""
+        return self.settings.tune == "all" and self.processes.count > 1
+
+    def _load(self, flash: bool) -> Network:
+        model = load_base(self.base, base_dtype(self.settings, self.device.type))
+        if self.settings.share_prefixes:
+            check_sharing(model, max(len(example.encoded.ids) for example in (*self.examples, *self.held_out)))
+        if flash:
+            model.set_attn_implementation("flash_attention_2")
+        tuned = prepare(model, self.settings, self.device.type)
+        if self.settings.compile:
+            model.get_decoder().compile(dynamic=True)
+        verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
+        return Network(tuned, make_head(tuned, self.settings, verdicts, self.in_bf16))
+
+    def _sharded(self, flash: bool) -> Network:
+        mesh = self.processes.mesh()
+        with self.processes.turn():  # a machine's memory holds all weights once
+            network = self._load(flash)
+            shard(network, layers(network.model), mesh, self.in_bf16)
+        return network
 
     def _read(self, paths: Sequence[Path], layout: LayoutName | None, window: int) -> tuple[list[Example], int]:
         solutions = list(read_labelled(paths, layout))
@@ -140,15 +151,14 @@ class Trainer:
 
     def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
         """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
-        state = settings.output / STATE
-        if state.exists() and (kept := resume.read_progress(state).get("memory")):
+        if progress := self._state(STATE).progress():
+            kept = progress["memory"]
             settings = replace(settings, **{name: kept[name] for name in CHOSEN if getattr(settings, name) is None})
         longest = max(len(example.encoded.ids) for example in self.examples)
-        return plan(shape, settings, self.device.type, free, longest)
+        return plan(shape, settings, self.device.type, free, longest, self.processes.count)
 
     def _trained(self) -> dict[str, torch.Tensor]:
-        named = *self.model.named_parameters(), *self.head.module.named_parameters("head")
-        return {name: p for name, p in named if p.requires_grad}
+        return {name: p for name, p in self.network.named_parameters() if p.requires_grad}
 
     def _batches(self, first: int) -> Iterator[tuple[int, list[Example]]]:
         step, s = 0, self.settings
@@ -163,19 +173,19 @@ class Trainer:
         """Optimiser step number `step`, from 0, on a batch; returns its mean loss."""
         total = sum(self.loss.count(example.labels) for example in batch)
         loss = torch.zeros(1, device=self.device)
-        for number, micro in enumerate(self._micro_batches(batch)):
-            if number % self.processes.count == self.processes.rank:
-                # the same dropout for these solutions in any process
-                torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
-                labels, solutions = micro.labels.to(self.device), micro.solutions.to(self.device)
-                part = self.loss(self._margins(micro), labels, solutions, total)
-                part.backward()
-                loss += part.detach()
+        for number, micro, weight in self._share(batch):
+            # the same dropout for these solutions in any process
+            torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
+            labels, solutions = micro.labels.to(self.device), micro.solutions.to(self.device)
+            part = weight * self.loss(self._margins(micro), labels, solutions, total)
+            part.backward()
+            loss += part.detach()
         trained = self._trained().values()
         for parameter in trained:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        self.processes.add_up([loss, *(parameter.grad for parameter in trained if parameter.grad is not None)])
+        gradients = [] if self.is_sharded else [parameter.grad for parameter in trained if parameter.grad is not None]
+        self.processes.add_up([loss, *gradients])
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(step, self.total)
@@ -183,8 +193,20 @@ class Trainer:
         self.optimizer.zero_grad()
         return loss.item()
 
+    def _share(self, batch: Sequence[Example]) -> Iterator[tuple[int, MicroBatch, float]]:
+        """This process's micro-batches, each with its number in the batch and its weight, 1.
+
+        Shards are gathered by all processes together: where one is left without a micro-batch, it repeats the first, of
+        weight 0.
+        """
+        micros, count = list(self._micro_batches(batch)), self.processes.count
+        for number in range(self.processes.rank, len(micros), count):
+            yield number, micros[number], 1.0
+        if self.is_sharded and 0 < len(micros) % count <= self.processes.rank:
+            yield 0, micros[0], 0.0
+
     def _validate(self, board: SummaryWriter) -> None:
-        """Evaluates the held-out solutions, and saves the adapter if it is the best so far."""
+        """Evaluates the held-out solutions, and saves the weights if they are the best so far."""
         if not self.held_out:
             return
         scores, labels = self._scored(self.held_out)
@@ -193,27 +215,27 @@ class Trainer:
         for name, value in asdict(validations[-1]).items():
             if value is not None:
                 board.add_scalar(f"validation/{name}", value, len(self.history.losses))
-        if self.history.best() == len(validations) - 1 and self.processes.is_first:
-            resume.replace_file(self._trained(), self._place("best.safetensors"), {})
+        if self.history.best() == len(validations) - 1:
+            self._state(BEST).save(self._trained(), [], {})
 
     @torch.no_grad()
     def _scored(self, examples: Sequence[Example]) -> tuple[list[list[float]], list[list[bool]]]:
-        self.model.eval()
+        self.network.eval()
         scores, labels = [], []
         for micro in self._micro_batches(examples):
             values = torch.sigmoid(self._margins(micro)).cpu()
             for number in micro.solutions.unique():
                 scores.append(values[micro.solutions == number].tolist())
                 labels.append((micro.labels[micro.solutions == number] > VERDICT).tolist())
-        self.model.train()
+        self.network.train()
         return scores, labels
 
     def _micro_batches(self, examples: Sequence[Example]) -> Iterator[MicroBatch]:
         return micro_batches(examples, self.memory.batch_tokens, self.packing, self.settings.share_prefixes)
 
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
-        states = partial(hidden_states, self.decoder, micro, self.device, self.in_bf16)
-        return self.head.margins(states, micro)
+        margins: torch.Tensor = self.network(micro, self.in_bf16)
+        return margins
 
     def _fingerprint(self) -> str:
         """Digest of everything the result depends on, to detect checkpoints of other runs."""
@@ -224,47 +246,44 @@ class Trainer:
             digest.update(repr((example.encoded, example.labels)).encode())
         return digest.hexdigest()
 
-    def _place(self, name: str) -> Path:
-        return self.settings.output / name
+    def _state(self, name: str, tune: TuneName | None = None) -> OneFile | Shards:
+        if (tune or self.settings.tune) == "all":
+            return Shards(self.settings.output / name, self.processes)
+        return OneFile(self.settings.output / f"{name}.safetensors", self.processes)
 
     def _resume(self) -> int:
         """Restores the last checkpoint, if any; returns the number of the next step."""
-        state = self._place(STATE)
-        if not state.exists():
+        state = self._state(STATE)
+        others = (self._state(STATE, tune) for tune in get_args(TuneName) if tune != self.settings.tune)
+        if other := next((other for other in others if other.progress()), None):
+            raise ModelInvalid(f"{other.path} belongs to a run with another --tune; choose another output directory")
+        if (progress := state.progress()) is None:
             return 0
-        kept = resume.load(state, self._trained(), [self.optimizer])
-        if kept["fingerprint"] != self.fingerprint:
-            raise ModelInvalid(f"{state} belongs to a run with other settings or data; choose another output directory")
-        self.history = History.of(kept["history"])
+        if progress["fingerprint"] != self.fingerprint:
+            raise ModelInvalid(
+                f"{state.path} belongs to a run with other settings or data; choose another output directory"
+            )
+        state.load(self._trained(), [self.optimizer])
+        self.history = History.of(progress["history"])
         return len(self.history.losses)
 
     def _save(self) -> None:
+        progress = {
+            "history": asdict(self.history),
+            "fingerprint": self.fingerprint,
+            "memory": {name: getattr(self.settings, name) for name in CHOSEN},
+        }
+        self._state(STATE).save(self._trained(), [self.optimizer], progress)
         if self.processes.is_first:
-            state = {
-                "history": asdict(self.history),
-                "fingerprint": self.fingerprint,
-                "memory": {name: getattr(self.settings, name) for name in CHOSEN},
-            }
-            resume.save(self._place(STATE), self._trained(), [self.optimizer], state)
             self.history.write(self.settings.output)
-        self.processes.wait()
 
     def _finish(self, summary: TrainSummary) -> None:
-        output = self.settings.output
+        output, first = self.settings.output, self.processes.is_first
         if self.settings.patience and self.history.validations:
-            with safe_open(self._place("best.safetensors"), framework="pt") as best:
-                for name, parameter in self._trained().items():
-                    parameter.data.copy_(best.get_tensor(name))
-        self.model.peft_config["default"].base_model_name_or_path = self.config.base
-        self.model.save_pretrained(str(output), save_embedding_layers=False)
-        write_head(self.head, output)
-        self.config.write(output)
-        write_card(output, self.config, self.settings, summary)
-
-
-def _portable(base: str, output: Path) -> str:
-    """The base's name in the adapter's configuration: a path relative to the adapter, or the hub name."""
-    if not Path(base).is_dir():
-        return base
-    relative = os.path.relpath(Path(base).resolve(), output.resolve())
-    return relative if relative.startswith(".") else f"./{relative}"
+            self._state(BEST).load(self._trained(), [])
+        if self.settings.tune == "all":
+            write_all(self.network, self.base, self.config, output, first)
+        elif first:
+            write_adapter(self.network, self.config, output)
+        if first:
+            write_card(output, self.config, self.settings, summary)

@@ -45,7 +45,7 @@ def _reference(trainer, batches, last_step_only):
     model = get_peft_model(load_base(Path(settings.base), torch.float32), lora)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, parameter in trained.items():
-        parameter.data.copy_(trainer._trained()[name])
+        parameter.data.copy_(trainer._trained()[f"model.{name}"])
     optimizer = torch.optim.AdamW(trained.values(), weight_decay=0.0)
     for number, batch in batches:
         longest = max(len(example.encoded.ids) for example in batch)

@@ -29,6 +29,7 @@ from unprm.models.load import load_engine
 
 QUIET = Progress(disable=True)
 HEADS = {"verdicts": 0, "value": 1, "classes": 2, "implicit": 0}
+ALL = {"tune": "all", "learning_rate": 3e-3}
 PAIRS = [*((head, loss) for head in ("verdicts", "value", "classes") for loss in LOSSES), ("implicit", "orm")]
 
 
@@ -64,7 +65,7 @@ def trained(base, tmp_path_factory):
 
 def _margins(trainer, solutions):
     """The trainer's margin of every step."""
-    trainer.model.eval()
+    trainer.network.eval()
     with torch.no_grad():
         for solution in solutions:
             encoded = trainer.format.encode(solution.problem, solution.steps)
@@ -72,9 +73,11 @@ def _margins(trainer, solutions):
             yield trainer._margins(micro).tolist()
 
 
-@pytest.mark.parametrize(("head", "loss"), PAIRS)
-def test_every_head_learns_and_is_served_with_the_trainer_s_margins(base, tmp_path, head, loss):
-    trainer = _trainer(base, tmp_path, head, loss)
+@pytest.mark.parametrize(
+    ("head", "loss", "changes"), [*((*pair, {}) for pair in PAIRS), ("value", "bce", ALL), ("classes", "mse", ALL)]
+)
+def test_every_head_learns_and_is_served_with_the_trainer_s_margins(base, tmp_path, head, loss, changes):
+    trainer = _trainer(base, tmp_path, head, loss, **changes)
     trainer.run(QUIET)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "prm" / "train.jsonl").read_text().splitlines()]
     assert sum(losses[-3:]) < 0.7 * sum(losses[:3])
@@ -140,6 +143,8 @@ def test_implicit_rewards_are_read_against_the_base_and_learned_of_outcomes(base
         publish.merge_adapter(str(trained["implicit"]), None, tmp_path / "merged", torch.float32)
     with pytest.raises(ModelInvalid, match="with --loss orm, not bce"):
         _trainer(base, tmp_path, "implicit")
+    with pytest.raises(ModelInvalid, match="needs an adapter"):
+        _trainer(base, tmp_path, "implicit", "orm", tune="all")
 
 
 def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):
@@ -147,7 +152,7 @@ def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):
     first.run(QUIET)
     again = _trainer(base, tmp_path, "classes", epochs=1)
     assert again._resume() == len(first.history.losses)
-    assert torch.equal(again._trained()["head.layers.0.weight"], first._trained()["head.layers.0.weight"])
+    assert torch.equal(again._trained()["head.read.layers.0.weight"], first._trained()["head.read.layers.0.weight"])
 
 
 def test_memory_counts_a_layer_and_slices_of_logits(base, tmp_path):
@@ -158,8 +163,8 @@ def test_memory_counts_a_layer_and_slices_of_logits(base, tmp_path):
             base="b", data=(), output=tmp_path, head=head, loss="orm", gradient_checkpointing=False
         )
         found[head] = footprint(shape, settings, "cpu", 512, 256)
-    assert found["value"].adapter - found["verdicts"].adapter == 4 * 65 * 4
-    assert found["classes"].adapter - found["verdicts"].adapter == 4 * 130 * 4
+    assert found["value"].trained - found["verdicts"].trained == 4 * 65 * 4
+    assert found["classes"].trained - found["verdicts"].trained == 4 * 130 * 4
     logits = 256 * shape.vocab_size * 4
     assert found["implicit"].activations > found["verdicts"].activations + logits
 

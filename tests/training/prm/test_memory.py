@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,15 @@ from typer.testing import CliRunner
 
 from training.__main__ import app
 from training.prm.collate import Example, micro_batches
-from training.prm.heads import add_head
+from training.prm.heads import make_head
 from training.prm.memory import MOST_TOKENS, footprint, free_memory, left_to_container, plan
 from training.prm.network import (
+    Network,
     base_dtype,
     compute_in_float32,
     computes_in_bf16,
-    hidden_states,
+    prepare,
     read_shape,
-    with_adapter,
 )
 from training.settings import LINEAR, TrainSettings
 from unprm.errors import ModelInvalid
@@ -62,6 +61,11 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+def _network(base, settings, verdicts=Verdicts(0, 1)):  # noqa: B008  (it is frozen)
+    model = prepare(base, settings, "cpu")
+    return Network(model, make_head(model, settings, verdicts, computes_in_bf16(settings, "cpu")))
+
+
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
@@ -71,31 +75,29 @@ def one_thread():
         (LlamaConfig, {"gradient_checkpointing": True}),
         (Qwen2Config, {"head": "classes"}),
         (Qwen2Config, {"head": "implicit", "loss": "orm"}),
+        (LlamaConfig, {"tune": "all", "bf16": True}),
+        (MistralConfig, {"gradient_checkpointing": True, "tune": "all"}),
         (MistralConfig, {"gradient_checkpointing": True, "lora_targets": LINEAR, "lora_rank": 64, "bf16": True}),
     ],
 )
 def test_the_activations_are_those_of_a_real_pass(kind, changes, one_thread):
     settings, config = replace(SETTINGS, **changes), kind(**SHAPE)
     base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, "cpu"))
-    tuned = with_adapter(base, settings, "cpu")
-    in_bf16 = computes_in_bf16(settings, "cpu")
-    head = add_head(tuned, settings, Verdicts(0, 1), in_bf16)
+    network = _network(base, settings)
     text = Encoded((7,) * LENGTH, (33, 63), int(settings.head == "implicit"))
     (micro,) = micro_batches([Example(text, (True, False))] * TEXTS, TEXTS * LENGTH)
 
     def work():
-        states = partial(hidden_states, base.get_decoder(), micro, "cpu", in_bf16)
-        head.margins(states, micro).sum().backward()
+        network(micro, computes_in_bf16(settings, "cpu")).sum().backward()
 
-    work()  # gradients of the adapter are there from now on
+    work()  # gradients of what is trained are there from now on
     counted = footprint(config, settings, "cpu", TEXTS * LENGTH, LENGTH)
     # attention in bfloat16 has a buffer for each thread that not every processor's kernel takes
-    slack = 0.03 if in_bf16 else 0.01
+    slack = 0.03 if computes_in_bf16(settings, "cpu") else 0.01
     assert counted.activations == pytest.approx(allocated(work), rel=slack)
-    parameters = [*tuned.parameters(), *head.module.parameters()]
-    trained = sum(p.numel() for p in parameters if p.requires_grad)
-    assert counted.adapter == 16 * trained
-    assert counted.weights == sum(p.nbytes for p in parameters) - 4 * trained
+    trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    assert counted.trained == 16 * trained
+    assert counted.frozen == sum(p.nbytes for p in network.parameters()) - 4 * trained
 
 
 CONFIG = Qwen2Config(**SHAPE)
@@ -174,18 +176,20 @@ def test_of_the_output_layer_two_rows_are_kept():
     for tied in (False, True):
         base = AutoModelForCausalLM.from_config(Qwen2Config(**SHAPE, tie_word_embeddings=tied))
         rows, size = base.get_output_embeddings().weight.detach().clone(), base.num_parameters()
-        tuned = with_adapter(base, SETTINGS, "cpu")
-        head = add_head(tuned, SETTINGS, Verdicts(5, 9), bf16=False)
-        adapter = sum(p.numel() for p in tuned.parameters() if p.requires_grad)
-        assert torch.equal(head.module.direction, rows[5] - rows[9])
-        assert base.num_parameters() - adapter == size - (0 if tied else rows.numel())
+        network = _network(base, replace(SETTINGS, tune="all"), Verdicts(5, 9))
+        (micro,) = micro_batches([Example(Encoded((7,) * LENGTH, (33, 63)), (True, False))], LENGTH)
+        states = torch.randn(LENGTH, rows.shape[1])
+        expected = states[[33, 63]] @ (rows[5] - rows[9])
+        assert torch.allclose(network.head(lambda states=states: states, micro), expected, atol=1e-6)
+        kept_size = sum(parameter.numel() for parameter in network.parameters())
+        assert kept_size == size - (0 if tied else rows.numel() - 2 * rows.shape[1])
 
 
 @pytest.mark.parametrize(("target", "reason"), [("lm_head", "include the output layer"), ("nothing", "no adapter")])
 def test_layers_that_can_t_be_trained_are_refused(target, reason):
     settings = replace(SETTINGS, lora_targets=("q_proj", target) if target == "lm_head" else (target,))
     with pytest.raises(ModelInvalid, match=reason):
-        with_adapter(AutoModelForCausalLM.from_config(CONFIG), settings, "cpu")
+        prepare(AutoModelForCausalLM.from_config(CONFIG), settings, "cpu")
 
 
 def test_a_container_s_limit_counts(tmp_path):
@@ -207,3 +211,25 @@ def test_what_gpus_allow_is_shown_without_weights(tmp_path):
     assert re.search(r"paper .* 0.\d\d MB .* 16,384 tokens ", result.output)
     with pytest.raises(ModelInvalid, match="no configuration of a known language model"):
         read_shape(str(tmp_path / "nothing"))
+
+
+def test_processes_share_what_is_trained():
+    settings = replace(SETTINGS, tune="all", gradient_checkpointing=True)
+    one, four = (footprint(CONFIG, settings, "cpu", 512, 64, processes) for processes in (1, 4))
+    network = _network(AutoModelForCausalLM.from_config(CONFIG), settings)
+    layer = sum(parameter.numel() for parameter in network.model.model.layers[0].parameters())
+    numbers = sum(parameter.numel() for parameter in network.parameters())
+    assert (one.frozen, one.gathered, one.trained) == (0, 0, 16 * numbers)
+    assert four.trained == 4 * numbers
+    # weights outside the layers, their gradients and what is sent of them; two layers with buffers, and one's gradients
+    assert four.gathered == 4 * (3 * (numbers - 2 * layer) + 6 * layer)
+    assert four.activations == one.activations
+    lora = replace(SETTINGS, gradient_checkpointing=True)
+    assert footprint(CONFIG, lora, "cpu", 512, 64, 4) == footprint(CONFIG, lora, "cpu", 512, 64)
+
+
+def test_with_all_weights_there_is_no_adapter_to_set(tmp_path):
+    options = ["train", "--base=x", f"--data={tmp_path}", f"--output={tmp_path / 'prm'}", "--tune=all", "--lora-rank=4"]
+    result = CliRunner().invoke(app, options, env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert "with all weights trained there is no adapter" in result.output

@@ -57,7 +57,7 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
     output = tmp_path / "prm"
     trainer = Trainer(_settings(base, data, output, epochs=8, bf16=bf16))
     assert {p.dtype for p in trainer._trained().values()} == {torch.float32}
-    frozen = {p.dtype for p in trainer.model.parameters() if not p.requires_grad}
+    frozen = {p.dtype for p in trainer.network.parameters() if not p.requires_grad}
     assert frozen == {torch.bfloat16 if bf16 else torch.float32}
     summary = trainer.run(QUIET)
     losses = [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
@@ -278,7 +278,7 @@ def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
 def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
     chosen = {"batch_tokens": 300, "gradient_checkpointing": True}
     Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).run(QUIET)
-    assert resume.read_progress(tmp_path / STATE)["memory"] == chosen
+    assert resume.read_progress(tmp_path / f"{STATE}.safetensors")["memory"] == chosen
     again = Trainer(_settings(base, data, tmp_path, epochs=1))
     assert again.settings.batch_tokens == 300
     assert again.settings.gradient_checkpointing
