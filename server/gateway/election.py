@@ -18,6 +18,7 @@ from unprm.types import DecidedBy, Strategy, Usage
 from unprm.votes.adaptive import stability
 from unprm.votes.ballot import Ballot, usage_out
 from unprm.votes.confidence import confidence_of
+from unprm.votes.decide import representative
 from unprm.votes.rules import RULES
 from unprm.wire import CompareRequest, Unscored, VoteTerms
 
@@ -50,9 +51,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """The elected completion as the upstream sent it; all completions with their tokens; the report."""
+    """A completion of each answer as the upstream sent it, the elected one first, then those of the other answers
+    in the order of the vote; all completions with their tokens; the report."""
 
-    choice: Json
+    choices: list[Json]
     sampled: Sampled
     report: Report
 
@@ -105,9 +107,11 @@ class Rounds:
         """The completion that the last vote elects. Raises `UpstreamFailed` if none has text that can be scored."""
         candidates, terms = self.candidates, self.terms
         if self._ballot is None:
-            won = await self._without_answers()
+            won, others = await self._without_answers(), []
         else:
             won = _by_vote(self._service, self._ballot, terms)
+            values = self._ballot.values(terms.strategy)
+            others = [representative(each.members, values) for each in won["candidates"][1:]]
         self._context.usage = self._usage
         report = Report(
             model=voting.name(self._models),
@@ -123,7 +127,8 @@ class Rounds:
             usage=usage_out(self._usage),
             **won,
         )
-        return Elected(candidates.choice(report.solution_index), candidates.sampled, report)
+        choices = [candidates.choice(index) for index in (report.solution_index, *others)]
+        return Elected(choices, candidates.sampled, report)
 
     async def _vote(self) -> Ballot | None:
         """The ballot of all candidates so far; None if none of them has an answer, or none the scores that it needs."""

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from server.gateway.bulk import elect_all
-from server.gateway.candidates import Candidates, text_of
+from server.gateway.candidates import Candidates
 from server.gateway.election import Elected, Progress, Rounds, Terms, elect
 from server.gateway.schema import NAMED, BulkRequest, ChatRequest, CompletionRequest
 from server.gateway.stream import Chunks, event
@@ -162,7 +162,7 @@ def _answer(request: ChatRequest, elected: Elected) -> Json:
         "object": "chat.completion",
         "created": int(time.time()),
         "model": elected.sampled.model or request.model,
-        "choices": [elected.choice | {"index": 0}],
+        "choices": [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])],
         "usage": elected.sampled.usage,
         "unprm": elected.report.model_dump(mode="json"),
     }
@@ -204,5 +204,5 @@ async def _events(
         yield event(problem(error, context.request_id, gateway=True).body)
         return
     usage = bool((request.stream_options or {}).get("include_usage"))
-    for part in chunks.answer(step, text_of(step.choice), usage):
+    for part in chunks.answer(step, request.answers, usage):
         yield part

@@ -74,7 +74,9 @@ class ChatRequest(BaseModel):
     messages: list[Json] = Field(min_length=1)
     stream: bool = False
     stream_options: Json | None = None
-    n: int | None = None
+    n: int | None = Field(
+        default=None, ge=1, le=MOST, description="The n best answers, fewer if there are not as many."
+    )
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MOST)
     tools: list[Json] | None = None
@@ -98,13 +100,16 @@ class ChatRequest(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.n not in (None, 1):
-            raise ValueError("n must be 1: one answer is elected, among `unprm.budget` candidates")
         if self.uses_tools and self.unprm != Election():
             raise ValueError("unprm goes with answers in text: a request with tools is passed on as it is")
         if not self.uses_tools and self.problem is None:
             raise ValueError("the last user message has no text; send the problem as `unprm.problem`")
         return self
+
+    @property
+    def answers(self) -> int:
+        """Number of answers to return at most."""
+        return self.n or 1
 
     @property
     def uses_tools(self) -> bool:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from server.gateway.candidates import text_of
 from server.gateway.election import Elected, Progress
 from unprm.openai_api import Json
 
@@ -29,19 +30,22 @@ class Chunks:
         """An empty chunk of the answer, which reports progress."""
         return self._chunk({}, unprm={"progress": asdict(step)})
 
-    def answer(self, elected: Elected, text: str, usage: bool) -> Iterator[bytes]:
-        """The text line by line, the report with the last chunk, and the usage if requested."""
-        yield self._chunk({"role": "assistant", "content": ""})
-        for line in text.splitlines(keepends=True):
-            yield self._chunk({"content": line})
-        reason = elected.choice.get("finish_reason") or "stop"
-        yield self._chunk({}, reason, unprm=elected.report.model_dump(mode="json"))
+    def answer(self, elected: Elected, answers: int, usage: bool) -> Iterator[bytes]:
+        """The texts of the best answers line by line, the report with the first one's last chunk, and the usage if
+        requested."""
+        for index, choice in enumerate(elected.choices[:answers]):
+            yield self._chunk({"role": "assistant", "content": ""}, index=index)
+            for line in text_of(choice).splitlines(keepends=True):
+                yield self._chunk({"content": line}, index=index)
+            reason = choice.get("finish_reason") or "stop"
+            report = {} if index else {"unprm": elected.report.model_dump(mode="json")}
+            yield self._chunk({}, reason, index, **report)
         if usage:
             yield _encoded(self._common | {"choices": [], "usage": elected.sampled.usage})
         yield event(b"[DONE]")
 
-    def _chunk(self, delta: Json, reason: str | None = None, **more: Json) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    def _chunk(self, delta: Json, reason: str | None = None, index: int = 0, **more: Json) -> bytes:
+        choice = {"index": index, "delta": delta, "finish_reason": reason}
         return _encoded(self._common | {"choices": [choice]} | more)
 
 

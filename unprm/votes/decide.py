@@ -73,7 +73,7 @@ def decide(
         strategy=strategy,
         decided_by=_decided_by(rule, len(counts), by_majority),
         classes=tuple(ranked),
-        solution_index=ranked[0].members[0] if by_majority else _representative(ranked[0], values),
+        solution_index=ranked[0].members[0] if by_majority else representative(ranked[0].members, values),
         tied=tuple(range(len(tied))) if len(tied) > 1 else (),
         margin=_margin(ranked),
     )
@@ -136,8 +136,9 @@ def _margin(ranked: Sequence[AnswerClass]) -> float | None:
     return max(0.0, ranked[0].score - ranked[1].score)
 
 
-def _representative(winner: AnswerClass, values: Values | None) -> int:
-    """The first member with the highest value; the first member if none has one."""
+def representative(members: Sequence[int], values: Values | None) -> int:
+    """The solution to show for an answer: the first of its members with the highest value, or the first if none has
+    one."""
     if values is None:
-        return winner.members[0]
-    return max(winner.members, key=lambda index: (-1.0 if values[index] is None else values[index], -index))
+        return members[0]
+    return max(members, key=lambda index: (-1.0 if values[index] is None else values[index], -index))

@@ -143,6 +143,23 @@ def test_an_upstream_without_log_probabilities_is_named() -> None:
     assert "log-probabilities" in refused.json()["error"]["message"]
 
 
+def test_several_choices_are_the_best_answers() -> None:
+    """In the order of the vote, each by its best completion; fewer than `n` if there are no more answers."""
+    terms = {"unprm": {"strategy": "majority", "budget": 6, "confidence": 1}}
+    texts = [boxed(1), boxed(2), boxed(2), boxed(3), boxed(3), boxed(3)]
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        two, many = (ask(running, n=n, extra_body=terms) for n in (2, 9))
+        chunks = list(ask(running, n=2, stream=True, extra_body=terms))
+    assert [(choice.index, choice.message.content) for choice in two.choices] == [(0, boxed(3)), (1, boxed(2))]
+    assert [choice.message.content for choice in many.choices] == [boxed(3), boxed(2), boxed(1)]
+    assert all("n" not in body or body["n"] > 1 for body in reasoner.bodies)
+    streamed = ["", ""]
+    for chunk in chunks:
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.delta.content or ""
+    assert streamed == [boxed(3), boxed(2)]
+
+
 def test_usage_is_that_of_all_candidates() -> None:
     with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner) as running:
         answer, report = elected(running, budget=6, round=2, confidence=1)
@@ -336,7 +353,7 @@ def test_an_unreachable_upstream_is_reported() -> None:
 @pytest.mark.parametrize(
     ("more", "pointer", "detail"),
     [
-        ({"n": 2}, "", "n must be 1"),
+        ({"n": 0}, "/n", "greater than or equal to 1"),
         ({"extra_body": {"unprm": {"budget": 0}}}, "/unprm/budget", "greater than or equal to 1"),
         ({"extra_body": {"unprm": {"strategy": "best"}}}, "/unprm/strategy", "'majority'"),
         ({"extra_body": {"unprm": {"speed": 1}}}, "/unprm/speed", "not a field"),
