@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from server.gateway.bulk import elect_all
 from server.gateway.candidates import Candidates
 from server.gateway.election import Elected, Progress, Rounds, Terms, elect
+from server.gateway.responses import ResponsesRequest, response
 from server.gateway.schema import NAMED, BulkRequest, ChatRequest, CompletionRequest
 from server.gateway.stream import Chunks, event
 from server.gateway.upstream import Upstream
@@ -21,7 +22,7 @@ from server.http.context import Context, TheContext
 from server.http.errors import TABLE, problem
 from server.http.openapi import problems
 from server.http.work import WorkRoute
-from server.service import TheService
+from server.service import Service, TheService
 from server.settings import Settings
 from unprm.errors import TooManySolutions
 from unprm.openai_api import Json, read_on
@@ -62,15 +63,18 @@ def router(upstream: Upstream) -> APIRouter:
         """
         if chat_request.uses_tools:
             return await _relayed(upstream, "/chat/completions", chat_request)
-        terms = _terms(chat_request, service.settings)
-        candidates = Candidates(upstream, chat_request, terms.budget, terms.strategy)
-        steps = elect(service, candidates, terms, context)
+        steps = _election(service, chat_request, context)
         if chat_request.stream:
             return await _streamed(chat_request, steps, context)
-        async for step in steps:
-            if isinstance(step, Elected):
-                return JSONResponse(_answer(chat_request, step))
-        raise AssertionError("an election ends with somebody elected")
+        return JSONResponse(_answer(chat_request, await _last(steps)))
+
+    async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
+        """As the chat completions, in the form of OpenAI's responses API: whole texts without tools."""
+        return JSONResponse(response(request, await _last(_election(service, request.chat, context))))
+
+    def _election(service: Service, request: ChatRequest, context: Context) -> AsyncIterator[Progress | Elected]:
+        terms = _terms(request, service.settings)
+        return elect(service, Candidates(upstream, request, terms.budget, terms.strategy), terms, context)
 
     async def chats(service: TheService, bulk: BulkRequest, context: TheContext) -> Response:
         """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
@@ -116,6 +120,7 @@ def router(upstream: Upstream) -> APIRouter:
         ("/chat/completions", chat, "chat_completions"),
         ("/chat/completions/bulk", chats, "chat_completions_bulk"),
         ("/completions", completion, "completions"),
+        ("/responses", respond, "responses"),
     ):
         routes.add_api_route(
             path,
@@ -136,6 +141,13 @@ def router(upstream: Upstream) -> APIRouter:
     )
     routes.include_router(about)
     return routes
+
+
+async def _last(steps: AsyncIterator[Progress | Elected]) -> Elected:
+    async for step in steps:
+        if isinstance(step, Elected):
+            return step
+    raise AssertionError("an election ends with somebody elected")
 
 
 def _terms(request: ChatRequest, settings: Settings) -> Terms:

@@ -1,0 +1,123 @@
+"""OpenAI's responses API, for texts alone: a request becomes a chat request, and the elected completion a response."""
+
+import time
+import uuid
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+
+from server.gateway.candidates import text_of
+from server.gateway.election import Elected
+from server.gateway.schema import ChatRequest, Election
+from unprm.openai_api import Json
+
+
+class Part(BaseModel):
+    """A piece of a message's text."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["input_text", "output_text"]
+    text: str
+
+
+class Message(BaseModel):
+    """A message of the conversation so far."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[Part]
+
+    def for_chat(self) -> Json:
+        """The message in the form of the chat API, where `developer` is `system`."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class ResponsesRequest(BaseModel):
+    """A request for an answer in text, whole and without tools. Nothing is stored, whatever `store` says."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "model": "Qwen/Qwen2.5-Math-7B-Instruct",
+                "input": "What is 2 + 3? Put the answer in \\boxed{}.",
+                "unprm": {"strategy": "wrf", "budget": 16},
+            }
+        },
+    )
+
+    model: str
+    input: str | list[Message] = Field(min_length=1)
+    instructions: str | None = None
+    temperature: float | None = Field(default=None, allow_inf_nan=False)
+    top_p: float | None = Field(default=None, allow_inf_nan=False)
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    stream: Literal[False] = False
+    tools: list[Json] = Field(default=[], max_length=0, description="None: tools are for /v1/chat/completions.")
+    include: list[str] = Field(default=[], max_length=0)
+    store: bool | None = None
+    metadata: dict[str, str] | None = None
+    unprm: Election = Election()
+
+    _chat: ChatRequest = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            self._chat = ChatRequest.model_validate(self._fields())
+        except ValidationError as error:
+            raise ValueError("; ".join(each["msg"] for each in error.errors())) from None
+        return self
+
+    @property
+    def chat(self) -> ChatRequest:
+        """The chat request that it stands for."""
+        return self._chat
+
+    def _fields(self) -> Json:
+        turns = [Message(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        before = [{"role": "system", "content": self.instructions}] if self.instructions else []
+        fields: Json = {"model": self.model, "messages": [*before, *(message.for_chat() for message in turns)]}
+        renamed = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}
+        fields |= {name: value for name, value in renamed.items() if value is not None}
+        if "unprm" in self.model_fields_set:
+            fields["unprm"] = self.unprm.model_dump(exclude_unset=True)
+        return fields
+
+
+def response(request: ResponsesRequest, elected: Elected) -> Json:
+    """The elected completion as a response."""
+    usage: dict[str, Any] = elected.sampled.usage
+    content = {"type": "output_text", "text": text_of(elected.choices[0]), "annotations": []}
+    message = {
+        "type": "message",
+        "id": f"msg_{uuid.uuid4().hex}",
+        "role": "assistant",
+        "status": "completed",
+        "content": [content],
+    }
+    return {
+        "id": f"resp_{uuid.uuid4().hex}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "completed",
+        "model": elected.sampled.model or request.chat.model,
+        "instructions": request.instructions,
+        "metadata": request.metadata,
+        "output": [message],
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+        "usage": {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage["total_tokens"],
+        },
+        "unprm": elected.report.model_dump(mode="json"),
+    }

@@ -1,0 +1,77 @@
+"""OpenAI's responses API, with OpenAI's client."""
+
+from typing import Any
+
+import openai
+import pytest
+
+from tests.server.gateway.test_gateway import boxed, client, gateway
+from tests.server.harness import PROBLEM
+from tests.server.upstream import COMPLETION_TOKENS, upstream
+
+TERMS = {"unprm": {"strategy": "majority", "budget": 3, "confidence": 1}}
+
+
+def test_a_text_is_answered_with_the_elected_one() -> None:
+    with upstream(boxed(1), boxed(2), boxed(2)) as reasoner, gateway(reasoner) as running, client(running) as api:
+        answer = api.responses.create(
+            model="m",
+            input=PROBLEM,
+            instructions="Think.",
+            temperature=0.4,
+            max_output_tokens=9,
+            store=False,
+            extra_body=TERMS,
+        )
+    assert answer.output_text == boxed(2)
+    assert (answer.status, answer.instructions) == ("completed", "Think.")
+    assert answer.usage is not None
+    assert answer.usage.output_tokens == 3 * COMPLETION_TOKENS
+    assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens
+    report: Any = answer.unprm  # type: ignore[attr-defined]
+    assert (report["answer"], report["sampled"]) == ("2", 3)
+    body = reasoner.bodies[0]
+    messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": PROBLEM}]
+    assert (body["messages"], body["temperature"], body["max_tokens"]) == (messages, 0.4, 9)
+
+
+def test_a_conversation_is_passed_on_and_its_last_question_is_the_problem() -> None:
+    conversation: Any = [
+        {"role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello."}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Hi.", "annotations": []}]},
+        {"role": "user", "content": PROBLEM},
+    ]
+    with upstream(boxed(4)) as reasoner, gateway(reasoner) as running, client(running) as api:
+        answer = api.responses.create(model="wrf-2@m", input=conversation)
+    assert answer.output_text == boxed(4)
+    assert (answer.unprm["strategy"], answer.unprm["budget"]) == ("wrf", 2)  # type: ignore[attr-defined]
+    assert [(each["role"], each["content"]) for each in reasoner.bodies[0]["messages"]] == [
+        ("system", "Be brief."),
+        ("user", "Hello."),
+        ("assistant", "Hi."),
+        ("user", PROBLEM),
+    ]
+    assert reasoner.bodies[0]["model"] == "m"
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer"),
+    [
+        ({"stream": True}, "/stream"),
+        ({"tools": [{"type": "function", "name": "f", "parameters": {}}]}, "/tools"),
+        ({"previous_response_id": "resp_1"}, "/previous_response_id"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "/input"),
+        ({"input": [{"role": "system", "content": "x"}]}, ""),
+        ({"model": "wrf-2@m", "extra_body": {"unprm": {"budget": 3}}}, ""),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(more: dict[str, Any], pointer: str) -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running, client(running) as api:
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
+            api.responses.create(**{"model": "m", "input": PROBLEM, **more})
+        assert not reasoner.bodies
+    body: Any = caught.value.body
+    assert body is not None
+    fields = caught.value.response.json()["errors"]
+    assert any(field["pointer"].startswith(pointer) for field in fields)
