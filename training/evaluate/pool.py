@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -55,6 +55,11 @@ class CandidatePool:
 class _Candidate(BaseModel):
     model_config = ConfigDict(extra="allow")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return {"text": value} if isinstance(value, str) else value
+
     text: str = ""
     steps: list[str] | None = None
     confidence: Confidence | None = None
@@ -79,8 +84,9 @@ class _Candidate(BaseModel):
 
 
 class _Row(BaseModel):
-    """A record of `training sample`, or `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`; confidences
-    and log-probabilities of candidates as in a request to a server."""
+    """A record of `training sample`; `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`, with confidences
+    and log-probabilities of candidates as in a request to a server; or search-and-learn's, whose `completions` are
+    texts."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
@@ -92,7 +98,8 @@ class _Row(BaseModel):
 
 def load(path: Path, reward_field: str = "") -> list[CandidatePool]:
     """The questions of a JSONL file, plain or `.gz`. `reward_field`: field of a candidate that holds its reward (a
-    number) or the list of its step scores.
+    number) or the list of its step scores; or field of the record that lists these for all candidates, as `scores` of
+    search-and-learn.
 
     Raises `RecordInvalid` for an invalid record; a duplicate id; a candidate without reward; step scores that are not
     numbers in [0, 1], or not as many as the steps; a file with both kinds of rewards; and an empty file.
@@ -117,7 +124,7 @@ def digest(questions: Sequence[CandidatePool]) -> str:
 def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str) -> CandidatePool:
     row = sources.parse(fields, _Row, str(path), number)
     try:
-        given = [_given(each, reward_field, k) for k, each in enumerate(row.candidates)] if reward_field else []
+        given = _given(row.candidates, fields, reward_field) if reward_field else []
     except ValueError as error:
         raise RecordInvalid(str(path), number, str(error)) from error
     rewards = tuple(value for value in given if isinstance(value, float))
@@ -138,13 +145,22 @@ def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str
     )
 
 
-def _given(candidate: _Candidate, field: str, index: int) -> Given:
-    value = (candidate.model_extra or {}).get(field)
-    if isinstance(value, list):
-        return _step_scores(value, candidate.steps, f"candidate {index} at {field!r}")
-    if (number := _number(value)) is None:
-        raise ValueError(f"candidate {index} has no number at {field!r}, nor a list of step scores")
-    return number
+def _given(candidates: Sequence[_Candidate], fields: Mapping[str, Any], name: str) -> list[Given]:
+    """What each candidate has at the field `name`, or what the record's field of this name lists for it."""
+    values = fields.get(name)
+    if not isinstance(values, list):
+        values = [(candidate.model_extra or {}).get(name) for candidate in candidates]
+    if len(values) != len(candidates):
+        raise ValueError(f"{name!r} has {len(values)} entries for {len(candidates)} candidates")
+    found: list[Given] = []
+    for index, (candidate, value) in enumerate(zip(candidates, values, strict=True)):
+        if isinstance(value, list):
+            found.append(_step_scores(value, candidate.steps, f"candidate {index} at {name!r}"))
+        elif (number := _number(value)) is None:
+            raise ValueError(f"candidate {index} has no number at {name!r}, nor a list of step scores")
+        else:
+            found.append(number)
+    return found
 
 
 def _step_scores(values: list[object], given: list[str] | None, place: str) -> tuple[float, ...]:

@@ -5,14 +5,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 from typing import Self
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from training.layouts.files import read_labelled
 from training.prm.prefixes import grow, shared_lengths
 from training.schema import LabelledSolution
-from unprm.types import Encoded
+from training.settings import LayoutName
+from unprm.errors import ModelInvalid
+from unprm.types import Encoded, Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,22 @@ class MicroBatch:
     labels: torch.Tensor
     responses: torch.Tensor
     ends: torch.Tensor | None = None
+
+
+def read_examples(
+    paths: Sequence[Path], layout: LayoutName | None, format: Format, window: int
+) -> tuple[list[Example], int]:
+    """The examples in files of solutions, and how many were dropped, as they have more than `window` tokens.
+
+    Raises `ModelInvalid` if none is left.
+    """
+    solutions = list(read_labelled(paths, layout))
+    examples = [Example.of(s, format.encode(s.problem, s.steps)) for s in solutions]
+    examples = [example for example in examples if len(example.encoded.ids) <= window]
+    if not examples:
+        names = ", ".join(map(str, paths))
+        raise ModelInvalid(f"nothing to train on: {len(solutions)} solutions in {names}, none fits {window} tokens")
+    return examples, len(solutions) - len(examples)
 
 
 def batches(problems: Sequence[str], size: int, epoch: int, seed: int, together: bool = False) -> Iterator[list[int]]:

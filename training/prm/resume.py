@@ -4,13 +4,14 @@ Either one safetensors file or, for sharded weights, a directory with one of eac
 a run after a crash sees the old or the new state, never a part.
 """
 
+import hashlib
 import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,21 @@ from safetensors.torch import save_file
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 
+from training.prm.collate import Example
 from training.prm.processes import Processes
+from training.settings import TrainSettings
 
 Parameters = Mapping[str, torch.Tensor]
+
+
+def fingerprint(settings: TrainSettings, examples: Sequence[Example]) -> str:
+    """Digest of everything that a run's result depends on, to detect states of other runs."""
+    elsewhere = "output", "checkpoint_every", "data", "layout"
+    values = {k: str(v) for k, v in asdict(settings).items() if k not in elsewhere}
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
+    for example in examples:
+        digest.update(repr((example.encoded, example.labels)).encode())
+    return digest.hexdigest()
 
 
 def replace_file(tensors: Parameters, path: Path, metadata: Mapping[str, str]) -> None:

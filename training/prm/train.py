@@ -8,11 +8,8 @@ dropout and schedule depend only on the seed and the step number. Several proces
 losses equal those of a single process; if all weights are trained, each holds a shard of them.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import get_args
 
 import torch
@@ -22,20 +19,20 @@ from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
 from training.evaluate.metrics import Validation
-from training.layouts.files import read_labelled
 from training.layouts.label import VERDICT
 from training.prm.card import write_card
-from training.prm.collate import Example, MicroBatch, batches, micro_batches
+from training.prm.collate import Example, MicroBatch, batches, micro_batches, read_examples
+from training.prm.free_memory import free_memory, return_freed_memory
 from training.prm.heads import make_head
 from training.prm.history import History
 from training.prm.loss import LOSSES
-from training.prm.memory import MemoryPlan, free_memory, plan, return_freed_memory
+from training.prm.memory import MemoryPlan, plan
 from training.prm.network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
 from training.prm.processes import Processes
 from training.prm.result import portable, write_adapter, write_all
-from training.prm.resume import OneFile, Shards
+from training.prm.resume import OneFile, Shards, fingerprint
 from training.prm.shards import layers, shard
-from training.settings import LayoutName, TrainSettings, TrainSummary, TuneName
+from training.settings import TrainSettings, TrainSummary, TuneName
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
@@ -74,10 +71,11 @@ class Trainer:
         flash = is_flash_attn_2_available() and not settings.share_prefixes
         self.packing = flash if settings.packing is None else settings.packing
         shape = read_shape(str(self.base))
-        self.examples, self.dropped = self._read(settings.data, settings.layout, shape.max_position_embeddings)
+        window = shape.max_position_embeddings
+        self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)
         self.held_out: list[Example] = []
         if settings.validation:
-            self.held_out, _ = self._read(settings.validation, None, shape.max_position_embeddings)
+            self.held_out, _ = read_examples(settings.validation, None, self.format, window)
         self.memory = self._plan(settings, shape, free)
         self.settings = replace(settings, **{name: getattr(self.memory, name) for name in CHOSEN})
         if self.memory.scarce and self.device.type == "cpu":
@@ -90,7 +88,7 @@ class Trainer:
         self.per_epoch = -(-len(self.examples) // settings.batch_size)
         self.total = settings.epochs * self.per_epoch
         self.history = History()
-        self.fingerprint = self._fingerprint()
+        self.fingerprint = fingerprint(self.settings, self.examples)
 
     def run(self, progress: Progress) -> TrainSummary:
         """Trains, resuming from the last checkpoint if any; writes the weights, their configuration and card."""
@@ -139,15 +137,6 @@ class Trainer:
             network = self._load(flash)
             shard(network, layers(network.model), mesh, self.in_bf16)
         return network
-
-    def _read(self, paths: Sequence[Path], layout: LayoutName | None, window: int) -> tuple[list[Example], int]:
-        solutions = list(read_labelled(paths, layout))
-        examples = [Example.of(s, self.format.encode(s.problem, s.steps)) for s in solutions]
-        examples = [example for example in examples if len(example.encoded.ids) <= window]
-        if not examples:
-            names = ", ".join(map(str, paths))
-            raise ModelInvalid(f"nothing to train on: {len(solutions)} solutions in {names}, none fits {window} tokens")
-        return examples, len(solutions) - len(examples)
 
     def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
         """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
@@ -236,15 +225,6 @@ class Trainer:
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
         margins: torch.Tensor = self.network(micro, self.in_bf16)
         return margins
-
-    def _fingerprint(self) -> str:
-        """Digest of everything the result depends on, to detect checkpoints of other runs."""
-        elsewhere = "output", "checkpoint_every", "data", "layout"
-        settings = {k: str(v) for k, v in asdict(self.settings).items() if k not in elsewhere}
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        for example in self.examples:
-            digest.update(repr((example.encoded, example.labels)).encode())
-        return digest.hexdigest()
 
     def _state(self, name: str, tune: TuneName | None = None) -> OneFile | Shards:
         if (tune or self.settings.tune) == "all":

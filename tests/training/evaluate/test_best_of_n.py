@@ -316,6 +316,7 @@ def _stepwise(scores):
         (ROW | {"candidates": [{"text": "a", "rm": True}]}, "no number at 'rm'"),
         (ROW | {"candidates": [{"text": "a", "rm": 10**400}]}, "no number at 'rm'"),
         (ROW | {"candidates": [{"rm": 1}]}, "neither `text` nor `steps`"),
+        (ROW | {"candidates": ["a", "b"], "rm": [1]}, "'rm' has 1 entries for 2 candidates"),
         (ROW | {"candidates": [{"text": "a", "rm": 1}, {"text": "a", "rm": [1]}]}, "some candidates have a number"),
         (ROW | {"candidates": [{"text": "a", "rm": [1]}]}, "records before have numbers"),
         (_stepwise([0.5]), "candidate 1 at 'rm': 1 step scores for 2 steps"),
@@ -330,6 +331,22 @@ def _stepwise(scores):
 def test_bad_records_are_refused_by_line(tmp_path, row, complaint):
     with pytest.raises(RecordInvalid, match=f"(?s)2.*{complaint}"):
         pool.load(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
+
+
+def test_texts_with_lists_of_scores_are_read_as_search_and_learn_writes_them(tmp_path):
+    row = {
+        "problem": "P?",
+        "answer": "3",
+        "completions": ["One.\n\nSo \\boxed{3}.", "So \\boxed{4}."],
+        "scores": [[0.9, 0.8], [0.1]],
+        "agg_scores": [0.8, 0.1],
+        "pred": "\\boxed{3}",
+    }
+    for name, expected in (("scores", (None, ((0.9, 0.8), (0.1,)))), ("agg_scores", ((0.8, 0.1), None))):
+        (question,) = pool.load(_file(tmp_path / "c.jsonl", [row]), name)
+        assert question.texts == tuple(row["completions"])
+        assert (question.rewards, question.step_scores) == expected
+    assert question.gold_answer == "3"
 
 
 def test_an_empty_file_is_refused(tmp_path):

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from training.__main__ import app
 from training.prm.collate import Example, micro_batches
+from training.prm.free_memory import free_memory, left_to_container
 from training.prm.heads import make_head
-from training.prm.memory import MOST_TOKENS, footprint, free_memory, left_to_container, plan
+from training.prm.memory import MOST_TOKENS, footprint, plan
 from training.prm.network import (
     Network,
     base_dtype,
