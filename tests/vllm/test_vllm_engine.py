@@ -62,7 +62,7 @@ def test_a_lora_prm_scores_as_with_torch(dtype, tolerance):
     compare(mini.NAME, tolerance, dtype=dtype)
 
 
-@pytest.mark.parametrize("family", ["math-shepherd", "rlhflow", "qwen-prm", "skywork", "granite"])
+@pytest.mark.parametrize("family", ["math-shepherd", "rlhflow", "qwen-prm", "skywork", "granite", "trl"])
 def test_published_families_score_as_with_torch(family, tmp_path):
     place = checkpoints.write(family, tmp_path / family)
     compare(str(place), 1e-3, family=family)

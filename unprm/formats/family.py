@@ -10,8 +10,7 @@ from tokenizers import Tokenizer
 from unprm.types import Aggregate, Encoded, Format
 
 LAYER = "score"
-"""Checkpoint name of the one linear layer that transformers puts on a language model to classify tokens. Such heads are
-not passed on to vLLM."""
+"""Checkpoint name of the one linear layer that transformers puts on a language model to classify tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from unprm.engines.torch.quantized import Eight, quantize, widen
 from unprm.engines.torch.readers import Reader
 from unprm.engines.torch.self_test import TreeTest, check_consistency
 from unprm.engines.torch.two_pass import TwoPassEngine
-from unprm.engines.vllm.model import prepare
+from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
 from unprm.models.names import public_name
@@ -172,10 +172,10 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
     engine, dtype = options.engine, options.dtype
     if (engine == "remote") != (options.url is not None):
         raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
-    unread = isinstance(source.readout, Head) and source.readout.layers == (LAYER,)
-    if unread or not isinstance(source.readout, Verdicts | Head) or isinstance(source.format, TwoPassFormat):
+    if not _is_for_vllm(source):
         if engine in ("vllm", "remote"):
-            raise ModelInvalid("vLLM does not score models with this head: use --engine torch")
+            more = ", or merge it with its adapter first" * (source.readout == Head((LAYER,)))
+            raise ModelInvalid(f"vLLM does not score models with this head: use --engine torch{more}")
         return "torch"
     installed = find_spec("vllm") is not None
     if engine == "vllm" and not installed:
@@ -185,6 +185,12 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
     if engine == "auto":
         return "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
     return engine
+
+
+def _is_for_vllm(source: ModelSource) -> bool:
+    if source.readout == Head((LAYER,)):
+        return source.files.adapter is None and classifies_tokens(source.files.base)
+    return isinstance(source.readout, Verdicts | Head) and not isinstance(source.format, TwoPassFormat)
 
 
 def _pick_device(device: Device) -> str:

@@ -64,9 +64,9 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
         directory = files.base
         if files.adapter is not None:
             directory = _kept([files.base, files.adapter], str(dtype), lambda place: _merge(files, dtype, place))
-        (architecture,) = read_config(directory)["architectures"]
-        if architecture.endswith("ForTokenClassification"):  # `training merge-adapter` made the head
+        if classifies_tokens(directory):  # `training merge-adapter` made the head
             return VllmModel(directory)
+        (architecture,) = read_config(directory)["architectures"]
         tokens = [tokenizer.id_to_token(token) for token in (readout.negative, readout.positive)]
         return VllmModel(
             directory,
@@ -77,11 +77,18 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
             },
             logit_sigma=None if readout.divisor == 1 else readout.divisor,
         )
+    if isinstance(readout, Head) and classifies_tokens(files.base):
+        return VllmModel(files.base)
     if isinstance(readout, Head) and len(readout.layers) == 1:
         return _with_value_head(files.base, readout)
     if isinstance(readout, Head):
         return VllmModel(files.base)
     raise ModelInvalid("vLLM does not score models of this family: use --engine torch")
+
+
+def classifies_tokens(directory: Path) -> bool:
+    """Whether a checkpoint is transformers' and vLLM's classifier of tokens."""
+    return any(name.endswith("ForTokenClassification") for name in read_config(directory).get("architectures") or ())
 
 
 def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
