@@ -194,6 +194,18 @@ def votes(
 
 
 @app.command()
+def pool(
+    run: Annotated[Path, typer.Argument(help="Directory that `evaluate best-of-n` wrote.", exists=True)],
+    output: Annotated[Path, typer.Option(help="Directory for the data set and its card.", callback=directory)],
+    licence: Annotated[str, typer.Option(help="Licence of the questions and solutions, as the hub spells it.")],
+) -> None:
+    """Write candidates with their verdicts and step scores as a data set for others: parquet and a card."""
+    from training.evaluate import published_pool
+
+    console.print(f"wrote {published_pool.write(run, output, licence)} questions to {output}")
+
+
+@app.command()
 def budget(runs: Runs, output: TableFile) -> None:
     """Compare N candidates for each question with as many in all, spent where votes are least decided."""
     from training.evaluate import budget, judging

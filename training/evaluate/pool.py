@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -97,14 +97,15 @@ class _Row(BaseModel):
 
 
 def load(path: Path, reward_field: str = "") -> list[CandidatePool]:
-    """The questions of a JSONL file, plain or `.gz`. `reward_field`: field of a candidate that holds its reward (a
-    number) or the list of its step scores; or field of the record that lists these for all candidates, as `scores` of
-    search-and-learn.
+    """The questions of a file: JSON lines, plain or `.gz`, or parquet.
+
+    `reward_field`: field of a candidate that holds its reward (a number) or the list of its step scores; or field of
+    the record that lists these for all candidates, as `scores` of search-and-learn.
 
     Raises `RecordInvalid` for an invalid record; a duplicate id; a candidate without reward; step scores that are not
     numbers in [0, 1], or not as many as the steps; a file with both kinds of rewards; and an empty file.
     """
-    rows = sources.from_file(path, dict[str, Any])
+    rows = _parquet(path) if path.suffix == ".parquet" else sources.from_file(path, dict[str, Any])
     numbered = [(number, _question(row, path, number, reward_field)) for number, row in rows]
     if not numbered:
         raise RecordInvalid(str(path), 0, "there is no question in it")
@@ -113,6 +114,12 @@ def load(path: Path, reward_field: str = "") -> list[CandidatePool]:
             reason = f"records before have numbers at {reward_field!r} and this one step scores, or the other way round"
             raise RecordInvalid(str(path), number, reason)
     return list(sources.by_id(str(path), numbered).values())
+
+
+def _parquet(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
+    from datasets import Dataset
+
+    return enumerate(Dataset.from_parquet(str(path), keep_in_memory=True), 1)
 
 
 def digest(questions: Sequence[CandidatePool]) -> str:
