@@ -21,7 +21,7 @@ tags: [best-of-n, process-reward-model, unprm]
 # {name}
 
 {questions} questions with {candidates} candidate solutions, of which {right:.1%} are right. `answer` of a question is
-its gold answer. A candidate has its `steps`; the `answer` that it states, null if none; `correct`, whether that equals the
+its gold answer. A candidate has its `steps`; the `answer` that it states, null if none; `correct`, whether that is the
 gold answer as mathematics; its `reward`, null if it could not be scored; and its `step_scores`, of `{model}`: for each
 step a probability in [0, 1] that all is right so far, null where only rewards are known.
 
