@@ -107,9 +107,9 @@ async def backtrack(
     strategy: Strategy = DEFAULT_STRATEGY,
     seed: int = 0,
 ) -> Found:
-    """Writes `solutions` on their own, each step by step: one below the threshold is written again, at most `retries`
-    times in a solution, which then goes on whatever its scores. Other arguments as in `SearchOptions`; raises as
-    `beam_search`."""
+    """Writes several solutions that don't compete, each step by step: a step below the threshold is written again, at
+    most `retries` times in a solution, which then goes on whatever its scores. Other arguments as in `SearchOptions`;
+    raises as `beam_search`."""
     seeds = itertools.count(seed, 1000)
 
     async def write() -> tuple[Path, int, int]:

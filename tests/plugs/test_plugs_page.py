@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="`make test-plugs` m
 
 
 def ran(program: str, place: Path, server: Running, reasoner: Upstream | None = None, **variables: str) -> str:
-    """What the program prints in a directory of its own, with the addresses of these servers."""
+    """What the program prints, run in the directory `place` with the addresses of these servers."""
     program = program.replace("http://127.0.0.1:8000", server.url)
     if reasoner is not None:
         program = program.replace("http://gpu-1:8000/v1", reasoner.url)

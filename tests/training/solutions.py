@@ -1,9 +1,20 @@
 """Made-up records."""
 
+import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from training.schema import AnnotatedSolution, SelectedSolution, Trial
+from training.schema import AnnotatedSolution, LabelledSolution, SelectedSolution, Trial
+
+
+def learnable(count: int, seed: int = 0) -> Iterator[LabelledSolution]:
+    """Solutions whose steps say whether they are right: learned in a few optimiser steps."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        labels = [rng.random() < 0.5 for _ in range(rng.randint(1, 4))]
+        steps = [f"Step {k}: {rng.randint(1, 99)} is {'46' if label else '5'}." for k, label in enumerate(labels, 1)]
+        yield LabelledSolution("Problem: what is 12?", tuple(steps), tuple(labels))
 
 
 def annotated(*, tried: int = 0, samples: int = 8, **changed: Any) -> AnnotatedSolution:

@@ -15,10 +15,10 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 from tests import tiny
 from tests.support import until
 from tests.training.prm import together
+from tests.training.solutions import learnable
 from training import resumable
 from training.prm.collate import micro_batches
 from training.prm.train import Trainer
-from training.schema import LabelledSolution
 from training.settings import TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.models.checkpoint import load_base
@@ -27,25 +27,16 @@ from unprm.models.load import load_engine
 QUIET = Progress(disable=True)
 
 
-def _solutions(count, seed=0):
-    """Steps that say whether they are right."""
-    rng = random.Random(seed)
-    for _ in range(count):
-        labels = [rng.random() < 0.5 for _ in range(rng.randint(1, 4))]
-        steps = [f"Step {k}: {rng.randint(1, 99)} is {'46' if label else '5'}." for k, label in enumerate(labels, 1)]
-        yield LabelledSolution("Problem: what is 12?", tuple(steps), tuple(labels))
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "steps.jsonl"
-    resumable.write_lines(path, list(_solutions(48)))
+    resumable.write_lines(path, list(learnable(48)))
     return path
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["untied", "tied"])
 def any_base(request, base, tmp_path_factory):
-    """Output layers with weights of their own, and those of the embedding; in bfloat16, as most are."""
+    """A base whose output layer shares its weights with the embedding, and one where it doesn't; in bfloat16."""
     place = tmp_path_factory.mktemp("base") / "base"
     model = load_base(base, torch.bfloat16)
     if request.param:

@@ -15,6 +15,7 @@ import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
 
+from tests.training.solutions import learnable
 from training import resumable
 from training.evaluate.metrics import Validation
 from training.prm import resume
@@ -31,19 +32,10 @@ from unprm.types import Encoded
 QUIET = Progress(disable=True)
 
 
-def _solutions(count, seed=0):
-    """Steps that say whether they are right: learnable in a few optimiser steps."""
-    rng = random.Random(seed)
-    for _ in range(count):
-        labels = [rng.random() < 0.5 for _ in range(rng.randint(1, 4))]
-        steps = [f"Step {k}: {rng.randint(1, 99)} is {'46' if label else '5'}." for k, label in enumerate(labels, 1)]
-        yield LabelledSolution("Problem: what is 12?", tuple(steps), tuple(labels))
-
-
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "steps.jsonl"
-    resumable.write_lines(path, list(_solutions(96)))
+    resumable.write_lines(path, list(learnable(96)))
     return path
 
 
@@ -64,7 +56,7 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
     assert len(losses) == summary.steps == 48
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])  # read at the tag itself: with a shift it would not fall
     engine = load_engine(str(output), device="cpu")
-    for solution in _solutions(20, seed=9):
+    for solution in learnable(20, seed=9):
         scores = engine.score([engine.format.encode(solution.problem, solution.steps)]).scores[0]
         assert [score > 0.5 for score in scores] == list(solution.labels)
     assert engine.description.name == "prm"
@@ -79,7 +71,7 @@ def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
     output = tmp_path / "prm"
     Trainer(_settings(base, data, output, epochs=8, **chosen)).run(QUIET)
     engine = load_engine(str(output), device="cpu")
-    solution = next(_solutions(1, seed=9))
+    solution = next(learnable(1, seed=9))
     encoded = engine.format.encode(solution.problem, solution.steps)
     assert engine.format.text(encoded).count("#") == len(solution.steps)
     assert [score > 0.5 for score in engine.score([encoded]).scores[0]] == list(solution.labels)
@@ -178,7 +170,7 @@ def test_micro_batches_keep_the_token_budget_and_every_label():
 def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(base, data, tmp_path):
     held_out = tmp_path / "held-out.jsonl"
     # enough that it does not matter if the last digits of the merged adapter swap two of them
-    solutions = list(_solutions(400, seed=5))
+    solutions = list(learnable(400, seed=5))
     resumable.write_lines(held_out, solutions)
     output = tmp_path / "prm"
     # a rate that soon destroys what was learned
@@ -291,7 +283,7 @@ def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
 def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
     path = tmp_path / "long.jsonl"
     long = LabelledSolution("Problem?", ("word " * 400,), (True,))
-    resumable.write_lines(path, [long, *_solutions(4)])
+    resumable.write_lines(path, [long, *learnable(4)])
     trainer = Trainer(_settings(base, path, tmp_path / "out"))
     assert (len(trainer.examples), trainer.dropped) == (4, 1)
     resumable.write_lines(path, [long])
