@@ -10,31 +10,31 @@ import os
 import sys
 from typing import NoReturn
 
-from server.imports import uncollected
+from .imports import uncollected
 
 
 def main() -> int:
     """Returns the exit status: 2 for invalid settings, else as `run`. Each command imports only what it needs, so that
     `--help` and errors in options appear at once."""
     if sys.argv[1:] == ["models"]:
-        from server.models.catalogue import show
+        from .models.catalogue import show
 
         show()
         return 0
     if sys.argv[1:] == ["reference"]:
-        from server.http.reference import page
+        from .http.reference import page
 
         print(page(), end="")
         return 0
     with uncollected():
-        from server.settings import Settings, SettingsInvalid
+        from .settings import Settings, SettingsInvalid
     try:
         settings = Settings.load(sys.argv[1:])
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
     with uncollected():
-        from server.run import run
+        from .run import run
     return run(settings)
 
 

@@ -6,9 +6,10 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from server.http.openapi import METRICS, describe
-from server.service import TheService
 from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, StatusResponse
+
+from .http.openapi import METRICS, describe
+from .service import TheService
 
 about = APIRouter()
 

@@ -11,18 +11,19 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server import about, page, voting
-from server.http.errors import respond
-from server.http.keys import Keys
-from server.http.middleware import Authorization, Envelope
-from server.http.openapi import ABOUT, DocumentedApp
-from server.models import admin
-from server.models.admin import Open
-from server.models.model import Source
-from server.page import report
-from server.service import Service
-from server.settings import Settings
 from unprm.errors import UnprmError
+
+from . import about, page, voting
+from .http.errors import respond
+from .http.keys import Keys
+from .http.middleware import Authorization, Envelope
+from .http.openapi import ABOUT, DocumentedApp
+from .models import admin
+from .models.admin import Open
+from .models.model import Source
+from .page import report
+from .service import Service
+from .settings import Settings
 
 
 def create_app(
@@ -66,8 +67,8 @@ def create_app(
     app.include_router(about.about)
     if settings.upstream_url is not None:
         # imported only here: the HTTP client takes long to import
-        from server.gateway import routes as gateway
-        from server.gateway.upstream import Upstream
+        from .gateway import routes as gateway
+        from .gateway.upstream import Upstream
 
         key = settings.upstream_key
         upstream = Upstream(settings.upstream_url, None if key is None else key.get_secret_value())

@@ -4,20 +4,21 @@ import logging
 import sys
 from functools import partial
 
-from server.app import create_app
-from server.http.keys import KeysInvalid
-from server.http.serving import AddressUnusable, CertificateInvalid, DrainingServer
-from server.models.load import load
-from server.observe import tracing
-from server.observe.journal import JournalUnusable
-from server.observe.logs import configure
-from server.observe.tracing import TracingUnavailable
-from server.settings import Settings
 from unprm.errors import ModelInvalid
 from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
 
-logger = logging.getLogger("server")
+from .app import create_app
+from .http.keys import KeysInvalid
+from .http.serving import AddressUnusable, CertificateInvalid, DrainingServer
+from .models.load import load
+from .observe import tracing
+from .observe.journal import JournalUnusable
+from .observe.logs import configure
+from .observe.tracing import TracingUnavailable
+from .settings import Settings
+
+logger = logging.getLogger(__name__)
 
 _SWITCH_SECONDS = 0.0005
 """Python's thread switch interval, a tenth of the default. The model's thread releases the interpreter for each of its

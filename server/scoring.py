@@ -5,16 +5,17 @@ from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from server.http.context import Context
-from server.models.model import Model
-from server.observe.tracing import span, tell
-from server.sharing import Turns
 from unprm.concurrent import all_of
 from unprm.engines.queue import Permit
 from unprm.engines.turns import Scored
 from unprm.errors import DeadlineExceeded, SolutionTooLong
 from unprm.types import Encoded, Engine, Solution, Usage
 from unprm.votes.ballot import averaged
+
+from .http.context import Context
+from .models.model import Model
+from .observe.tracing import span, tell
+from .sharing import Turns
 
 _PIECE = 65_536
 """Characters that are encoded in a turn; a longer solution gets a turn of its own."""

@@ -9,16 +9,17 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
-from server.http.context import Context
-from server.models.model import Source, Watch
-from server.models.registry import Models
-from server.observe.journal import Journal
-from server.observe.metrics import Metrics
-from server.settings import Settings
-from server.sharing import Budget, FairPool, InUse
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
 from unprm.errors import ShuttingDown
+
+from .http.context import Context
+from .models.model import Source, Watch
+from .models.registry import Models
+from .observe.journal import Journal
+from .observe.metrics import Metrics
+from .settings import Settings
+from .sharing import Budget, FairPool, InUse
 
 T = TypeVar("T")
 

@@ -65,14 +65,14 @@ class _Served(BaseModel):
 class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served):
     """Serves a process reward model over HTTP: step scores, and votes for the best answer.
 
-    `python -m server models` lists the published models it supports.
+    `unprm models` lists the published models it supports.
     """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         extra="forbid",
         frozen=True,
-        cli_prog_name="python -m server",
+        cli_prog_name="unprm serve",
         cli_kebab_case=True,
         cli_avoid_json=True,
         cli_hide_none_type=True,

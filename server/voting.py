@@ -8,13 +8,6 @@ from typing import NamedTuple
 
 from fastapi import APIRouter
 
-from server import scoring
-from server.http.context import Context, TheContext
-from server.http.openapi import describe, describe_vote
-from server.http.work import WorkRoute
-from server.models.model import Model
-from server.observe.tracing import span
-from server.service import Service, TheService
 from unprm.answers.extraction import extract
 from unprm.errors import BlankSolution, InvalidRequest, NoAnswer, TooManySteps, Unscorable
 from unprm.types import Encoded, Solution, Strategy
@@ -34,6 +27,14 @@ from unprm.wire import (
     VoteResponse,
     VoteTerms,
 )
+
+from . import scoring
+from .http.context import Context, TheContext
+from .http.openapi import describe, describe_vote
+from .http.work import WorkRoute
+from .models.model import Model
+from .observe.tracing import span
+from .service import Service, TheService
 
 work = APIRouter(route_class=WorkRoute)
 _NO_PROBLEM = (

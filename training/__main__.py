@@ -4,8 +4,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from training.cli import data, evaluate, lab, train
 from unprm.errors import UnprmError
+
+from .cli import data, evaluate, lab, train
 
 app = typer.Typer(
     help="Makes a process reward model and evaluates it.",

@@ -12,10 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Generic, Self, TextIO
 
-from training import sources
-from training.schema import to_line
-from training.sources import R
 from unprm.errors import OutputMismatch
+
+from . import sources
+from .schema import to_line
+from .sources import R
 
 
 class ResumableFile(Generic[R]):

@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import Field, StrictBool, TypeAdapter
 
-from training.layouts.label import Label
-from training.settings import AdaptiveSettings
 from unprm import steps
 from unprm.types import Aggregate, Completion, Strategy
 from unprm.votes.rules import RULES
+
+from .layouts.label import Label
+from .settings import AdaptiveSettings
 
 T = TypeVar("T")
 NonEmpty = Annotated[str, Field(min_length=1)]

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 from typer import BadParameter, Option
 
-from training.stage import directory
 from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
 from unprm.types import Extraction, Normalization, SamplingSettings, Split
 from unprm.uncertainty import MEASURES
 from unprm.wire import VoteTerms
+
+from .stage import directory
 
 LossName = Literal["bce", "mse", "orm", "rank"]
 TuneName = Literal["lora", "all"]

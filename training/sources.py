@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from training.schema import ResolvedSolution, SampledQuestion, SelectedSolution, adapter
 from unprm.errors import RecordInvalid
+
+from .schema import ResolvedSolution, SampledQuestion, SelectedSolution, adapter
 
 
 class Identified(Protocol):

@@ -1,7 +1,7 @@
 """Scores and votes in a terminal.
 
-python -m unprm_client vote requests.jsonl --strategy hmr
-echo '{"problem": "…", "solutions": ["…", "…"]}' | python -m unprm_client score --json
+unprm vote requests.jsonl --strategy hmr
+echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score --json
 """
 
 import json
@@ -10,22 +10,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from pydantic import BaseModel
-
-try:
-    import typer
-    from rich.console import Console
-except ModuleNotFoundError:  # the client itself needs neither
-    sys.exit(
-        "python -m unprm_client needs typer and rich: pip install typer rich "
-        "(the extra `terminal` of unprm-client, `client` of unprm)"
-    )
+from rich.console import Console
 
 from unprm.types import DEFAULT_STRATEGY, Extraction, Normalization, Split, Strategy
 from unprm.wire import EXTRACTION, NORMALIZATION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
 from unprm_client.client import Client
 from unprm_client.errors import ClientError
+from unprm_client.mcp.command import mcp
 from unprm_client.replay import replay
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -102,6 +96,7 @@ def compare(
 
 
 app.command()(replay)
+app.command()(mcp)
 
 
 def _read(file: str, **fields: object) -> list[dict[str, Any]]:

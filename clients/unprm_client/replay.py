@@ -1,6 +1,6 @@
 """Sends the requests of a journal to a server again, and shows where its answers differ.
 
-python -m unprm_client replay journal.db http://127.0.0.1:8000
+unprm replay journal.db http://127.0.0.1:8000
 """
 
 import json

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from server.gateway.election import Elected, Rounds
 from unprm.votes.adaptive import Standing, least_decided
+
+from .election import Elected, Rounds
 
 IN_FLIGHT = 8
 """Most requests for which candidates are sampled at a time."""

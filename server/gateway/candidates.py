@@ -4,15 +4,16 @@ import asyncio
 
 from pydantic import ValidationError
 
-from server.gateway.answers import LogProbs
-from server.gateway.schema import ChatRequest, UpstreamFailure
-from server.gateway.upstream import STOPPED, Sampled, Upstream, UpstreamFailed, Watch
 from unprm.errors import UnprmError
 from unprm.openai_api import Json
 from unprm.types import Strategy
 from unprm.votes.confidence import OnlineStop, confidence_of, cut
 from unprm.votes.rules import RULES
 from unprm.wire import AnySolution, SolutionIn
+
+from .answers import LogProbs
+from .schema import ChatRequest, UpstreamFailure
+from .upstream import STOPPED, Sampled, Upstream, UpstreamFailed, Watch
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""

@@ -5,13 +5,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from server import voting
-from server.gateway.candidates import Candidates
-from server.gateway.schema import Report, Stopped, UnscoredCandidate
-from server.gateway.upstream import Sampled, UpstreamFailed
-from server.http.context import Context
-from server.models.model import Model
-from server.service import Service
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai_api import Json
 from unprm.types import DecidedBy, Strategy, Usage
@@ -21,6 +14,14 @@ from unprm.votes.confidence import confidence_of
 from unprm.votes.decide import representative
 from unprm.votes.rules import RULES
 from unprm.wire import CompareRequest, Unscored, VoteTerms
+
+from .. import voting
+from ..http.context import Context
+from ..models.model import Model
+from ..service import Service
+from .candidates import Candidates
+from .schema import Report, Stopped, UnscoredCandidate
+from .upstream import Sampled, UpstreamFailed
 
 _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""

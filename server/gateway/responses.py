@@ -6,10 +6,11 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from server.gateway.candidates import text_of
-from server.gateway.election import Elected
-from server.gateway.schema import ChatRequest, Election
 from unprm.openai_api import Json
+
+from .candidates import text_of
+from .election import Elected
+from .schema import ChatRequest, Election
 
 
 class Part(BaseModel):

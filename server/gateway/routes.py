@@ -11,22 +11,23 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from server.gateway.bulk import elect_all
-from server.gateway.candidates import Candidates
-from server.gateway.election import Elected, Progress, Rounds, Terms, elect
-from server.gateway.responses import ResponsesRequest, response
-from server.gateway.schema import NAMED, BulkRequest, ChatRequest, CompletionRequest
-from server.gateway.stream import Chunks, event
-from server.gateway.upstream import Upstream
-from server.http.context import Context, TheContext
-from server.http.errors import TABLE, problem
-from server.http.openapi import problems
-from server.http.work import WorkRoute
-from server.service import Service, TheService
-from server.settings import Settings
 from unprm.errors import TooManySolutions
 from unprm.openai_api import Json, read_on
 from unprm.types import Usage
+
+from ..http.context import Context, TheContext
+from ..http.errors import TABLE, problem
+from ..http.openapi import problems
+from ..http.work import WorkRoute
+from ..service import Service, TheService
+from ..settings import Settings
+from .bulk import elect_all
+from .candidates import Candidates
+from .election import Elected, Progress, Rounds, Terms, elect
+from .responses import ResponsesRequest, response
+from .schema import NAMED, BulkRequest, ChatRequest, CompletionRequest
+from .stream import Chunks, event
+from .upstream import Upstream
 
 _LISTING = (
     "invalid_request",

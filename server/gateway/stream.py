@@ -5,9 +5,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from server.gateway.candidates import text_of
-from server.gateway.election import Elected, Progress
 from unprm.openai_api import Json
+
+from .candidates import text_of
+from .election import Elected, Progress
 
 
 def event(data: bytes | memoryview) -> bytes:

@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 from pydantic import ValidationError
 
-from server.gateway.answers import Chunk, Completion, ModelList, Token
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, OpenAIClient
+
+from .answers import Chunk, Completion, ModelList, Token
 
 
 class UpstreamRefused(UnprmError):

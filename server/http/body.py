@@ -10,10 +10,11 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from server.http.errors import BodyTooLarge, BodyTooSlow, MalformedJson, UnsupportedMediaType
-from server.settings import Settings
 from unprm import steps as step_text
 from unprm.errors import InvalidRequest, TooManySolutions
+
+from ..settings import Settings
+from .errors import BodyTooLarge, BodyTooSlow, MalformedJson, UnsupportedMediaType
 
 PART_BYTES, PART_SECONDS = 65_536, 5.0
 """At least this many bytes of a body, or the rest of it, must arrive within each period of this many seconds."""

@@ -11,10 +11,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from server.http.context import context_of
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
 from unprm.fields import field_errors
 from unprm.wire import FieldError, ProblemDetails
+
+from .context import context_of
 
 GATEWAY = "/v1/"
 """Prefix of the paths of OpenAI's API."""

@@ -9,15 +9,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server import page
-from server.http.context import CONTEXT, Context, context_of
-from server.http.errors import Unauthorized, respond
-from server.http.keys import Keys
-from server.observe.journal import Entry, Journal
-from server.observe.logs import log_request
-from server.observe.metrics import Metrics
-from server.observe.tracing import span, tell
-from server.sharing import share_of
+from .. import page
+from ..observe.journal import Entry, Journal
+from ..observe.logs import log_request
+from ..observe.metrics import Metrics
+from ..observe.tracing import span, tell
+from ..sharing import share_of
+from .context import CONTEXT, Context, context_of
+from .errors import Unauthorized, respond
+from .keys import Keys
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}

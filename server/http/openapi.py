@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 
-from server.http import examples
-from server.http.errors import MEDIA_TYPE, TABLE, details_of
-from server.http.work import TIMEOUT_HEADER
 from unprm.types import Strategy
 from unprm.wire import ProblemDetails
+
+from . import examples
+from .errors import MEDIA_TYPE, TABLE, details_of
+from .work import TIMEOUT_HEADER
 
 Json = dict[str, Any]
 

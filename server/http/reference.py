@@ -1,23 +1,24 @@
 """The API reference as a Markdown page, from the OpenAPI document.
 
-python -m server reference > docs/api.md
+unprm reference > docs/api.md
 """
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from server.app import create_app
-from server.http.errors import TABLE
-from server.settings import Settings
 from unprm.engines.fake import FakeEngine
+
+from ..app import create_app
+from ..settings import Settings
+from .errors import TABLE
 
 Json = dict[str, Any]
 
 _HEAD = """\
 # API reference
 
-Made from the OpenAPI document by `python -m server reference`; a running server shows it at `/docs`, with forms to try.
+Made from the OpenAPI document by `unprm reference`; a running server shows it at `/docs`, with forms to try.
 Bodies are JSON, unknown fields are refused. Every response carries `X-Request-ID`. Operations under `/v1` are there
 with `--upstream-url` alone.
 """

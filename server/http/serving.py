@@ -11,9 +11,9 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from server.http.protocol import BoundedProtocol
-from server.service import Service
-from server.settings import Settings
+from ..service import Service
+from ..settings import Settings
+from .protocol import BoundedProtocol
 
 logger = logging.getLogger(__name__)
 

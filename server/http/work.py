@@ -12,11 +12,12 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.http.body import check_media_type, read_body, validated
-from server.http.context import context_of
-from server.service import Service
-from server.settings import Settings
 from unprm.errors import DeadlineExceeded, InvalidRequest
+
+from ..service import Service
+from ..settings import Settings
+from .body import check_media_type, read_body, validated
+from .context import context_of
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 

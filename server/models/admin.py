@@ -5,12 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from server.http.context import TheContext
-from server.http.work import WorkRoute
-from server.service import Service, TheService
 from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
 from unprm.wire import ModelName, ModelsResponse
+
+from ..http.context import TheContext
+from ..http.work import WorkRoute
+from ..service import Service, TheService
 
 Open = Callable[[LoadModelRequest], Engine]
 """Loads a model; blocking."""

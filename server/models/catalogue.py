@@ -1,4 +1,4 @@
-"""The published PRMs that the server supports, as a table: `python -m server models`."""
+"""The published PRMs that the server supports, as a table: `unprm models`."""
 
 from rich import box
 from rich.console import Console
@@ -35,5 +35,5 @@ _CAPTION = """\
 size: parameters. bf16: memory for the weights; a batch takes a few GB more. eurus takes two models.
 F1: average over ProcessBench's four subsets, in percent, as the paper reports it.
 
-Family unprm: what `python -m training train` makes of any causal language model. For UnPRM40K on
+Family unprm: what `unprm train` makes of any causal language model. For UnPRM40K on
 Qwen2.5-Math-7B-Instruct (7.6 B, 15.2 GB) the paper reports 40.3. unprm-mini is of this family."""

@@ -4,12 +4,13 @@ import logging
 import sys
 import threading
 
-from server.imports import uncollected
-from server.settings import Settings
 from unprm.calibration import RecordedCalibration
 from unprm.formats import recorded
 from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
+
+from ..imports import uncollected
+from ..settings import Settings
 
 logger = logging.getLogger(__name__)
 

@@ -8,14 +8,15 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
-from server.settings import Settings
-from server.sharing import Budget, FairPool, InUse, Turns
 from unprm.engines.queue import BatchFigures, Permit, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
 from unprm.models.names import public_name
 from unprm.types import Engine
 from unprm.wire import ModelState
+
+from ..settings import Settings
+from ..sharing import Budget, FairPool, InUse, Turns
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ class Model:
         if about.demo:
             logger.warning(
                 "%s is a demonstration model for its own small domain of word problems. To serve a real one: "
-                "python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME",
+                "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME",
                 about.name,
             )
 

@@ -6,11 +6,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from server.models.model import Model, Source, Watch
-from server.settings import Settings
-from server.sharing import FairPool
 from unprm.errors import InvalidRequest
 from unprm.wire import ModelState
+
+from ..settings import Settings
+from ..sharing import FairPool
+from .model import Model, Source, Watch
 
 
 class UnknownModel(InvalidRequest):

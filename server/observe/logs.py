@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal
 
-from server.http.context import Context
+from ..http.context import Context
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 def configure(level: str, style: Literal["json", "text"]) -> None:
     """Configures the process's logging, to standard error."""
-    formatter = "server.observe.logs.JsonFormatter" if style == "json" else "server.observe.logs.TextFormatter"
+    formatter = JsonFormatter if style == "json" else TextFormatter
     logging.config.dictConfig(
         {
             "version": 1,

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from server.http.openapi import STRATEGY_TEXTS
 from unprm.votes.decide import REWARD_STRATEGIES
+
+from ..http.openapi import STRATEGY_TEXTS
 
 BELOW: Final = "/page/"
 """Prefix of the paths of the page's files; like the page itself, they are the same for everybody and need no key."""

@@ -1,4 +1,4 @@
-"""Serves the output directory of a training run to the page that shows it: `python -m server --report DIR`."""
+"""Serves the output directory of a training run to the page that shows it: `unprm serve --report DIR`."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from server.page import HEADERS
+from . import HEADERS
 
 _SHOWN = frozenset({".json", ".jsonl", ".png"})
 """File extensions of results, records and figures; weights and everything else are not served."""

@@ -1,14 +1,14 @@
 """Serves from a Ray cluster.
 
-python -m server.scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-gpus 1
+unprm scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-gpus 1
 """
 
 import os
 import sys
 
-from server.http.keys import Keys, KeysInvalid
-from server.scale.settings import RAY, ScaleSettings
-from server.settings import SettingsInvalid
+from ..http.keys import Keys, KeysInvalid
+from ..settings import SettingsInvalid
+from .settings import RAY, ScaleSettings
 
 _STARTS = {
     # request lines resemble each other, and Ray would drop those of one replica that resemble another's
@@ -35,7 +35,7 @@ def main() -> int:
         except KeysInvalid as error:
             print(error, file=sys.stderr)
             return 2
-    from server.scale.run import on_cluster, on_this_machine  # Ray reads the environment as it is imported
+    from .run import on_cluster, on_this_machine  # Ray reads the environment as it is imported
 
     return on_cluster(settings) if remote else on_this_machine(settings)
 

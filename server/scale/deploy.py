@@ -6,10 +6,11 @@ from typing import Any
 from ray import serve
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, HTTPOptions, RequestRouterConfig
 
-from server.scale.entrance import Entrance, QuestionRouter
-from server.scale.replica import QUEUED_TOKENS, Replica
-from server.scale.settings import ScaleSettings
 from unprm.types import Engine
+
+from .entrance import Entrance, QuestionRouter
+from .replica import QUEUED_TOKENS, Replica
+from .settings import ScaleSettings
 
 NAME = "unprm"
 _HEALTH = {"health_check_period_s": 5, "health_check_timeout_s": 10}

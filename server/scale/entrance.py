@@ -20,20 +20,21 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from server.gateway.stream import event
-from server.http.body import read_body
-from server.http.errors import GATEWAY, problem
-from server.http.keys import Keys
-from server.http.middleware import caller_of, is_open, request_id_of
-from server.http.work import TIMEOUT_HEADER, seconds_of
-from server.observe.logs import configure
-from server.observe.metrics import joined
-from server.scale.replica import ForwardedRequest
-from server.scale.settings import ScaleSettings
-from server.service import BODIES
-from server.sharing import Budget, share_of
 from unprm.affinity import HEADER, bounded, question_hash, ranked
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, UnprmError
+
+from ..gateway.stream import event
+from ..http.body import read_body
+from ..http.errors import GATEWAY, problem
+from ..http.keys import Keys
+from ..http.middleware import caller_of, is_open, request_id_of
+from ..http.work import TIMEOUT_HEADER, seconds_of
+from ..observe.logs import configure
+from ..observe.metrics import joined
+from ..service import BODIES
+from ..sharing import Budget, share_of
+from .replica import ForwardedRequest
+from .settings import ScaleSettings
 
 logger = logging.getLogger(__name__)
 

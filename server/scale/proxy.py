@@ -3,7 +3,7 @@
 from starlette.middleware import Middleware
 from uvicorn.config import HTTP_PROTOCOLS
 
-from server.http.protocol import BoundedProtocol
+from ..http.protocol import BoundedProtocol
 
 
 def bound() -> list[Middleware]:

@@ -10,12 +10,13 @@ from prometheus_client.metrics_core import Metric
 from ray import serve
 from starlette.types import ASGIApp, Message
 
-from server.app import create_app
-from server.models.load import load
-from server.observe.logs import configure
-from server.scale.settings import ScaleSettings
 from unprm.errors import ModelUnavailable
 from unprm.types import Engine
+
+from ..app import create_app
+from ..models.load import load
+from ..observe.logs import configure
+from .settings import ScaleSettings
 
 QUEUED_TOKENS = "queued_tokens"
 """Name of the metric that replicas are scaled by."""

@@ -11,8 +11,8 @@ from typing import NoReturn
 import ray
 from ray import serve
 
-from server.scale.deploy import deploy
-from server.scale.settings import ScaleSettings
+from .deploy import deploy
+from .settings import ScaleSettings
 
 
 def on_cluster(settings: ScaleSettings) -> int:

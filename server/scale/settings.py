@@ -6,7 +6,7 @@ from typing import Any, Self, get_args
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from server.settings import Settings, SettingsInvalid
+from ..settings import Settings, SettingsInvalid
 
 RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends no usage statistics
@@ -15,7 +15,7 @@ RAY = {
     # a hung replica does not end its requests when asked to, and waiting callers must learn of its end
     "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
     # bounds the heads and trailers of requests
-    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "server.scale.proxy:bound",
+    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": f"{__package__}.proxy:bound",
 }
 """Ray's own settings, unless the environment has them; an existing cluster keeps its own."""
 
@@ -27,7 +27,7 @@ class ScaleSettings(Settings):
     after the other. Without it, starts Ray on this machine and serves until SIGTERM or SIGINT.
     """
 
-    model_config = SettingsConfigDict(**Settings.model_config | {"cli_prog_name": "python -m server.scale"})
+    model_config = SettingsConfigDict(**Settings.model_config | {"cli_prog_name": "unprm scale"})
 
     replicas: int = Field(default=1, ge=1, description="Minimum number of replicas.")
     max_replicas: int | None = Field(default=None, ge=1, description="Maximum number of replicas; default: --replicas.")

@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from training.cli.options import Given, with_options
-from training.settings import (
+from unprm.types import Extraction, SamplerName
+
+from ..settings import (
     EXTRACTION,
     LAYOUT,
     PRESETS,
@@ -25,14 +26,15 @@ from training.settings import (
     SelectSettings,
     WrittenLayout,
 )
-from training.stage import directory, tell
-from unprm.types import Extraction, SamplerName
+from ..stage import directory, tell
+from .options import Given, with_options
 
 if TYPE_CHECKING:
-    from training.data.cluster import Cluster
-    from training.data.questions import Question
     from unprm.samplers.load import SamplerSource
     from unprm.types import Sampler, SamplingSettings
+
+    from ..data.cluster import Cluster
+    from ..data.questions import Question
 
 app = typer.Typer()
 console = Console(stderr=True)
@@ -60,7 +62,7 @@ class QuestionSource:
 
     def draw(self, count: int, settings: SampleSettings) -> "list[Question]":
         """As many questions as the limit, or `count` without one; prints how many have no answer."""
-        from training.data import questions
+        from ..data import questions
 
         if self.per and (self.limit is None or self.questions == "mini"):
             raise typer.BadParameter("it takes a --limit, and --questions that are not made up", param_hint="--per")
@@ -109,7 +111,7 @@ class Place:
         """The Ray cluster to run on, if any."""
         if not self.ray:
             return None
-        from training.data.cluster import Cluster
+        from ..data.cluster import Cluster
 
         return Cluster(self.ray, self.concurrency, self.ray_gpus)
 
@@ -126,12 +128,12 @@ def sample(
     preset: PresetOption = "paper",
 ) -> None:
     """Sample candidate solutions for questions, with the log-probabilities of their tokens."""
-    from training.data import sample
+    from ..data import sample
 
     settings = replace(PRESETS[preset].sample, **given)
     questions = source.draw(PRESETS[preset].questions, settings)
     if cluster := place.cluster():
-        from training.data.cluster import sample as sample_on
+        from ..data.cluster import sample as sample_on
 
         _finish(lambda: sample_on(questions, sampler.source(model), output, settings, cluster, console))
         return
@@ -149,10 +151,11 @@ def select(
     preset: PresetOption = "paper",
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
-    from training.data import select
     from unprm.answers.equivalence import Equivalence
     from unprm.models.checkpoint import fetch
     from unprm.samplers.prompts import Prompter
+
+    from ..data import select
 
     settings = replace(PRESETS[preset].select, **given)
     decode = Prompter.load(fetch(tokenizer, None)).decode
@@ -176,12 +179,13 @@ def annotate(
     preset: PresetOption = "paper",
 ) -> None:
     """Label the steps of selected solutions by rollouts from their prefixes."""
-    from training.data import annotate
     from unprm.answers.equivalence import Equivalence
+
+    from ..data import annotate
 
     settings = replace(PRESETS[preset].annotate, **given)
     if cluster := place.cluster():
-        from training.data.cluster import annotate as annotate_on
+        from ..data.cluster import annotate as annotate_on
 
         _finish(lambda: annotate_on(selected, sampler.source(model), output, settings, cluster, console))
         return
@@ -198,7 +202,7 @@ def merge(
     push: Annotated[str | None, typer.Option(help="Also upload it to the hub, under this name.")] = None,
 ) -> None:
     """Join annotated solutions into a data set in the published layout, with its card."""
-    from training.data import merge
+    from ..data import merge
 
     merged = merge.merge(annotated, output)
     console.print(f"{merged.solutions} solutions in {output}, {merged.duplicates} duplicates left out")
@@ -216,7 +220,7 @@ def convert(
     layout: Annotated[LayoutName | None, LAYOUT] = None,
 ) -> None:
     """Write step labels in another layout; refused if that layout can't hold them all."""
-    from training.layouts import files
+    from ..layouts import files
 
     if output.suffix != ".jsonl":
         raise typer.BadParameter("expected a name that ends with .jsonl", param_hint="OUTPUT")
@@ -228,7 +232,7 @@ def stats(
     annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`, one row each.", exists=True)],
 ) -> None:
     """Print what annotation cost, what it found, and how often its labels are right where that can be checked."""
-    from training.data.stats import tables
+    from ..data.stats import tables
 
     for table in tables(annotated):
         Console().print(table)
@@ -245,8 +249,8 @@ def build(
     concurrency: Concurrency = 32,
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
-    from training.data import build
-    from training.data.stats import tables
+    from ..data import build
+    from ..data.stats import tables
 
     chosen = PRESETS[preset]
     extraction = {name: value for name, value in given.items() if name == "extraction"}
@@ -278,8 +282,9 @@ def study(
     concurrency: Concurrency = 32,
 ) -> None:
     """Annotate the same solutions by every search, and compare costs and accuracy."""
-    from training.data import search_findings, study
     from unprm.answers.equivalence import Equivalence
+
+    from ..data import search_findings, study
 
     settings = PRESETS[preset].annotate
     settings = replace(settings, extraction=extraction or settings.extraction)

@@ -1,4 +1,4 @@
-"""The commands that evaluate a PRM: `python -m training evaluate --help`."""
+"""The commands that evaluate a PRM: `unprm evaluate --help`."""
 
 import os
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from training import resumable
-from training.cli.options import with_options
-from training.settings import Reading, WrfSettings
-from training.stage import directory
+from .. import resumable
+from ..settings import Reading, WrfSettings
+from ..stage import directory
+from .options import with_options
 
 if TYPE_CHECKING:
-    from training.evaluate.scorers import Scorer
+    from ..evaluate.scorers import Scorer
 
 app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
 console = Console(stderr=True)
@@ -34,9 +34,7 @@ class PrmOptions:
         "unprm-mini"
     )
     adapter: Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")] = None
-    family: Annotated[
-        str | None, typer.Option(help="Its model family, if not detected: see `python -m server models`.")
-    ] = None
+    family: Annotated[str | None, typer.Option(help="Its model family, if not detected: see `unprm models`.")] = None
     engine: Annotated[
         Literal["auto", "torch", "vllm"], typer.Option(help="auto: vLLM on CUDA where it is installed, else torch.")
     ] = "auto"
@@ -45,7 +43,7 @@ class PrmOptions:
     @contextmanager
     def scoring(self) -> "Iterator[Scorer]":
         """The PRM's scorer, closed at the end of the block."""
-        from training.evaluate.scorers import EngineScorer, ServerScorer
+        from ..evaluate.scorers import EngineScorer, ServerScorer
 
         if self.server:
             with closing(ServerScorer(self.server, os.environ.get("UNPRM_API_KEY"))) as scorer:
@@ -74,11 +72,11 @@ def processbench(
     ] = "Qwen/ProcessBench",
 ) -> None:
     """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
-    from training.evaluate import processbench
+    from ..evaluate import processbench
 
     if scores:
         refuse_beside(context, "scores")
-        from training.evaluate import recorded_scores
+        from ..evaluate import recorded_scores
 
         Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
         return
@@ -101,7 +99,7 @@ def prmbench(
     ] = "hitsmy/PRMBench_Preview",
 ) -> None:
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
-    from training.evaluate import prmbench
+    from ..evaluate import prmbench
 
     benchmark = prmbench.load(data)
     with prm.scoring() as scorer:
@@ -125,8 +123,9 @@ def best_of_n(
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
     table is also written to votes.md."""
-    from training.evaluate import best_of_n, pool, vote_results
     from unprm.answers.equivalence import Equivalence
+
+    from ..evaluate import best_of_n, pool, vote_results
 
     questions = pool.load(candidates, reward)
     with Equivalence() as equivalence, ExitStack() as stack:
@@ -159,8 +158,9 @@ def every(
     ] = None,
 ) -> None:
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
-    from training.evaluate import best_of_n, pool, prmbench, processbench, summary
     from unprm.answers.equivalence import Equivalence
+
+    from ..evaluate import best_of_n, pool, prmbench, processbench, summary
 
     subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
     questions = None if samples is None else pool.load(samples)
@@ -187,7 +187,7 @@ def votes(
     ] = None,
 ) -> None:
     """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
-    from training.evaluate import crossfit, judging
+    from ..evaluate import crossfit, judging
 
     measured = {run.name: crossfit.measure(judging.load(run), candidates) for run in runs}
     _write_table(output, crossfit.markdown(measured))
@@ -200,7 +200,7 @@ def pool(
     licence: Annotated[str, typer.Option(help="Licence of the questions and solutions, as the hub spells it.")],
 ) -> None:
     """Write candidates with their verdicts and step scores as a data set for others: parquet and a card."""
-    from training.evaluate import published_pool
+    from ..evaluate import published_pool
 
     console.print(f"wrote {published_pool.write(run, output, licence)} questions to {output}")
 
@@ -208,7 +208,7 @@ def pool(
 @app.command()
 def budget(runs: Runs, output: TableFile) -> None:
     """Compare N candidates for each question with as many in all, spent where votes are least decided."""
-    from training.evaluate import budget, judging
+    from ..evaluate import budget, judging
 
     _write_table(output, budget.markdown({run.name: budget.measure(judging.load(run)) for run in runs}))
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from training import stage
+from .. import stage
 
 console = Console(stderr=True)
 
@@ -21,7 +21,7 @@ def report(
     Below the directory it looks for processbench/NAME and best-of-n/NAME, written by `evaluate --output` (several runs
     below one name are training seeds of one PRM), and annotated/NAME.jsonl, written by `annotate`.
     """
-    from training.report.page import write
+    from ..report.page import write
 
     console.print(f"wrote {write(directory)}")
 
@@ -38,8 +38,8 @@ def lab(
 
     Run the same command again to resume an interrupted run.
     """
-    from training.lab.run import run
-    from training.lab.settings import PRESETS
+    from ..lab.run import run
+    from ..lab.settings import PRESETS
 
     console.print(f"wrote {run(PRESETS[preset], output, console)}")
 
@@ -51,11 +51,11 @@ def mini(
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Make the embedded model from scratch: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
-    from training.mini.pipeline import MiniSettings, make
+    from ..mini.pipeline import MiniSettings, make
 
     with stage.progress(console) as progress:
         adapter = make(output, MiniSettings(seed=seed), progress)
-    console.print(f"serve it with: python -m server --model {adapter}")
+    console.print(f"serve it with: unprm serve --model {adapter}")
 
 
 def measure_mini(
@@ -65,8 +65,9 @@ def measure_mini(
     figures: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
 ) -> None:
     """Evaluate the embedded model, reasoner and PRM, on problems that it has never seen."""
-    from training.mini.measure import measure
     from unprm.models.checkpoint import locate
+
+    from ..mini.measure import measure
 
     with stage.progress(console) as progress:
         measured = measure(locate(model, None, None, None).base, model, problems, seed, progress)

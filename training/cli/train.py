@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from training import stage
-from training.cli.evaluate import PrmOptions, refuse_beside
-from training.cli.options import Given, with_options
-from training.settings import TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
+from .. import stage
+from ..settings import TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
+from .evaluate import PrmOptions, refuse_beside
+from .options import Given, with_options
 
 console = Console(stderr=True)
 
@@ -22,12 +22,12 @@ def train(
         typer.Option(help="The paper's loss; the authors' program's loss; or all linear layers and a lower rate."),
     ] = "paper",
 ) -> None:
-    """Train a PRM from step-labelled solutions: an adapter or all weights; `python -m server --model OUTPUT` serves it.
+    """Train a PRM from step-labelled solutions: an adapter or all weights; `unprm serve --model OUTPUT` serves it.
 
     Run the same command again to resume a killed run from its last checkpoint. On several GPUs:
-    `torchrun --nproc-per-node 8 -m training train …`.
+    `torchrun --nproc-per-node 8 -m unprm train …`.
     """
-    from training.prm.train import Trainer
+    from ..prm.train import Trainer
 
     tune = given.get("tune", "lora")
     if tune == "all" and (beside := [name for name in given if name.startswith("lora_")]):
@@ -54,8 +54,8 @@ def memory(
     processes: Annotated[int, typer.Option(min=1, help="Number of GPUs that train together.")] = 1,
 ) -> None:
     """Count the memory that `train` needs, and show what it would choose on GPUs: tokens per pass, checkpointing."""
-    from training.prm.memory import table
-    from training.prm.network import read_shape
+    from ..prm.memory import table
+    from ..prm.network import read_shape
 
     sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
     Console().print(table(read_shape(base), sizes, longest, tune, processes))
@@ -70,10 +70,10 @@ def merge_adapter(
     """Merge a PRM's adapter into its base: one checkpoint for the server, vLLM and plain transformers."""
     import torch
 
-    from training.prm import publish
+    from ..prm import publish
 
     publish.merge_adapter(model, adapter, output, torch.float32 if dtype == "float32" else torch.bfloat16)
-    console.print(f"serve it with: python -m server --model {output}")
+    console.print(f"serve it with: unprm serve --model {output}")
 
 
 def push(
@@ -85,7 +85,7 @@ def push(
     ] = None,
 ) -> None:
     """Publish a PRM on the hub, with the token from the environment: merged, its adapter, and a card."""
-    from training.prm import publish
+    from ..prm import publish
 
     console.print(publish.push(directory, repository, figures))
 
@@ -119,7 +119,7 @@ def calibrate(
     """Fit a PRM's calibration, which makes its scores comparable with other models' in an average.
 
     With --scores: calibrations of all PRMs in the file, with the threshold of the highest first-error F1, tested on
-    another subset. `python -m server --calibration recorded` reads the written file.
+    another subset. `unprm serve --calibration recorded` reads the written file.
     """
     if scores is not None:
         refuse_beside(context, "scores", "test", "source", "output")
@@ -129,7 +129,7 @@ def calibrate(
         raise typer.BadParameter("it goes with --scores", param_hint="--source" if test is None else "--test")
     if data is None:
         raise typer.BadParameter("give solutions with --data, or recorded --scores", param_hint="--data")
-    from training.prm.calibrate import calibrate as fit
+    from ..prm.calibrate import calibrate as fit
 
     place = output or Path(prm.adapter or prm.model)
     if not place.is_dir():
@@ -145,8 +145,8 @@ def calibrate(
 
 
 def _calibrate_recorded(scores: Path, test: Path | None, source: str, output: Path | None) -> None:
-    from training.evaluate import recorded_scores
-    from training.prm import recorded_calibration
+    from ..evaluate import recorded_scores
+    from ..prm import recorded_calibration
 
     if output is not None and not (source and test):
         raise typer.BadParameter(

@@ -1,6 +1,6 @@
 """Labels the steps of selected solutions (paper, section 3.2 and Algorithm 1, or another search).
 
-    python -m training annotate runs/mini/selected.jsonl --output runs/mini/annotated.jsonl
+    unprm annotate runs/mini/selected.jsonl --output runs/mini/annotated.jsonl
 
 It writes three files: the labelled solutions; those that could not be labelled, with the evidence, in
 `….unresolved.jsonl`; and the value of each question alone, τ, in `….questions.jsonl`.
@@ -14,14 +14,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import resumable, sources, stage
-from training.data.annotator import Annotator
-from training.resumable import ResumableFile
-from training.schema import AnnotatedSolution, QuestionValue, SelectedSolution
-from training.settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import RecordInvalid
 from unprm.types import Sampler
+
+from .. import resumable, sources, stage
+from ..resumable import ResumableFile
+from ..schema import AnnotatedSolution, QuestionValue, SelectedSolution
+from ..settings import AnnotateSettings
+from .annotator import Annotator
 
 
 def unresolved_path(annotated: Path) -> Path:

@@ -6,17 +6,18 @@ This module does no file I/O: records go to a callback.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from training.data import search
-from training.data.bayes import bayes
-from training.data.rollouts import EarlyStop, Memory, Prefix, Roller, fixed_count
-from training.data.sample import seed_of
-from training.data.search import Search, WrongSolution
-from training.data.select import step_uncertainties
-from training.schema import AnnotatedSolution, QuestionValue, Rank, SelectedSolution, Trial
-from training.settings import AnnotateSettings, SearchName
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Rollout, Sampler
 from unprm.uncertainty import ESTIMATORS, surprisal_mean
+
+from ..schema import AnnotatedSolution, QuestionValue, Rank, SelectedSolution, Trial
+from ..settings import AnnotateSettings, SearchName
+from . import search
+from .bayes import bayes
+from .rollouts import EarlyStop, Memory, Prefix, Roller, fixed_count
+from .sample import seed_of
+from .search import Search, WrongSolution
+from .select import step_uncertainties
 
 Write = Callable[[AnnotatedSolution | QuestionValue], None]
 RANKING: tuple[SearchName, ...] = ("uncertainty", "uncertainty-literal")

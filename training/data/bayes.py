@@ -11,9 +11,9 @@ import numpy as np
 from scipy.special import betaln, rel_entr, softmax
 from scipy.stats import betabinom
 
-from training.data.search import Prefixes, WrongSolution
-from training.evaluate.bootstrap import Numbers
-from training.settings import BayesSettings
+from ..evaluate.bootstrap import Numbers
+from ..settings import BayesSettings
+from .search import Prefixes, WrongSolution
 
 
 async def bayes(solution: WrongSolution, prefixes: Prefixes, settings: BayesSettings) -> int:

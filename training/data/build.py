@@ -5,14 +5,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training.data.annotate import annotate
-from training.data.merge import merge
-from training.data.questions import Question
-from training.data.sample import sample
-from training.data.select import Selector, select
-from training.settings import Preset
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Sampler, SamplingSettings
+
+from ..settings import Preset
+from .annotate import annotate
+from .merge import merge
+from .questions import Question
+from .sample import sample
+from .select import Selector, select
 
 Loader = Callable[[str, SamplingSettings], Sampler]
 """Makes a sampler from a model's name and sampling settings."""

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from training.schema import SelectedSolution
-from training.settings import SelectSettings
+from ..schema import SelectedSolution
+from ..settings import SelectSettings
 
 Vectors = npt.NDArray[np.floating[Any]]
 Embed = Callable[[Sequence[str]], Vectors]

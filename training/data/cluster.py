@@ -1,7 +1,7 @@
 """The sampling stages on a Ray cluster: each Ray Data actor holds an engine, and this process, the driver, writes the
 records. An actor that dies is restarted and repeats its items; a driver that dies resumes when it is started again.
 
-    python -m training annotate selected.jsonl --output annotated.jsonl --ray 4
+    unprm annotate selected.jsonl --output annotated.jsonl --ray 4
 """
 
 import asyncio
@@ -14,16 +14,17 @@ from typing import Any, Protocol, get_args
 import ray
 from rich.console import Console
 
-from training import stage
-from training.data.annotate import AnnotationFiles, by_question, load
-from training.data.annotator import Annotator
-from training.data.questions import Question
-from training.data.sample import open_samples, sample_question
-from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, adapter
-from training.settings import AnnotateSettings, SampleSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import UnprmError
 from unprm.types import Sampler, SamplingSettings
+
+from .. import stage
+from ..schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, adapter
+from ..settings import AnnotateSettings, SampleSettings
+from .annotate import AnnotationFiles, by_question, load
+from .annotator import Annotator
+from .questions import Question
+from .sample import open_samples, sample_question
 
 Batch = dict[str, Any]
 """Columns of Ray Data: `kind`, the name of a record's class, and `json`. What an actor gets has no `kind`."""

@@ -1,6 +1,6 @@
 """Joins annotated solutions, for example of several models, into a data set in the published layout.
 
-python -m training merge runs/mini/annotated.jsonl --output runs/mini/dataset
+unprm merge runs/mini/annotated.jsonl --output runs/mini/dataset
 """
 
 import json
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import resumable, sources
-from training.layouts.rows import UnprmRow
-from training.schema import ResolvedSolution
+from .. import resumable, sources
+from ..layouts.rows import UnprmRow
+from ..schema import ResolvedSolution
 
 _CARD = """---
 configs:

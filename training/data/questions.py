@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from training import sources
-from training.schema import NonEmpty
 from unprm.answers.extraction import extract
 from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
 from unprm.types import Extraction
+
+from .. import sources
+from ..schema import NonEmpty
 
 NO_ANSWER = "None"
 """The answer of a question that can't be answered, as in GSM-Plus (Li et al., 2024)."""

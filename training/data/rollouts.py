@@ -6,12 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from training.data.sample import seed_of
-from training.settings import AdaptiveSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.types import Extraction, Rollout, Sampler
 from unprm.uncertainty import Estimator, surprisal_mean
+
+from ..settings import AdaptiveSettings
+from .sample import seed_of
 
 SIMULATIONS = 200
 """Simulated continuations per decision of an early stop with a confidence below 1."""

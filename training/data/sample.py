@@ -7,12 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import stage
-from training.data.questions import Question
-from training.resumable import ResumableFile
-from training.schema import SampledQuestion
-from training.settings import SampleSettings
 from unprm.types import Sampler
+
+from .. import stage
+from ..resumable import ResumableFile
+from ..schema import SampledQuestion
+from ..settings import SampleSettings
+from .questions import Question
 
 
 def seed_of(*parts: object) -> int:

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from training.data import stats
-from training.data.study import BASELINE, variants
-from training.evaluate.bootstrap import Estimate, Numbers
-from training.evaluate.comparisons import F1_MARGIN, compare, grouped, note
-from training.evaluate.metrics import percent
-from training.report.found import Finding
-from training.schema import AnnotatedSolution
-from training.settings import AnnotateSettings
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
+
+from ..evaluate.bootstrap import Estimate, Numbers
+from ..evaluate.comparisons import F1_MARGIN, compare, grouped, note
+from ..evaluate.metrics import percent
+from ..report.found import Finding
+from ..schema import AnnotatedSolution
+from ..settings import AnnotateSettings
+from . import stats
+from .study import BASELINE, variants
 
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
            *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip

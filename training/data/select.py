@@ -8,17 +8,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import resumable, sources, stage
-from training.data.choose import choose, mean_change, sentence_embedding, tf_idf
-from training.data.sample import seed_of
-from training.schema import SampledQuestion, SelectedSolution
-from training.settings import SelectSettings
 from unprm import steps
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.errors import RecordInvalid
 from unprm.types import Completion, Split
 from unprm.uncertainty import MEASURES
+
+from .. import resumable, sources, stage
+from ..schema import SampledQuestion, SelectedSolution
+from ..settings import SelectSettings
+from .choose import choose, mean_change, sentence_embedding, tf_idf
+from .sample import seed_of
 
 Decode = Callable[[Sequence[int]], str]
 

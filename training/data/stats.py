@@ -8,12 +8,13 @@ from typing import ClassVar
 
 from rich.table import Table
 
-from training import resumable, sources
-from training.data.annotate import questions_path, unresolved_path
-from training.evaluate.metrics import percent
-from training.schema import AnnotatedSolution, QuestionValue, ResolvedSolution, Trial
 from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import parse
+
+from .. import resumable, sources
+from ..evaluate.metrics import percent
+from ..schema import AnnotatedSolution, QuestionValue, ResolvedSolution, Trial
+from .annotate import questions_path, unresolved_path
 
 
 @dataclass(frozen=True, slots=True)

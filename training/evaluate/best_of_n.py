@@ -17,22 +17,23 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from training import resumable
-from training.evaluate import pool
-from training.evaluate.bootstrap import Estimate, Numbers
-from training.evaluate.comparisons import ACCURACY_MARGIN, compare
-from training.evaluate.judging import GIVEN, are_probabilities, judge
-from training.evaluate.metrics import Share
-from training.evaluate.pool import CandidatePool
-from training.evaluate.right_votes import RightShare, elects_right, right_share, takeable, uses_rewards
-from training.evaluate.scorers import Scorer
-from training.evaluate.vote_results import AGGREGATES, NO_REWARD, Accuracy, Difference, Results, first_reward, markdown
-from training.resumable import ResumableFile
-from training.schema import Candidate, CandidateTexts, Election, JudgedCandidates
-from training.settings import AUTO, WRF, Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.types import Aggregate, Strategy
+
+from .. import resumable
+from ..resumable import ResumableFile
+from ..schema import Candidate, CandidateTexts, Election, JudgedCandidates
+from ..settings import AUTO, WRF, Reading, WrfSettings
+from . import pool
+from .bootstrap import Estimate, Numbers
+from .comparisons import ACCURACY_MARGIN, compare
+from .judging import GIVEN, are_probabilities, judge
+from .metrics import Share
+from .pool import CandidatePool
+from .right_votes import RightShare, elects_right, right_share, takeable, uses_rewards
+from .scorers import Scorer
+from .vote_results import AGGREGATES, NO_REWARD, Accuracy, Difference, Results, first_reward, markdown
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 DRAWS = 16

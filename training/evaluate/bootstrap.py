@@ -18,7 +18,7 @@ from typing import Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from training.evaluate.metrics import Share
+from .metrics import Share
 
 RESAMPLES = 10_000
 """The smallest p-value is 1 / 10,001: enough for families of a few hundred comparisons."""

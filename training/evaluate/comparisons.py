@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from training.evaluate.bootstrap import Estimate, Key, holm
-from training.evaluate.metrics import Share
+from .bootstrap import Estimate, Key, holm
+from .metrics import Share
 
 LEVEL = 0.05
 """Corrected p-values below this level count as significant."""

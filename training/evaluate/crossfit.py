@@ -16,17 +16,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from training.evaluate.best_of_n import accuracies, outcomes
-from training.evaluate.bootstrap import Estimate, Numbers
-from training.evaluate.comparisons import ACCURACY_MARGIN, compare
-from training.evaluate.metrics import Share
-from training.evaluate.right_votes import RightShare, right_share, takeable, uses_rewards
-from training.evaluate.vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
-from training.schema import JudgedCandidates
 from unprm.errors import RecordInvalid
 from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.votes.decide import STRATEGIES
 from unprm.wire import VoteTerms
+
+from ..schema import JudgedCandidates
+from .best_of_n import accuracies, outcomes
+from .bootstrap import Estimate, Numbers
+from .comparisons import ACCURACY_MARGIN, compare
+from .metrics import Share
+from .right_votes import RightShare, right_share, takeable, uses_rewards
+from .vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 
 GRIDS: Mapping[Strategy, Mapping[str, Sequence[float | str]]] = {
     "wrf": {"alpha": (0.5, 0.1, 0.3, 0.7, 0.9), "normalization": ("minmax", "share")},

@@ -6,17 +6,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import sources, stage
-from training.evaluate import pool
-from training.evaluate.pool import CandidatePool
-from training.evaluate.scorers import Scorer, Solution
-from training.resumable import ResumableFile
-from training.schema import JudgedCandidates, Scores, reward_of
-from training.settings import AUTO, Reading
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.calibration import sigmoid
 from unprm.errors import RecordInvalid
+
+from .. import sources, stage
+from ..resumable import ResumableFile
+from ..schema import JudgedCandidates, Scores, reward_of
+from ..settings import AUTO, Reading
+from . import pool
+from .pool import CandidatePool
+from .scorers import Scorer, Solution
 
 GIVEN = "given rewards"
 

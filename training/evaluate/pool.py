@@ -10,9 +10,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from training import sources
-from training.schema import Confidences, adapter
-from training.settings import Reading
 from unprm import steps
 from unprm.errors import RecordInvalid
 from unprm.types import Solution, Strategy
@@ -20,6 +17,10 @@ from unprm.votes.confidence import confidence_of
 from unprm.votes.decide import DEFAULTS, STRATEGIES
 from unprm.votes.rules import RULES
 from unprm.wire import Confidence, LogProbs, TopLogProbs
+
+from .. import sources
+from ..schema import Confidences, adapter
+from ..settings import Reading
 
 BY_CONFIDENCE = tuple(name for name in STRATEGIES if RULES[name].signal == "confidence")
 Given = float | tuple[float, ...]

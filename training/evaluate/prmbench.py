@@ -27,13 +27,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from training import resumable, sources
-from training.evaluate import step_scores
-from training.evaluate.bootstrap import weights
-from training.evaluate.metrics import Share
-from training.evaluate.scorers import Scorer
-from training.schema import PrmBenchCategory, PrmBenchSolution, Scores
 from unprm.errors import RecordInvalid
+
+from .. import resumable, sources
+from ..schema import PrmBenchCategory, PrmBenchSolution, Scores
+from . import step_scores
+from .bootstrap import weights
+from .metrics import Share
+from .scorers import Scorer
 
 THRESHOLD = 0.5
 CATEGORIES: tuple[PrmBenchCategory, ...] = get_args(PrmBenchCategory)

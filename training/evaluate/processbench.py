@@ -15,13 +15,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from training import resumable, sources
-from training.evaluate import step_scores
-from training.evaluate.metrics import Share, first_error_score
-from training.evaluate.scorers import Scorer
-from training.schema import BenchmarkSolution, RecordedSolution, Scores
 from unprm import steps
 from unprm.errors import RecordInvalid
+
+from .. import resumable, sources
+from ..schema import BenchmarkSolution, RecordedSolution, Scores
+from . import step_scores
+from .metrics import Share, first_error_score
+from .scorers import Scorer
 
 SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
 CHOOSING = "gsm8k"

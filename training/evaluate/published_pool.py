@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from training import resumable, sources
-from training.evaluate import judging
-from training.schema import CandidateTexts, JudgedCandidates
 from unprm.errors import OutputMismatch, RecordInvalid
+
+from .. import resumable, sources
+from ..schema import CandidateTexts, JudgedCandidates
+from . import judging
 
 _CARD = """---
 license: {licence}
@@ -25,7 +26,7 @@ its gold answer. A candidate has its `steps`; the `answer` that it states, null 
 gold answer as mathematics; its `reward`, null if it could not be scored; and its `step_scores`, of `{model}`: for each
 step a probability in [0, 1] that all is right so far, null where only rewards are known.
 
-Made by `python -m training evaluate best-of-n` and `evaluate pool` of unprm. The questions and solutions keep the
+Made by `unprm evaluate best-of-n` and `evaluate pool` of unprm. The questions and solutions keep the
 licences of their sources.
 """
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from training import sources
-from training.evaluate import processbench
-from training.evaluate.metrics import Share, percent
-from training.evaluate.processbench import SUBSETS, THRESHOLD, Figures, Result
-from training.schema import RecordedSolution
 from unprm.errors import RecordInvalid
+
+from .. import sources
+from ..schema import RecordedSolution
+from . import processbench
+from .metrics import Share, percent
+from .processbench import SUBSETS, THRESHOLD, Figures, Result
 
 
 def read(places: Iterable[Path]) -> dict[str, list[RecordedSolution]]:

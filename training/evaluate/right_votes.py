@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from training.schema import JudgedCandidates
 from unprm.types import AnswerClass, Strategy, VoteResult
 from unprm.votes import decide as votes
 from unprm.votes.rules import RULES
 from unprm.wire import VoteTerms
+
+from ..schema import JudgedCandidates
 
 STUDIED: tuple[Strategy, ...] = ("majority", "prm", "hmr", "wrf", "weighted")
 """The votes that reports and the lab compare: the paper's, and the weighted majority."""

@@ -8,10 +8,11 @@ from typing import Protocol
 
 import httpx
 
-from training.schema import Scores
 from unprm.errors import ModelUnavailable
 from unprm.types import Engine
 from unprm.wire import ScoreResponse
+
+from ..schema import Scores
 
 SECONDS = 600.0
 """Timeout in seconds of a request to a server."""

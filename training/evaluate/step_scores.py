@@ -6,11 +6,11 @@ from typing import Protocol, TypeVar
 
 from rich.console import Console
 
-from training import sources, stage
-from training.evaluate.scorers import Scorer, Solution
-from training.resumable import ResumableFile
-from training.schema import ScoredSolution, Scores
-from training.sources import Identified
+from .. import sources, stage
+from ..resumable import ResumableFile
+from ..schema import ScoredSolution, Scores
+from ..sources import Identified
+from .scorers import Scorer, Solution
 
 BATCH = 32
 """Solutions scored between two writes to disk."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from training.evaluate import prmbench, processbench, vote_results
+from . import prmbench, processbench, vote_results
 
 FIRST_ERRORS = tuple(f"F1 {name}" for name in (*processbench.SUBSETS, "average"))
 COLUMNS = (*FIRST_ERRORS, *prmbench.GROUPS, "PRMScore")

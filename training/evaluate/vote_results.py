@@ -6,10 +6,11 @@ from typing import Self, get_args
 
 from rich.table import Table
 
-from training.evaluate.comparisons import Comparison, points, shown
-from training.evaluate.metrics import Share
-from training.evaluate.right_votes import uses_rewards
 from unprm.types import Aggregate, Strategy
+
+from .comparisons import Comparison, points, shown
+from .metrics import Share
+from .right_votes import uses_rewards
 
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 """The paper's first."""

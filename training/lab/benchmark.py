@@ -7,17 +7,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import resumable, sources
-from training.data.questions import make_mini
-from training.data.sample import sample
-from training.evaluate import processbench
-from training.lab.construct import CONCURRENCY
-from training.lab.settings import LabSettings
-from training.schema import BenchmarkSolution, SampledQuestion
 from unprm import steps
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 from unprm.types import Sampler
+
+from .. import resumable, sources
+from ..data.questions import make_mini
+from ..data.sample import sample
+from ..evaluate import processbench
+from ..schema import BenchmarkSolution, SampledQuestion
+from .construct import CONCURRENCY
+from .settings import LabSettings
 
 LEVELS = {"level-1": "2 sums", "level-2": "3 sums", "level-3": "4 or 5 sums", "level-4": "6 to 8 sums"}
 """The benchmark's subsets, by a problem's number of arithmetic operations."""

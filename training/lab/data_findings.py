@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 
-from training.evaluate import judging
-from training.evaluate.bootstrap import Estimate, Numbers
-from training.evaluate.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
-from training.evaluate.metrics import Share, percent
-from training.lab import elections, labels
-from training.lab.labels import Hits, ThresholdName
-from training.lab.models import seeds
-from training.lab.settings import DATA_SETS, BaseName, LabSettings
-from training.report.blocks import listed
-from training.report.found import Finding
+from ..evaluate import judging
+from ..evaluate.bootstrap import Estimate, Numbers
+from ..evaluate.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
+from ..evaluate.metrics import Share, percent
+from ..report.blocks import listed
+from ..report.found import Finding
+from . import elections, labels
+from .labels import Hits, ThresholdName
+from .models import seeds
+from .settings import DATA_SETS, BaseName, LabSettings
 
 Pair = tuple[str, str]
 REFERENCE = "UnPRM"

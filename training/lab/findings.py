@@ -7,13 +7,13 @@ jointly (`training.evaluate.comparisons`).
 import json
 from pathlib import Path
 
-from training import resumable
-from training.data import search_findings
-from training.evaluate import judging
-from training.lab import data_findings, label_findings, vote_findings
-from training.lab.construct import annotated
-from training.lab.models import seeds
-from training.lab.settings import DATA_SETS, LabSettings
+from .. import resumable
+from ..data import search_findings
+from ..evaluate import judging
+from . import data_findings, label_findings, vote_findings
+from .construct import annotated
+from .models import seeds
+from .settings import DATA_SETS, LabSettings
 
 
 def write(settings: LabSettings, output: Path) -> None:

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from training.evaluate.bootstrap import Estimate
-from training.evaluate.comparisons import F1_MARGIN, compare, grouped, note
-from training.evaluate.metrics import percent
-from training.lab import labels
-from training.lab.labels import Pointer
-from training.report.found import Finding
+from ..evaluate.bootstrap import Estimate
+from ..evaluate.comparisons import F1_MARGIN, compare, grouped, note
+from ..evaluate.metrics import percent
+from ..report.found import Finding
+from . import labels
+from .labels import Pointer
 
 ENTROPY = "entropy"
 """The paper's measure."""

@@ -8,20 +8,21 @@ from typing import Literal
 
 import numpy as np
 
-from training import sources
-from training.data import stats
-from training.data.select import step_uncertainties
-from training.evaluate import processbench, step_scores
-from training.evaluate.bootstrap import Estimate, Numbers, weights
-from training.lab.benchmark import load_benchmark, question_of
-from training.lab.construct import annotated, data_file, selected_file
-from training.lab.models import seeds
-from training.lab.settings import DATA_SETS, BaseName, LabSettings
-from training.layouts.files import read_labelled
-from training.schema import SelectedSolution
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES
+
+from .. import sources
+from ..data import stats
+from ..data.select import step_uncertainties
+from ..evaluate import processbench, step_scores
+from ..evaluate.bootstrap import Estimate, Numbers, weights
+from ..layouts.files import read_labelled
+from ..schema import SelectedSolution
+from .benchmark import load_benchmark, question_of
+from .construct import annotated, data_file, selected_file
+from .models import seeds
+from .settings import DATA_SETS, BaseName, LabSettings
 
 ThresholdName = Literal["fixed", "chosen"]
 """Threshold below which a step counts as wrong: "fixed", 0.5; or "chosen", for each half of the benchmark's questions

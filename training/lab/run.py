@@ -8,16 +8,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from training import stage
-from training.lab import benchmark, construct, findings, models
-from training.lab.settings import LabSettings
-from training.report.page import write
-from training.resumable import ResumableFile
-from training.schema import FinishedStage
 from unprm import mini
 from unprm.errors import SamplerFailed
 from unprm.samplers.load import SamplerSource
 from unprm.types import Sampler
+
+from .. import stage
+from ..report.page import write
+from ..resumable import ResumableFile
+from ..schema import FinishedStage
+from . import benchmark, construct, findings, models
+from .settings import LabSettings
 
 Sampling = Callable[[LabSettings, Sampler, Path, Console], Awaitable[dict[str, str]]]
 """A stage that samples; returns the failed questions with reasons."""

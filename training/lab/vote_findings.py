@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from training.evaluate.bootstrap import FEWEST, Estimate, Numbers
-from training.evaluate.comparisons import ACCURACY_MARGIN, Comparison, Outcome, compare, grouped, note, sentences
-from training.evaluate.metrics import percent
-from training.lab import elections
-from training.lab.elections import Seeds
-from training.report.blocks import listed
-from training.report.found import Finding
+from ..evaluate.bootstrap import FEWEST, Estimate, Numbers
+from ..evaluate.comparisons import ACCURACY_MARGIN, Comparison, Outcome, compare, grouped, note, sentences
+from ..evaluate.metrics import percent
+from ..report.blocks import listed
+from ..report.found import Finding
+from . import elections
+from .elections import Seeds
 
 Right = Mapping[int, Mapping[str, Numbers]]
 """Outcomes by N and vote, each (seeds, questions)."""

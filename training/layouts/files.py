@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from training import resumable, sources
-from training.layouts.table import LAYOUTS, WRITERS, recognised
-from training.schema import LabelledSolution, adapter
-from training.settings import LayoutName, WrittenLayout
 from unprm.errors import RecordInvalid, RecordsInvalid
+
+from .. import resumable, sources
+from ..schema import LabelledSolution, adapter
+from ..settings import LayoutName, WrittenLayout
+from .table import LAYOUTS, WRITERS, recognised
 
 SHOWN = 20
 """Bad records that an error names; it counts the others."""

@@ -11,10 +11,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, Field
 
-from training.layouts.label import Label
-from training.schema import BenchmarkSolution, LabelledSolution, NonEmpty, adapter
 from unprm import steps
 from unprm.formats.numbering import numbered
+
+from ..schema import BenchmarkSolution, LabelledSolution, NonEmpty, adapter
+from .label import Label
 
 Rating = Literal[-1, 0, 1]
 Text = Annotated[str, Field(pattern=r"\S")]

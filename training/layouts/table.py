@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training.layouts import rows
-from training.schema import BenchmarkSolution, LabelledSolution, adapter
-from training.settings import LayoutName, WrittenLayout
+from ..schema import BenchmarkSolution, LabelledSolution, adapter
+from ..settings import LayoutName, WrittenLayout
+from . import rows
 
 
 @dataclass(frozen=True, slots=True)

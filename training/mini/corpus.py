@@ -15,11 +15,12 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from training.mini.slips import Author, wrong_result
 from unprm.formats.unprm import STEP_TAG
 from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import Operation, Problem
 from unprm.mini.storyteller import DEMANDING, generate
+
+from .slips import Author, wrong_result
 
 CARELESSNESS = (0.1, 1.2)
 CHUNK = 4096

@@ -14,20 +14,21 @@ from rich.progress import Progress
 from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerBase
 
-from training import resumable
-from training.mini import corpus
-from training.mini import tokenizer as mini_tokenizer
-from training.mini.pretrain import PretrainSettings, pretrain
-from training.mini.sample import sample
-from training.mini.slips import Author
-from training.prm.resume import replace_file
-from training.prm.train import Trainer
-from training.schema import LabelledSolution
-from training.settings import LINEAR, TrainSettings
 from unprm import mini, steps
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
 from unprm.models.checkpoint import load_base, read_tokenizer
+
+from .. import resumable
+from ..prm.resume import replace_file
+from ..prm.train import Trainer
+from ..schema import LabelledSolution
+from ..settings import LINEAR, TrainSettings
+from . import corpus
+from . import tokenizer as mini_tokenizer
+from .pretrain import PretrainSettings, pretrain
+from .sample import sample
+from .slips import Author
 
 
 @dataclass(frozen=True, slots=True)

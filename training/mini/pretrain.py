@@ -17,12 +17,13 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from training.mini import corpus
-from training.mini.corpus import Document
-from training.prm import resume
-from training.prm.loss import LOSSES
-from training.settings import warmed_cosine
 from unprm.formats.unprm import NEGATIVE, POSITIVE
+
+from ..prm import resume
+from ..prm.loss import LOSSES
+from ..settings import warmed_cosine
+from . import corpus
+from .corpus import Document
 
 SAVE_EVERY = 100
 LENGTHS = (96, 128, 160, 192, 224, 256, 352)

@@ -13,12 +13,13 @@ import numpy as np
 from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
-from training.evaluate.metrics import Validation
-from training.evaluate.scorers import Scorer, Solution
-from training.layouts.files import read_labelled
-from training.layouts.label import VERDICT
 from unprm.calibration import EDGE, Calibration, log_odds
 from unprm.errors import RecordInvalid
+
+from ..evaluate.metrics import Validation
+from ..evaluate.scorers import Scorer, Solution
+from ..layouts.files import read_labelled
+from ..layouts.label import VERDICT
 
 BATCH = 64
 """Solutions scored between two updates of the progress display."""

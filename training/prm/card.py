@@ -10,11 +10,12 @@ import torch
 from huggingface_hub import DatasetInfo, HfApi, ModelCard, ModelInfo
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-from training.settings import TrainSettings, TrainSummary
 from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
 from unprm.models.checkpoint import load_tokenizer, locate, read_config
+
+from ..settings import TrainSettings, TrainSummary
 
 CARD = "README.md"
 PLACE = "PATH_OF_THIS_DIRECTORY"
@@ -33,7 +34,7 @@ tags: [process-reward-model, unprm]
 A process reward model: {what} `{base}` that scores each step of a solution at the step tag
 `{config.step_tag}`: {config.measure}.
 
-    python -m server --model {place}
+    unprm serve --model {place}
 
 | trained on | |
 |---|---|
@@ -87,7 +88,7 @@ def score(problem, steps):
 _MEASURED = """
 ## Measured
 
-By `python -m training evaluate`:
+By `unprm evaluate`:
 
 {figures}
 """
@@ -157,7 +158,7 @@ def published_card(place: Path, repository: str, base: str | None, figures: str 
 
 def _command(settings: TrainSettings) -> str:
     """The command of a run, without options that have their default."""
-    words = ["python", "-m", "training", "train"]
+    words = ["unprm", "train"]
     for field in fields(settings):
         value = getattr(settings, field.name)
         option = f"--{field.name.replace('_', '-')}"

@@ -11,12 +11,13 @@ from typing import Self
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from training.layouts.files import read_labelled
-from training.prm.prefixes import grow, shared_lengths
-from training.schema import LabelledSolution
-from training.settings import LayoutName
 from unprm.errors import ModelInvalid
 from unprm.types import Encoded, Format
+
+from ..layouts.files import read_labelled
+from ..schema import LabelledSolution
+from ..settings import LayoutName
+from .prefixes import grow, shared_lengths
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from training.prm.collate import MicroBatch
-from training.prm.network import drop_output
-from training.settings import TrainSettings
 from unprm.engines.torch.heads import LayersHead
 from unprm.engines.torch.readers import LOGITS, log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Verdicts
+
+from ..settings import TrainSettings
+from .collate import MicroBatch
+from .network import drop_output
 
 FILE = "head.safetensors"
 """A trained layer, beside the adapter or the other weights."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from training.evaluate.metrics import Validation
+from ..evaluate.metrics import Validation
 
 
 @dataclass(slots=True)

@@ -18,15 +18,16 @@ from torch.utils._pytree import tree_leaves
 from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from training.prm.collate import Example, micro_batches
-from training.prm.heads import make_head
-from training.prm.live_bytes import LiveBytes
-from training.prm.network import Network, base_dtype, computes_in_bf16, prepare
-from training.prm.shards import layers
-from training.settings import TRAIN_PRESETS, TrainSettings, TuneName
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded
+
+from ..settings import TRAIN_PRESETS, TrainSettings, TuneName
+from .collate import Example, micro_batches
+from .heads import make_head
+from .live_bytes import LiveBytes
+from .network import Network, base_dtype, computes_in_bf16, prepare
+from .shards import layers
 
 MOST_TOKENS = 16_384
 """Maximum tokens of a pass: more would gain nothing."""

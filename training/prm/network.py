@@ -7,12 +7,13 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from training.prm.collate import MicroBatch
-from training.prm.prefixes import sees
-from training.settings import TrainSettings
 from unprm.engines.torch import attention
 from unprm.engines.torch.quantized import computes_in_few_bits, widen_all
 from unprm.errors import ModelInvalid
+
+from ..settings import TrainSettings
+from .collate import MicroBatch
+from .prefixes import sees
 
 
 def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:

@@ -17,8 +17,6 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, PreTrainedModel
 from transformers.modeling_layers import GenericForTokenClassification
 
-from training.prm.card import CARD, published_card
-from training.prm.heads import FILE
 from unprm import calibration
 from unprm.engines.torch.heads import read_layers
 from unprm.errors import ModelInvalid, OutputMismatch
@@ -27,12 +25,15 @@ from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 from unprm.models import lora
 from unprm.models.checkpoint import StoredDtype, load_merged, locate, read_tokenizer
 
+from .card import CARD, published_card
+from .heads import FILE
+
 ADAPTER = "adapter"
 """The folder of the adapter in a published repository, whose root is the merged checkpoint."""
 
 
 def merge_adapter(model: str, adapter: str | None, output: Path, dtype: StoredDtype) -> None:
-    """Merges base and adapter into one checkpoint that `python -m server --model OUTPUT` loads, and transformers as a
+    """Merges base and adapter into one checkpoint that `unprm serve --model OUTPUT` loads, and transformers as a
     classifier of tokens, if it has one of this architecture.
 
     Arguments and errors as for `load_engine`; raises `OutputMismatch` if `output` exists and is not empty.

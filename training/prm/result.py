@@ -6,12 +6,13 @@ from pathlib import Path
 import torch
 from peft import PeftModel
 
-from training.prm.heads import write_layer
-from training.prm.network import Network
-from training.prm.publish import write_checkpoint
-from training.prm.shards import whole
 from unprm.formats.unprm import PrmConfig
 from unprm.models.checkpoint import load_base
+
+from .heads import write_layer
+from .network import Network
+from .publish import write_checkpoint
+from .shards import whole
 
 
 def write_adapter(network: Network, config: PrmConfig, output: Path) -> None:

@@ -1,7 +1,7 @@
 """Trains a PRM from step-labelled solutions: a LoRA adapter on a causal language model, or all its weights.
 
-    python -m training train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-prm
-    torchrun --nproc-per-node 8 -m training train …
+    unprm train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-prm
+    torchrun --nproc-per-node 8 -m unprm train …
 
 If the same command is given again, a killed run resumes from its last checkpoint, with the same result: data order,
 dropout and schedule depend only on the seed and the step number. Several processes share each optimiser batch, so their
@@ -18,25 +18,26 @@ from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
-from training.evaluate.metrics import Validation
-from training.layouts.label import VERDICT
-from training.prm.card import write_card
-from training.prm.collate import Example, MicroBatch, batches, micro_batches, read_examples
-from training.prm.free_memory import free_memory, return_freed_memory
-from training.prm.heads import make_head
-from training.prm.history import History
-from training.prm.loss import LOSSES
-from training.prm.memory import MemoryPlan, plan
-from training.prm.network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
-from training.prm.processes import Processes
-from training.prm.result import portable, write_adapter, write_all
-from training.prm.resume import OneFile, Shards, fingerprint
-from training.prm.shards import layers, shard
-from training.settings import TrainSettings, TrainSummary, TuneName
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.models.checkpoint import fetch, load_base, load_tokenizer
+
+from ..evaluate.metrics import Validation
+from ..layouts.label import VERDICT
+from ..settings import TrainSettings, TrainSummary, TuneName
+from .card import write_card
+from .collate import Example, MicroBatch, batches, micro_batches, read_examples
+from .free_memory import free_memory, return_freed_memory
+from .heads import make_head
+from .history import History
+from .loss import LOSSES
+from .memory import MemoryPlan, plan
+from .network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
+from .processes import Processes
+from .result import portable, write_adapter, write_all
+from .resume import OneFile, Shards, fingerprint
+from .shards import layers, shard
 
 STATE, BEST = "checkpoint", "best"
 """Names of the last state, and of the one with the best validation."""

@@ -5,12 +5,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from training.data import stats
-from training.data.study import BASELINE
-from training.evaluate.metrics import percent
-from training.report.blocks import Plot, Table, counted, listed
-from training.report.drawing import GREY, PALETTE, percent_axis, plot
-from training.report.found import Annotation
+from ..data import stats
+from ..data.study import BASELINE
+from ..evaluate.metrics import percent
+from .blocks import Plot, Table, counted, listed
+from .drawing import GREY, PALETTE, percent_axis, plot
+from .found import Annotation
 
 PerSolution = dict[str, float]
 """Cost per solution by run, the run with the most samples first; relative to the baseline if there is one."""

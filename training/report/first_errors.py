@@ -7,11 +7,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.evaluate.metrics import Share, percent
-from training.evaluate.processbench import PUBLISHED, SUBSETS, Result
-from training.report.blocks import Plot, Table, counted, listed, seeds
-from training.report.drawing import PALETTE, legend, percent_axis, plot, styles
-from training.report.found import Measured, ProcessBench
+from ..evaluate.metrics import Share, percent
+from ..evaluate.processbench import PUBLISHED, SUBSETS, Result
+from .blocks import Plot, Table, counted, listed, seeds
+from .drawing import PALETTE, legend, percent_axis, plot, styles
+from .found import Measured, ProcessBench
 
 HATCHES = ("", "//", "..", "\\\\", "xx", "++", "oo")
 LABELLED = 16

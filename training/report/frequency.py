@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.evaluate.metrics import Share, percent
-from training.evaluate.right_votes import STUDIED, right_share
-from training.report.blocks import Plot, counted, lead, listed
-from training.report.drawing import GREY, RIGHT, WRONG, percent_axis, plot
-from training.report.found import BestOfN
+from ..evaluate.metrics import Share, percent
+from ..evaluate.right_votes import STUDIED, right_share
+from .blocks import Plot, counted, lead, listed
+from .drawing import GREY, RIGHT, WRONG, percent_axis, plot
+from .found import BestOfN
 
 BINS = 20
 _GOLDEN = 0.618033988749895

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from training import resumable
-from training.report import accuracy, cost, first_errors, frequency
-from training.report.blocks import Section, Table
-from training.report.found import Finding, Found
-from training.report.read import LAYOUT, read
+from .. import resumable
+from . import accuracy, cost, first_errors, frequency
+from .blocks import Section, Table
+from .found import Finding, Found
+from .read import LAYOUT, read
 
 
 def write(directory: Path) -> Path:
@@ -29,7 +29,7 @@ def write(directory: Path) -> Path:
         text = json.dumps(cost.as_json(found.annotations), indent=2, ensure_ascii=False)
         resumable.replace(directory / "cost.json", text + "\n")
     environment = Environment(
-        loader=PackageLoader("training.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader(__package__, ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     page = environment.get_template("page.html.jinja").render(
         name=directory.resolve().name,

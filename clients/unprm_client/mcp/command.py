@@ -1,26 +1,12 @@
-"""A Model Context Protocol server: step scores and votes as tools for agents.
-
-python -m clients.mcp --url http://127.0.0.1:8000
-python -m clients.mcp --transport http --port 8080
-"""
-
-# This folder has no __init__.py: as a package named `mcp` it would hide the library that it uses wherever clients/ is
-# on the path.
+"""The command `mcp`."""
 
 import asyncio
-import sys
 from enum import StrEnum
 from typing import Annotated
 
-try:
-    import typer
+import typer
 
-    from clients.mcp.tools import create
-    from unprm_client import AsyncClient
-except ModuleNotFoundError as error:
-    sys.exit(f"python -m clients.mcp needs {error.name}: in the repository, pip install '.[agents]'")
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+from unprm_client.aio import AsyncClient
 
 
 class Transport(StrEnum):
@@ -30,8 +16,7 @@ class Transport(StrEnum):
     HTTP = "http"
 
 
-@app.command(help=__doc__)
-def serve(
+def mcp(
     transport: Annotated[
         Transport, typer.Option(help="stdio: the agent starts this program; http: it connects to /mcp (streamable).")
     ] = Transport.STDIO,
@@ -45,18 +30,19 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="http: port to listen on.")] = 8001,
 ) -> None:
-    """Serves until stdin ends (stdio) or a signal comes (http)."""
+    """A Model Context Protocol server: step scores and votes as tools for agents.
+
+    It serves until stdin ends (stdio) or a signal comes (http).
+    """
     asyncio.run(_serve(transport, AsyncClient(url, api_key=key, timeout=timeout), host, port))
 
 
 async def _serve(transport: Transport, client: AsyncClient, host: str, port: int) -> None:
+    from unprm_client.mcp.tools import create  # needs the package mcp, which no other command does
+
     async with client:
         server = create(client)
         if transport is Transport.STDIO:
             await server.run_stdio_async()
         else:
             await server.run_streamable_http_async(host=host, port=port, stateless_http=True)
-
-
-if __name__ == "__main__":
-    app()

@@ -1,0 +1,1 @@
+"""The client's calls as tools of the Model Context Protocol: `unprm mcp`."""
