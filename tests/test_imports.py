@@ -41,6 +41,7 @@ def imported(*command: str) -> set[str]:
 @pytest.mark.parametrize(
     ("program", "needed", "unneeded"),
     [
+        ("unprm", "runpy", MODELS | SERVERS | {"pydantic", "typer"}),
         ("server", "pydantic_settings", MODELS | SERVERS),
         ("training", "typer", {"torch", "transformers", "numpy", "datasets"} | SERVERS),
         ("unprm_client", "httpx", MODELS | {"fastapi", "starlette", "uvicorn"}),

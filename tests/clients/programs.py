@@ -29,10 +29,10 @@ def printed(*words: str, **variables: str) -> str:
 
 
 @contextmanager
-def listening(*words: str, **variables: str) -> Iterator[str]:
-    """The address of a Python program that takes --port, until the end of the block."""
+def listening(*words: str, program: str = sys.executable, **variables: str) -> Iterator[str]:
+    """The address of a program that takes --port, by default one of Python's, until the end of the block."""
     port = free_port()
-    command = [sys.executable, *words, "--port", str(port)]
+    command = [program, *words, "--port", str(port)]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(**variables), stderr=subprocess.PIPE, text=True
     ) as process:

@@ -1,0 +1,192 @@
+"""The package as it is installed: one wheel, and for each command the packages of its extra and no others."""
+
+import json
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import typer
+from packaging.requirements import Requirement
+
+import training.__main__
+import unprm_client.__main__
+from tests.clients.programs import environment, listening
+from tests.support import ROOT
+from unprm.__main__ import PROGRAMS, SCALE, SERVE
+
+PLACES = {
+    "unprm": "unprm",
+    "server": "unprm/server",
+    "training": "unprm/training",
+    "clients/unprm_client": "unprm_client",
+}
+"""Folders of the checkout, and where the wheel has them."""
+REQUEST = {"problem": "What is 3 + 4?", "solutions": ["3 + 4 = 7. The answer is \\boxed{7}."]}
+CALL = """
+import json, sys
+from unprm_client import Client
+import unprm_client.search
+with Client(sys.argv[1]) as client:
+    vote = client.vote("majority", **json.load(sys.stdin))
+print(json.dumps([vote.answer, sorted({"typer", "rich", "unprm.votes", "unprm.server"} & set(sys.modules))]))
+"""
+IMPORT_ALL = """
+import importlib, json, pkgutil, unprm, unprm_client
+missing = set()
+for package in (unprm, unprm_client):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith(".__main__"):
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as error:
+                missing.add(error.name.partition(".")[0])
+print(json.dumps(sorted(missing)))
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Its Python, and the script of the command."""
+
+    python: Path
+    script: Path
+
+    def run(self, *words: str, status: int = 0, sent: str = "") -> str:
+        """What Python prints, or writes to stderr if it is to fail."""
+        done = subprocess.run(
+            [self.python, *words],
+            env=environment(PYTHONPATH=""),
+            input=sent,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        return done.stderr if status else done.stdout
+
+    def unprm(self, *words: str, status: int = 0, sent: str = "") -> str:
+        """The same of the command."""
+        return self.run(str(self.script), *words, status=status, sent=sent)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", place]
+    subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
+    (built,) = place.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def package(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the wheel is installed, without what it needs."""
+    place = tmp_path_factory.mktemp("package")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--target", place, wheel], check=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def environment_with(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Environment]:
+    """Makes an environment of the package with an extra: it and what the extra brings are linked to where they are, so
+    nothing is downloaded."""
+
+    def make(extra: str) -> Environment:
+        place = tmp_path_factory.mktemp(extra or "base")
+        venv.create(place, symlinks=True)
+        (packages,) = place.glob("lib/*/site-packages")
+        (found,) = package.glob("*.dist-info")
+        installed = metadata.PathDistribution(found)
+        for distribution in (installed, *_brought_by(installed, extra, {}).values()):
+            for name in {file.parts[0] for file in distribution.files or []} - {"..", "__pycache__"}:
+                if not (packages / name).exists():
+                    (packages / name).symlink_to(str(distribution.locate_file(name)))
+        return Environment(place / "bin" / "python", package / "bin" / "unprm")
+
+    return make
+
+
+def _brought_by(
+    root: metadata.Distribution, extra: str, found: dict[tuple[str, str], metadata.Distribution]
+) -> dict[tuple[str, str], metadata.Distribution]:
+    """The distributions that one needs for an extra, by their names and extras; those `found` before are kept."""
+    for needed in map(Requirement, root.requires or []):
+        if needed.marker is not None and not needed.marker.evaluate({"extra": extra}):
+            continue
+        for more in {"", *needed.extras}:
+            if needed.name == "unprm":
+                _brought_by(root, more, found)
+            elif (needed.name, more) not in found:
+                found[needed.name, more] = metadata.distribution(needed.name)
+                _brought_by(found[needed.name, more], more, found)
+    return found
+
+
+def test_the_wheel_has_every_file(wheel: Path) -> None:
+    expected = {
+        f"{target}/{file.relative_to(ROOT / folder).as_posix()}"
+        for folder, target in PLACES.items()
+        for file in (ROOT / folder).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert {"unprm/py.typed", "unprm/server/page/files/index.html", "unprm/mini/weights/base/config.json"} < expected
+    with zipfile.ZipFile(wheel) as opened:
+        names = {name for name in opened.namelist() if ".dist-info/" not in name}
+    assert names == expected
+
+
+def test_the_client_asks_the_server(environment_with: Callable[[str], Environment]) -> None:
+    """Each with the packages of its extra alone."""
+    client, server = environment_with("client"), environment_with("serve")
+    asked = json.dumps(REQUEST)
+    with listening(str(server.script), "serve", program=str(server.python), PYTHONPATH="") as url:
+        assert json.loads(client.run("-c", CALL, url, sent=asked)) == ["7", []]
+        scored = client.unprm("score", "--url", url, "--json", sent=asked)
+    assert json.loads(scored)["solutions"][0]["step_scores"]
+    assert "No module named 'torch'" in client.run("-c", "import torch", status=1)
+    missing = "which is not installed: pip install"
+    assert client.unprm("mcp", status=1) == f"unprm mcp needs mcp, {missing} 'unprm[agents]'\n"
+    assert client.unprm("serve", status=1) == f"unprm serve needs pydantic_settings, {missing} 'unprm[serve]'\n"
+
+
+def test_without_extras_each_command_says_which_it_needs(environment_with: Callable[[str], Environment]) -> None:
+    base = environment_with("")
+    usage = base.unprm("--help")
+    for program in PROGRAMS:
+        assert set(program.commands.split()) <= set(usage.split())
+        (line,) = base.unprm(program.commands.split()[-1], status=1).splitlines()
+        assert line.endswith(f"which is not installed: pip install 'unprm[{program.extra}]'")
+        assert line.partition(": ")[2] in usage
+
+
+def test_every_module_finds_what_the_extra_brings(environment_with: Callable[[str], Environment]) -> None:
+    """But for those of other extras."""
+    assert json.loads(environment_with("train").run("-c", IMPORT_ALL)) == ["mcp", "ray", "vllm"]
+
+
+def test_every_command_has_its_program() -> None:
+    apps = {"training": training.__main__.app, "unprm_client": unprm_client.__main__.app}
+    named: dict[str, set[str]] = {}
+    for program in PROGRAMS:
+        named.setdefault(program.module, set()).update(program.commands.split())
+    for module, app in apps.items():
+        assert named.pop(module) == typer.main.get_command(app).commands.keys()  # type: ignore[attr-defined]
+    assert named == {"server": {SERVE, "models", "reference"}, "server.scale": {SCALE}}
+    every = " ".join(program.commands for program in PROGRAMS).split()
+    assert len(set(every)) == len(every)
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"]])
+def test_what_is_no_command_is_answered_with_all(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "unprm", *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: unprm COMMAND")
+    assert all(f"no command {word!r}" in done.stderr for word in words)
