@@ -71,6 +71,7 @@ clean:
 .venv-plugs/installed: pyproject.toml tests/plugs/requirements.txt
 	test -x .venv-plugs/bin/python || $(PYTHON) -m venv .venv-plugs
 	.venv-plugs/bin/python $(PIP) --editable '.[client]' --requirement tests/plugs/requirements.txt
+	.venv-plugs/bin/python $(PIP) --no-deps optillm==0.4.0
 	touch $@
 
 .venv-trl/installed: pyproject.toml

@@ -12,7 +12,7 @@ import pytest
 
 from tests.clients.programs import ROOT, listening, printed
 from tests.server.harness import Running, serving
-from tests.server.upstream import Upstream, upstream
+from tests.server.upstream import COMPLETION_TOKENS, Upstream, upstream
 from tests.tiny import write_base
 from unprm.engines.fake import FakeEngine, hashed
 
@@ -50,7 +50,16 @@ def gateway(sampled: Upstream, fake: FakeEngine) -> Iterator[Running]:
 
 def test_every_example_has_a_test_and_tells_how_to_run_it() -> None:
     names = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
-    assert names == {"curl.sh", "client.py", "agent.py", "grpo.py", "reward_functions.py", "reward_server.py"}
+    assert names == {
+        "curl.sh",
+        "client.py",
+        "agent.py",
+        "grpo.py",
+        "optillm_unprm.py",
+        "reward_functions.py",
+        "reward_server.py",
+        "skyrl_env.py",
+    }
     for name in names:
         assert f"clients/examples/{name}" in "".join((EXAMPLES / name).read_text("utf-8").splitlines(True)[:8])
 
@@ -175,6 +184,45 @@ except KeyError as error:
     assert [each["score"] for each in alone] == batch == swift == [reward, 0.0, 0.0]
     assert [each["scored_steps"] for each in alone] == [2.0, 0.0, 0.0]
     assert "extra_info has the fields index: expected 'question'" in error
+
+
+def test_optillm(gateway: Running, sampled: Upstream) -> None:
+    """Called as OptiLLM calls its plugins; tests/plugs runs it in OptiLLM."""
+    program = """
+import json, sys
+sys.path.insert(0, "clients/examples")
+from openai import OpenAI
+from optillm_unprm import SLUG, run
+
+llm = OpenAI(base_url=sys.argv[1], api_key="none")
+config = {"temperature": 0.4, "max_tokens": 9, "n": 1, "stream": False, "unprm_strategy": "majority"}
+elected = run("Be brief.", "User: What is 3 + 4?", llm, "m", config | {"unprm_candidates": 3})
+print(json.dumps([SLUG, elected, run("", "User: Who?", llm, "m")]))
+"""
+    sampled.takes_n = False
+    slug, (text, tokens), (_, more) = json.loads(
+        printed(sys.executable, "-c", program, sampled.url, **variables(gateway))
+    )
+    assert (slug, text, tokens, more) == ("unprm", SAMPLED[0], 3 * COMPLETION_TOKENS, 8 * COMPLETION_TOKENS)
+    roles = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 + 4?"}]
+    options = {"n": 3, "temperature": 0.4, "max_tokens": 9}
+    assert sampled.bodies[0] == {"model": "m", "messages": roles, **options}
+    assert [body["n"] for body in sampled.bodies] == [3, 2, 1, *range(8, 0, -1)]
+    assert sampled.bodies[3] == {"model": "m", "messages": [{"role": "user", "content": "Who?"}], "n": 8}
+
+
+def test_optillm_s_candidates_without_an_answer(gateway: Running) -> None:
+    program = """
+import sys
+sys.path.insert(0, "clients/examples")
+from openai import OpenAI
+from optillm_unprm import run
+
+print(run("", "User: Who?", OpenAI(base_url=sys.argv[1], api_key="none"), "m", {"unprm_candidates": 2})[0])
+"""
+    with upstream("I do not know.", "Nobody knows.") as reasoner:
+        output = printed(sys.executable, "-c", program, reasoner.url, **variables(gateway))
+    assert output == "I do not know.\n"
 
 
 def rewarded(server: Running) -> float:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.programs import PATIENCE, environment
+from tests.clients.programs import PATIENCE, environment, listening
 from tests.clients.test_agents_page import embedded
 from tests.server.harness import Running, serving
 from tests.server.upstream import Upstream, upstream
@@ -32,6 +33,15 @@ EPOCHS = 6
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="`make test-plugs` makes the environment")
 
 
+PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
+
+
+def here(place: Path, server: Running) -> dict[str, str]:
+    """The environment of programs that import the examples and use this server."""
+    path = f"{ROOT}:{ROOT / 'clients'}:{ROOT / 'clients' / 'examples'}"
+    return {"PYTHONPATH": path, "HOME": str(place), "UNPRM_CLIENT_URL": server.url}
+
+
 def ran(program: str, place: Path, server: Running, reasoner: Upstream | None = None, **variables: str) -> str:
     """What the program prints, run in the directory `place` with the addresses of these servers."""
     program = program.replace("http://127.0.0.1:8000", server.url)
@@ -41,7 +51,7 @@ def ran(program: str, place: Path, server: Running, reasoner: Upstream | None = 
     completed = subprocess.run(
         [PYTHON, "program.py"],
         cwd=place,
-        env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'clients'}", HOME=str(place), **variables),
+        env=environment(**here(place, server), **variables),
         capture_output=True,
         text=True,
         timeout=2 * PATIENCE,
@@ -115,6 +125,43 @@ print(json.dumps([instance.filtered_resps["wrf"] for instance in instances]))
     assert any(text != row["samples"][0] for text, row in zip(kept, rows, strict=True))
 
 
+def test_skyrl(tmp_path: Path) -> None:
+    """The rewards are the server's, also of an environment that is made as SkyRL's generator makes it."""
+    use = """
+again = skyrl_gym.make("prm", env_config={}, extras={"max_turns": 1})
+prompt = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": problem}]
+assert again.init(prompt) == (prompt, {})
+print(again.step(" "))
+try:
+    again.init(prompt[:1])
+except ValueError as error:
+    print(error)
+"""
+    with serving(embedded()) as server:
+        right, wrong, blank, error = ran(PROGRAMS["SkyRL"] + use, tmp_path, server).splitlines()
+        solutions = [f"Step 1: 4 * 15 = {each}.\nStep 2: 23 + {each} = {23 + each}." for each in (60, 50)]
+        scored = server.post("/score_steps", {"problem": PROBLEM, "solutions": solutions}).json()["solutions"]
+    assert [float(right), float(wrong)] == [solution["reward"] for solution in scored]
+    assert float(right) > 0.5 > float(wrong)
+    assert blank == "{'observations': [], 'reward': 0.0, 'done': True, 'metadata': {}}"
+    assert error == "the prompt has no message of a user, which would be the problem"
+
+
+def test_optillm(tmp_path: Path) -> None:
+    """OptiLLM's own server finds the plugin, and answers with the elected one of three candidates."""
+    plugins = tmp_path / "optillm" / "plugins"
+    plugins.mkdir(parents=True)
+    shutil.copy(ROOT / "clients" / "examples" / "optillm_unprm.py", plugins)
+    start = ("-c", "import optillm; optillm.main()", "--plugins-dir", str(tmp_path), "--base-url")
+    with serving(embedded()) as server, upstream(WRONG, RIGHT, WRONG) as reasoner:
+        more = {**here(tmp_path, server), "OPENAI_API_KEY": "none"}
+        with listening(*start, reasoner.url, program=str(PYTHON), **more) as url:
+            program = PROGRAMS["OptiLLM"].replace("http://127.0.0.1:8080", url)
+            assert ran(program, tmp_path, server) == f"{RIGHT}\n"
+    (body,) = reasoner.bodies
+    assert body == {"model": "reasoner", "messages": [{"role": "user", "content": PROBLEM}], "n": 3}
+
+
 def call(name: str, number: int, **arguments: str) -> dict[str, Any]:
     """A message that calls a tool."""
     function = {"name": name, "arguments": json.dumps(arguments)}
@@ -133,9 +180,15 @@ CHECKED = [
     call("first_wrong_step", 1, problem="p", solution=WRONG),
     call("final_answer", 2, answer="83"),
 ]
+ADVICE = (
+    "[[ ## discussion ## ]]\nA product is wrong.\n\n"
+    '[[ ## advice ## ]]\n{"predict": "Multiply again."}\n\n[[ ## completed ## ]]'
+)
+"""What a model says of the first attempt, as `Refine` asks it."""
 AGENTS: list[tuple[str, list[Any], str, int]] = [
     ("LangGraph", [WRONG, RIGHT], f"2 None {RIGHT.splitlines()[-1]}\n", 2),
     ("DSPy", [dspy_answer(WRONG, "73"), dspy_answer(RIGHT, "83")], "83\n", 2),
+    ("DSPy's Refine", [dspy_answer(WRONG, "73"), ADVICE, dspy_answer(RIGHT, "83")], "83\n", 3),
     ("smolagents", CHECKED, "83\n", 2),
     ("PydanticAI", [WRONG, WRONG, RIGHT], f"{RIGHT}\n", 3),
 ]
@@ -144,16 +197,21 @@ AGENTS: list[tuple[str, list[Any], str, int]] = [
 @pytest.mark.parametrize(("framework", "texts", "output", "calls"), AGENTS, ids=[each[0] for each in AGENTS])
 def test_an_agent(framework: str, texts: list[Any], output: str, calls: int, tmp_path: Path) -> None:
     """The model's first solution is wrong; the server's scores bring the framework to ask again."""
+    program = PROGRAMS[framework.removesuffix("'s Refine")]
+    if framework == "DSPy's Refine":
+        program = program.replace("BestOfN", "Refine")
     with serving(embedded()) as server, upstream(*texts) as reasoner:
-        assert ran(PROGRAMS[framework], tmp_path, server, reasoner) == output
+        assert ran(program, tmp_path, server, reasoner) == output
     assert len(reasoner.bodies) == calls
-    if framework != "DSPy":  # whose attempts do not know of each other
-        assert "4 * 15 = 50" in json.dumps(reasoner.bodies[-1]["messages"][-1])
+    # what the model is told of its first attempt; those of `BestOfN` do not know of each other
+    expected = {"DSPy": "", "DSPy's Refine": "Multiply again."}.get(framework, "4 * 15 = 50")
+    assert expected in json.dumps(reasoner.bodies[-1]["messages"][-1])
 
 
 def test_the_page_s_programs_are_all_run() -> None:
-    assert [*PROGRAMS] == ["Inspect", "lm-evaluation-harness", *(each[0] for each in AGENTS)]
+    agents = [each[0] for each in AGENTS if each[0] != "DSPy's Refine"]
+    assert sorted(PROGRAMS) == sorted(["SkyRL", "Inspect", "lm-evaluation-harness", "OptiLLM", *agents])
     lengths = {
         name: len(list(itertools.filterfalse(str.isspace, text.splitlines(True)))) for name, text in PROGRAMS.items()
     }
-    assert max(lengths[each[0]] for each in AGENTS) <= 25, lengths
+    assert max(lengths[each] for each in agents) <= 25, lengths
