@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.types import CallToolResult
-
 from mcp import Client as McpClient
 from mcp import StdioServerParameters
+from mcp.types import CallToolResult
+
 from server.settings import Settings
 from tests.clients.programs import PATIENCE, ROOT, listening, printed
 from tests.server.harness import Running, serving
@@ -23,6 +23,7 @@ from unprm import mini
 from unprm.types import Engine
 from unprm.votes.decide import REWARD_STRATEGIES
 
+SCRIPT = Path(sys.prefix) / "bin" / "unprm"
 PAGE = (ROOT / "docs" / "agents.md").read_text("utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 PROGRAMS = [block for language, block in BLOCKS if language == "python"]
@@ -122,15 +123,15 @@ def voted(server: StdioServerParameters | str) -> object:
 
 
 def test_the_configuration_starts_the_mcp_server_from_any_directory(gateway: Running, tmp_path: Path) -> None:
-    text = block("json", '{\n "mcpServers"').replace("/path/to/unprm/.venv/bin/python", sys.executable)
-    text = text.replace("/path/to/unprm", str(ROOT)).replace("http://127.0.0.1:8000", gateway.url)
+    text = block("json", '{\n "mcpServers"').replace("/path/to/unprm/.venv/bin/unprm", str(SCRIPT))
+    text = text.replace("http://127.0.0.1:8000", gateway.url)
     assert voted(StdioServerParameters(**json.loads(text)["mcpServers"]["unprm"], cwd=tmp_path)) == "7"
 
 
 def test_the_mcp_server_s_command_listens(gateway: Running) -> None:
-    command = block("sh", ".venv/bin/python -m clients.mcp").split()
+    command = block("sh", ".venv/bin/unprm mcp").split()
     assert command[-2:] == ["--port", "8001"]
-    with listening(*command[1:-2], UNPRM_CLIENT_URL=gateway.url) as url:
+    with listening(*command[1:-2], program=str(SCRIPT), UNPRM_CLIENT_URL=gateway.url) as url:
         assert voted(f"{url}/mcp") == "7"
 
 

@@ -1,7 +1,6 @@
 """The MCP server as agents meet it: the official client, over both transports, before a real server of unprm."""
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,14 +8,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent, Tool
 
-from clients.mcp.tools import create
-from mcp import Client, StdioServerParameters
 from tests.clients.programs import PATIENCE, ROOT, environment, listening
 from tests.server.harness import PROBLEM, Running, serving
 from unprm.engines.fake import FakeEngine
 from unprm_client import AsyncClient
+from unprm_client.mcp.tools import create
 
 KEY = "k"
 RIGHT, WRONG = "Step one.\n\nThe answer is \\boxed{3}.", ["Step one.", "The answer is \\boxed{4}."]
@@ -61,10 +60,11 @@ def protected() -> Iterator[Running]:
 @pytest.fixture(scope="module", params=["stdio", "http"])
 def heard(request: pytest.FixtureRequest, protected: Running) -> Heard:
     if request.param == "http":
-        with listening("-m", "clients.mcp", "--transport", "http", "--url", protected.url, "--key", KEY) as url:
+        with listening("-m", "unprm_client", "mcp", "--transport", "http", "--url", protected.url, "--key", KEY) as url:
             return asyncio.run(session(f"{url}/mcp"))
     variables = environment(UNPRM_CLIENT_URL=protected.url, UNPRM_CLIENT_KEY=KEY)
-    program = StdioServerParameters(command=sys.executable, args=["-m", "clients.mcp"], env=variables, cwd=str(ROOT))
+    words = ["-m", "unprm_client", "mcp"]
+    program = StdioServerParameters(command=sys.executable, args=words, env=variables, cwd=str(ROOT))
     return asyncio.run(session(program))
 
 
@@ -157,22 +157,6 @@ def test_a_key_that_is_missing_or_wrong_is_told(protected: Running, key: str | N
     sentence = refusal(ask(protected.url, "score_steps", REQUEST, key))
     assert "unauthorized: " in sentence
     assert "wrong-key" not in sentence
-
-
-def test_what_is_not_installed_is_named() -> None:
-    alone = "import runpy, sys; sys.modules['typer'] = None; runpy.run_module('clients.mcp', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", alone], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stderr == "python -m clients.mcp needs typer: in the repository, pip install '.[agents]'\n"
-    assert done.returncode == 1
-
-
-def test_the_folder_does_not_hide_the_package_it_is_built_on() -> None:
-    """Where clients/ itself is on the path."""
-    code = "import mcp; print(mcp.__file__)"
-    words = [sys.executable, "-c", code]
-    completed = subprocess.run(words, cwd=ROOT / "clients", capture_output=True, text=True, check=True)
-    assert completed.stdout.endswith("mcp/__init__.py\n")
-    assert str(ROOT / "clients") not in completed.stdout
 
 
 def test_progress_is_advice_on_the_next_step(protected: Running) -> None:

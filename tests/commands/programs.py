@@ -13,24 +13,22 @@ from dockerfile_parse import DockerfileParser
 from typer.testing import CliRunner
 
 import benchmarks.__main__
-import clients.mcp.__main__
 import training.__main__
 import unprm_client.__main__
 from server.scale.settings import ScaleSettings
 from server.settings import Settings
 from tests.commands.blocks import ELLIPSIS, ROOT
+from unprm.__main__ import PROGRAMS, SCALE, SERVE
 
 APPS: dict[str, typer.Typer | Callable[..., None]] = {
     "training": training.__main__.app,
     "benchmarks": benchmarks.__main__.main,
     "unprm_client": unprm_client.__main__.app,
-    "clients.mcp": clients.mcp.__main__.app,
 }
 SETTINGS = {"server": Settings, "server.scale": ScaleSettings}
 ALONE = (["models"], ["reference"], ["--help"])
 """What a server takes instead of options."""
-PROJECTS = {".": ".", "unprm": ".", "./clients": "clients"}
-"""Where what is installed has its `pyproject.toml`."""
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"].keys()
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 VALUED = {"--entrypoint", "-f", "-t", "-p", "-v", "--gpus", "--shm-size", "--tmpfs"}
 """Options of Docker's that are used here, and are followed by a value."""
@@ -50,6 +48,9 @@ def check(words: Sequence[str], directory: Path) -> None:
         check_module([parsed.training_script, *parsed.training_script_args], directory)
     elif program == "training":
         check_module(["training", *more], directory)
+    elif program == "unprm":
+        (module,) = [each.module for each in PROGRAMS if more[0] in each.commands.split()]
+        check_module([module, *(more[1:] if more[0] in (SERVE, SCALE) else more)], directory)
     elif program == "pip":
         check_pip(more)
     elif program == "make":
@@ -82,18 +83,17 @@ def check_module(words: Sequence[str], directory: Path) -> None:
 
 
 def check_pip(words: Sequence[str]) -> None:
-    """What is installed is this project, or its client, and the extras are theirs; or PyTorch's build for CPUs."""
+    """What is installed is this project with some of its extras; or PyTorch's build for CPUs."""
     verb, *more = words
     assert verb == "install"
     if more == ["torch", "--index-url", "https://download.pytorch.org/whl/cpu"]:
         return
     for word in more:
-        if word in ("-e", "./clients"):
+        if word == "-e":
             continue
-        found = re.fullmatch(r"(\.|\./clients|unprm)\[([\w,]+)\]", word)
+        found = re.fullmatch(r"(?:\.|unprm)\[([\w,]+)\]", word)
         assert found, word
-        project = tomllib.loads((ROOT / PROJECTS[found[1]] / "pyproject.toml").read_text("utf-8"))["project"]
-        assert set(found[2].split(",")) <= project["optional-dependencies"].keys()
+        assert set(found[1].split(",")) <= EXTRAS
 
 
 def check_docker(words: Sequence[str]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-
 from mcp import Client as Tools
+
 from tests.commands.blocks import Block, changed, runs
 from tests.commands.world import PRM, REASONERS, World, wait
 from tests.judge_server import judging
@@ -72,7 +72,7 @@ def test_a_server_has_a_key_of_its_upstream(world: World, reasoner: str, blocks:
         assert elected(client)["sampled"] == 4
 
 
-@runs("docs/agents.md", "clients.mcp --transport http")
+@runs("docs/agents.md", "unprm mcp --transport http")
 def test_tools_are_served_over_http(world: World, blocks: list[Block]) -> None:
     async def names() -> set[str]:
         async with Tools(f"{world.url}/mcp") as client:
