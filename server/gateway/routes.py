@@ -27,6 +27,7 @@ from .election import Elected, Progress, Rounds, Terms, elect
 from .responses import ResponsesRequest, response
 from .schema import NAMED, BulkRequest, ChatRequest, CompletionRequest
 from .stream import Chunks, event
+from .thinkbooster import OfflineBestOfNRequest, SelfConsistencyRequest
 from .upstream import Upstream
 
 _LISTING = (
@@ -68,6 +69,16 @@ def router(upstream: Upstream) -> APIRouter:
         if chat_request.stream:
             return await _streamed(chat_request, steps, context)
         return JSONResponse(_answer(chat_request, await _last(steps)))
+
+    async def self_consistency(
+        service: TheService, chat_request: SelfConsistencyRequest, context: TheContext
+    ) -> Response:
+        """As the chat completions, by a majority of `num_paths` completions: an address of ThinkBooster's."""
+        return await chat(service, chat_request, context)
+
+    async def best_of_n(service: TheService, chat_request: OfflineBestOfNRequest, context: TheContext) -> Response:
+        """As the chat completions, the best of `tts_num_trajectories` by reward: an address of ThinkBooster's."""
+        return await chat(service, chat_request, context)
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
         """As the chat completions, in the form of OpenAI's responses API: whole texts without tools."""
@@ -120,6 +131,8 @@ def router(upstream: Upstream) -> APIRouter:
     for path, endpoint, name in (
         ("/chat/completions", chat, "chat_completions"),
         ("/chat/completions/bulk", chats, "chat_completions_bulk"),
+        ("/self_consistency/chat/completions", self_consistency, "self_consistency"),
+        ("/offline_bon/prm/chat/completions", best_of_n, "offline_best_of_n"),
         ("/completions", completion, "completions"),
         ("/responses", respond, "responses"),
     ):

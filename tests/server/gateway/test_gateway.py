@@ -438,6 +438,55 @@ def test_other_names_are_the_upstream_s() -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "fields", "strategy", "budget", "aggregate"),
+    [
+        ("self_consistency", {}, "majority", 5, "min"),
+        ("self_consistency", {"num_paths": 3, "tts_strategy": "beam_search", "provider": "vllm"}, "majority", 3, "min"),
+        ("offline_bon/prm", {}, "prm", 8, "min"),
+        ("offline_bon/prm", {"tts_num_trajectories": 2, "tts_score_aggregation": "last"}, "prm", 2, "last"),
+    ],
+)
+def test_the_address_chooses_the_vote_as_thinkbooster_s(
+    address: str, fields: dict[str, Any], strategy: str, budget: int, aggregate: str
+) -> None:
+    texts = [f"{text}\n\n{boxed(number, 'b')}" for number, text in enumerate("acdefghi")]
+    unprm = {"strategy": strategy, "budget": budget, "aggregate": aggregate, "confidence": 1}
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        expected = ask(running, extra_body={"unprm": unprm})
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        api = client(running).copy(base_url=f"{running.url}/v1/{address}")
+        answer: Any = api.chat.completions.create(
+            model="m",
+            messages=[{"role": "user", "content": PROBLEM}],
+            extra_body={"unprm": {"confidence": 1}, **fields},
+        )
+    report = {name: value for name, value in answer.unprm.items() if name != "usage"}
+    assert report == {name: value for name, value in expected.unprm.items() if name != "usage"}
+    assert (report["strategy"], report["budget"]) == (strategy, budget)
+    assert not {name for body in reasoner.bodies for name in body if name.startswith(("tts_", "num_", "prov"))}
+
+
+@pytest.mark.parametrize(
+    ("address", "fields", "reason"),
+    [
+        ("self_consistency", {"num_paths": 257}, "num_paths: Input should be less"),
+        ("self_consistency", {"tts_beam_size": 2}, "tts_beam_size: has no meaning here, expected num_paths"),
+        ("offline_bon/prm", {"tts_score_aggregation": "max"}, "tts_score_aggregation: Input should be"),
+        ("offline_bon/prm", {"unprm": {"budget": 3}}, "budget of unprm: "),
+        ("offline_bon/prm", {"tools": [{"type": "function"}]}, "no vote on tool calls"),
+    ],
+)
+def test_what_does_not_fit_the_address_is_refused(address: str, fields: dict[str, Any], reason: str) -> None:
+    with upstream(boxed(7)) as reasoner, gateway(reasoner) as running:
+        request = {"model": "m", "messages": [{"role": "user", "content": "What is 3 + 4?"}], **fields}
+        refused = running.post(f"/v1/{address}/chat/completions", request)
+        assert refused.status_code == 422
+        assert reason in "{param}: {message}".format(**refused.json()["error"])
+        for other in ("offline_bon", "offline_bon/entropy", "beam_search/prm"):
+            assert running.post(f"/v1/{other}/chat/completions", request).status_code == 404
+
+
+@pytest.mark.parametrize(
     ("model", "unprm", "reason"),
     [
         ("wrf-2@m", {"budget": 3}, "budget: in the model's name and in unprm"),
