@@ -189,7 +189,7 @@ def test_the_log_has_a_line_per_request_and_no_word_of_a_caller(tmp_path: Path) 
     assert failure["exception"].startswith("RuntimeError at ")
     assert "fake.py" in failure["exception"]
     demo = next(line for line in lines if line["level"] == "warning")
-    assert "python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter" in demo["message"]
+    assert "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter" in demo["message"]
 
 
 def test_the_log_as_text_has_a_line_per_record_too(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
     last = ended.stderr.splitlines()[-1]
-    assert "ERROR server: ended with status 2: the model can't be served: " in last
+    assert "ERROR server.run: ended with status 2: the model can't be served: " in last
     assert message in last
 
 

@@ -188,11 +188,11 @@ def test_an_adapter_is_pushed_with_its_merged_model_and_a_card(base, adapter, tm
         "tags": ["process-reward-model", "unprm"],
     }
     for text in (
-        f"python -m server --model {NAME}",
+        f"unprm serve --model {NAME}",
         "| data | steps.jsonl, somebody/steps |",
         "| F1 | 50.0 (40.0–60.0) |",
         "- `somebody/steps`: mit",
-        f"training train --base {hub_name} --data steps.jsonl --data somebody/steps --output my-prm --loss mse "
+        f"unprm train --base {hub_name} --data steps.jsonl --data somebody/steps --output my-prm --loss mse "
         "--lora-targets q_proj,k_proj --bf16",
     ):
         assert text in card.text

@@ -61,7 +61,7 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
         assert [score > 0.5 for score in scores] == list(solution.labels)
     assert engine.description.name == "prm"
     card = (output / "README.md").read_text()
-    assert "python -m server --model" in card
+    assert "unprm serve --model" in card
     assert "96 (0 dropped" in card
     assert str(tmp_path) not in card + (output / "adapter_config.json").read_text()
 

@@ -1,0 +1,48 @@
+"""The workflow that publishes a release: it can't be run here, so two programs that know such files read it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
+PROGRAMS = {
+    "zizmor": ["--offline", "--no-progress"],
+    "check-jsonschema": ["--builtin-schema", "vendor.github-workflows"],
+}
+
+
+def read(program: str, workflow: Path) -> subprocess.CompletedProcess[str]:
+    words = [Path(sys.prefix) / "bin" / program, *PROGRAMS[program], workflow]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_is_found(program: str) -> None:
+    done = read(program, WORKFLOW)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "right", "wrong"),
+    [
+        ("zizmor", r"checkout@\w{40}", "checkout@v5"),
+        ("zizmor", "persist-credentials: false", "persist-credentials: true"),
+        ("check-jsonschema", "runs-on: ", "runs-in: "),
+    ],
+)
+def test_a_fault_is_found(program: str, right: str, wrong: str, tmp_path: Path) -> None:
+    workflow = tmp_path / "release.yml"
+    workflow.write_text(re.sub(right, wrong, WORKFLOW.read_text("utf-8")), "utf-8")
+    assert read(program, workflow).returncode != 0
+
+
+def test_the_files_that_it_names_exist() -> None:
+    text = WORKFLOW.read_text("utf-8")
+    named = {*re.findall(r"file: (docker/\S+)", text), "docker/requirements-cpu.txt", "docker/requirements-cuda.txt"}
+    assert len(named) == 4
+    assert all((ROOT / name).is_file() for name in named)
