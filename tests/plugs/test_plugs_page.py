@@ -152,10 +152,10 @@ def test_optillm(tmp_path: Path) -> None:
     plugins = tmp_path / "optillm" / "plugins"
     plugins.mkdir(parents=True)
     shutil.copy(ROOT / "clients" / "examples" / "optillm_unprm.py", plugins)
-    start = ("-c", "import optillm; optillm.main()", "--plugins-dir", str(tmp_path), "--base-url")
+    start = ("-c", "import os, sys; os.chdir(sys.argv.pop(1)); import optillm; optillm.main()", str(tmp_path))
     with serving(embedded()) as server, upstream(WRONG, RIGHT, WRONG) as reasoner:
         more = {**here(tmp_path, server), "OPENAI_API_KEY": "none"}
-        with listening(*start, reasoner.url, program=str(PYTHON), **more) as url:
+        with listening(*start, "--base-url", reasoner.url, program=str(PYTHON), **more) as url:
             program = PROGRAMS["OptiLLM"].replace("http://127.0.0.1:8080", url)
             assert ran(program, tmp_path, server) == f"{RIGHT}\n"
     (body,) = reasoner.bodies
