@@ -31,7 +31,7 @@ def test_nothing_is_found(program: str) -> None:
     ("program", "right", "wrong"),
     [
         ("zizmor", r"checkout@\w{40}", "checkout@v5"),
-        ("zizmor", "persist-credentials: false", "persist-credentials: true"),
+        ("zizmor", r"permissions: \{\}", "permissions: write-all"),
         ("check-jsonschema", "runs-on: ", "runs-in: "),
     ],
 )
