@@ -31,7 +31,7 @@ def test_nothing_is_found(program: str) -> None:
     ("program", "right", "wrong"),
     [
         ("zizmor", r"checkout@\w{40}", "checkout@v5"),
-        ("zizmor", r"permissions: \{\}", "permissions: write-all"),
+        ("zizmor", r"\$GITHUB_REF_NAME", "${{ github.ref_name }}"),
         ("check-jsonschema", "runs-on: ", "runs-in: "),
     ],
 )
