@@ -146,10 +146,10 @@ def test_the_wheel_has_every_file(wheel: Path) -> None:
 def test_the_client_asks_the_server(environment_with: Callable[[str], Environment]) -> None:
     """Each with the packages of its extra alone."""
     client, server = environment_with("client"), environment_with("serve")
-    asked = json.dumps(REQUEST)
+    request = json.dumps(REQUEST)
     with listening(str(server.script), "serve", program=str(server.python), PYTHONPATH="") as url:
-        assert json.loads(client.run("-c", CALL, url, sent=asked)) == ["7", []]
-        scored = client.unprm("score", "--url", url, "--json", sent=asked)
+        assert json.loads(client.run("-c", CALL, url, sent=request)) == ["7", []]
+        scored = client.unprm("score", "--url", url, "--json", sent=request)
     assert json.loads(scored)["solutions"][0]["step_scores"]
     assert "No module named 'torch'" in client.run("-c", "import torch", status=1)
     missing = "which is not installed: pip install"

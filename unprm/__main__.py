@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 SERVE, SCALE = "serve", "scale"
-"""Commands that are a program of their own, and no command of one."""
+"""Commands that name a whole program: the program does not get their name."""
 
 
 class Program(NamedTuple):
