@@ -167,9 +167,17 @@ def test_without_extras_each_command_says_which_it_needs(environment_with: Calla
         assert line.partition(": ")[2] in usage
 
 
-def test_every_module_finds_what_the_extra_brings(environment_with: Callable[[str], Environment]) -> None:
-    """But for those of other extras."""
-    assert json.loads(environment_with("train").run("-c", IMPORT_ALL)) == ["mcp", "ray", "vllm"]
+def test_every_module_finds_what_the_extra_brings(
+    environment_with: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    """But for those of other extras, which the command names."""
+    train = environment_with("train")
+    assert json.loads(train.run("-c", IMPORT_ALL)) == ["mcp", "ray", "vllm"]
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"problem": "What is 3 + 4?", "answer": "7"}\n', "utf-8")
+    options = ("--model", "unprm-mini", "--questions", str(questions), "--output", str(tmp_path / "samples.jsonl"))
+    refused = train.unprm("sample", "--sampler", "vllm", *options, status=1)
+    assert refused.endswith("unprm sample needs vllm, which is not installed: pip install 'unprm[vllm]'\n")
 
 
 def test_every_command_has_its_program() -> None:

@@ -43,6 +43,9 @@ PROGRAMS = (
     ),
 )
 
+OPTIONAL = {"ray": "ray", "sentence_transformers": "embed", "vllm": "vllm"}
+"""Packages that only some options of a command need, and their extras."""
+
 
 def main() -> None:
     """Runs the command that is named first, as `python -m` runs its program. Status 2 without one of this name."""
@@ -62,7 +65,7 @@ def main() -> None:
         missing = str(error.name).partition(".")[0]
         if missing in ("unprm", "unprm_client", "server", "training"):
             raise
-        extra = "ray" if missing == "ray" else program.extra
+        extra = OPTIONAL.get(missing, program.extra)
         sys.exit(f"unprm {name} needs {missing}, which is not installed: pip install 'unprm[{extra}]'")
 
 

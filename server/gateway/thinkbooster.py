@@ -28,7 +28,7 @@ class AddressedRequest(ChatRequest):
 
     @model_validator(mode="after")
     def _set_terms(self) -> Self:
-        if self.tools:
+        if self.uses_tools:
             raise ValueError("there is no vote on tool calls: send requests with tools to /v1/chat/completions")
         known = type(self).model_fields.keys() - ChatRequest.model_fields.keys()
         if others := [n for n in self.model_extra or () if n.startswith("tts_") and n not in _IN_ADDRESS]:

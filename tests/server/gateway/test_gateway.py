@@ -444,6 +444,7 @@ def test_other_names_are_the_upstream_s() -> None:
         ("self_consistency", {"num_paths": 3, "tts_strategy": "beam_search", "provider": "vllm"}, "majority", 3, "min"),
         ("offline_bon/prm", {}, "prm", 8, "min"),
         ("offline_bon/prm", {"tts_num_trajectories": 2, "tts_score_aggregation": "last"}, "prm", 2, "last"),
+        ("offline_bon/prm", {"tools": [{"type": "function"}], "tool_choice": "none"}, "prm", 8, "min"),
     ],
 )
 def test_the_address_chooses_the_vote_as_thinkbooster_s(
