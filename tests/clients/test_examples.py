@@ -186,7 +186,7 @@ except KeyError as error:
     assert "extra_info has the fields index: expected 'question'" in error
 
 
-def test_optillm(gateway: Running, sampled: Upstream) -> None:
+def test_optillm(gateway: Running) -> None:
     """Called as OptiLLM calls its plugins; tests/plugs runs it in OptiLLM."""
     program = """
 import json, sys
@@ -199,16 +199,16 @@ config = {"temperature": 0.4, "max_tokens": 9, "n": 1, "stream": False, "unprm_s
 elected = run("Be brief.", "User: What is 3 + 4?", llm, "m", config | {"unprm_candidates": 3})
 print(json.dumps([SLUG, elected, run("", "User: Who?", llm, "m")]))
 """
-    sampled.takes_n = False
-    slug, (text, tokens), (_, more) = json.loads(
-        printed(sys.executable, "-c", program, sampled.url, **variables(gateway))
-    )
+    with upstream(SAMPLED[1], SAMPLED[0], SAMPLED[2]) as reasoner:
+        reasoner.takes_n = False
+        output = printed(sys.executable, "-c", program, reasoner.url, **variables(gateway))
+    slug, (text, tokens), (_, more) = json.loads(output)
     assert (slug, text, tokens, more) == ("unprm", SAMPLED[0], 3 * COMPLETION_TOKENS, 8 * COMPLETION_TOKENS)
     roles = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 + 4?"}]
     options = {"n": 3, "temperature": 0.4, "max_tokens": 9}
-    assert sampled.bodies[0] == {"model": "m", "messages": roles, **options}
-    assert [body["n"] for body in sampled.bodies] == [3, 2, 1, *range(8, 0, -1)]
-    assert sampled.bodies[3] == {"model": "m", "messages": [{"role": "user", "content": "Who?"}], "n": 8}
+    assert reasoner.bodies[0] == {"model": "m", "messages": roles, **options}
+    assert [body["n"] for body in reasoner.bodies] == [3, 2, 1, *range(8, 0, -1)]
+    assert reasoner.bodies[3] == {"model": "m", "messages": [{"role": "user", "content": "Who?"}], "n": 8}
 
 
 def test_optillm_s_candidates_without_an_answer(gateway: Running) -> None:
