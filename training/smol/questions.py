@@ -1,0 +1,170 @@
+"""School word problems: their gold equations, variants with other numbers, and which stage may use which of them."""
+
+import ast
+import hashlib
+import json
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from .equations import NUMBER, Equation, equations, evaluate, number, operands, parse
+from .truth import Gold
+
+Part = Literal["reasoner", "construct", "test"]
+_SHARES: tuple[tuple[Part, int], ...] = (("test", 20), ("construct", 60), ("reasoner", 100))
+"""Up to which hundredth of the questions belong to a part."""
+_CALCULATION = re.compile(r"<<([^<>]*)=([^<>]*)>>")
+_PLACEHOLDER = re.compile(r"number(\d+)")
+_TRIES = 50
+_SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div}
+
+
+@dataclass(frozen=True, slots=True)
+class WordProblem:
+    """A problem with its gold solution's steps, and their equations in order."""
+
+    id: str
+    problem: str
+    answer: Fraction
+    steps: tuple[str, ...]
+    chain: tuple[Equation, ...]
+
+    @property
+    def part(self) -> Part:
+        """The stage that may use it; variants belong where their original does."""
+        number = int(hashlib.sha256(self.id.partition("/")[0].encode()).hexdigest(), 16) % 100
+        return next(part for part, end in _SHARES if number < end)
+
+    @property
+    def text(self) -> str:
+        """The gold solution, a line per step."""
+        return "\n".join(self.steps)
+
+    def gold(self) -> Gold:
+        """What tells right from wrong steps."""
+        return Gold.read(self.problem, self.chain, self.answer)
+
+
+def written(value: Fraction) -> str:
+    """A number as decimals, at most two."""
+    return str(int(value)) if value.denominator == 1 else f"{float(value):.2f}".rstrip("0")
+
+
+def easy(row: Mapping[str, Any]) -> WordProblem | None:
+    """From a row with `problem`, `answer`, and `equation`: infix, or prefix over `number0`, `number1`... as in MAWPS.
+
+    None if it isn't a formula of the problem's numbers in at most two decimals.
+    """
+    problem, equation = str(row["problem"]), str(row["equation"])
+    stated = [number(text) for text in NUMBER.findall(problem)]
+    try:
+        infix = _from_prefix(equation, stated) if "number" in equation else equation.partition("=")[0]
+        answer = number(str(row["answer"]))
+    except (IndexError, ValueError):
+        return None
+    tree = parse(infix)
+    values = [answer, *operands(tree)] if tree is not None else []
+    if tree is None or evaluate(tree) != answer or any((value * 100).denominator != 1 for value in values):
+        return None
+    return _solved(str(row["id"]), problem, tree, answer)
+
+
+def _from_prefix(equation: str, stated: list[Fraction]) -> str:
+    pieces = iter(equation.split())
+
+    def read() -> str:
+        piece = next(pieces)
+        if piece in "+-*/":
+            return f"({read()} {piece} {read()})"
+        found = _PLACEHOLDER.fullmatch(piece)
+        return written(stated[int(found[1])]) if found else piece
+
+    return read()
+
+
+def _solved(name: str, problem: str, tree: ast.expr, answer: Fraction) -> WordProblem | None:
+    lines: list[str] = []
+    _write(tree, lines)
+    chain = tuple(equation for line in lines for equation in equations(line))
+    if not chain or len(chain) != len(lines) or not all(e.holds and e.result >= 0 for e in chain):
+        return None
+    return WordProblem(name, problem, answer, (*lines, f"The answer is \\boxed{{{written(answer)}}}."), chain)
+
+
+def _write(tree: ast.expr, lines: list[str]) -> Fraction:
+    """Appends one line per operation, innermost first; returns the value, rounded as the lines have it."""
+    value = evaluate(tree)
+    if not isinstance(tree, ast.BinOp) or value is None:
+        return value or Fraction(0)
+    left, right = _write(tree.left, lines), _write(tree.right, lines)
+    sign = next(sign for sign, kind in _SIGNS.items() if isinstance(tree.op, kind))
+    lines.append(f"{written(left)} {sign} {written(right)} = {written(value)}")
+    return value
+
+
+def gsm8k(row: Mapping[str, Any]) -> WordProblem | None:
+    """From a row of GSM8K with `idx`, `question`, `answer`, and `solution` with its calculations in `<<...>>`.
+
+    None if the calculations don't lead to the answer.
+    """
+    *lines, _ = str(row["solution"]).strip().split("\n")
+    calculations = (f"{left}={right}" for line in lines for left, right in _CALCULATION.findall(line))
+    chain = tuple(equation for calculation in calculations for equation in equations(calculation))
+    try:
+        answer = number(str(row["answer"]))
+        told = (_CALCULATION.sub("", line).strip() for line in lines)
+        steps = (*filter(None, told), f"The answer is \\boxed{{{row['answer']}}}.")
+        found = WordProblem(f"gsm8k-{row['idx']}", str(row["question"]), answer, steps, chain)
+        found.gold()
+    except ValueError:
+        return None
+    return found
+
+
+def variant(question: WordProblem, number_of: int, seed: int) -> WordProblem | None:
+    """The same problem with other numbers, so that what is learnt is its words and not its numbers; for easy problems
+    that state each number once, in digits, and whole. None if no fitting numbers are found."""
+    values = [number(text) for text in NUMBER.findall(question.problem)]
+    results = [equation.result for equation in question.chain]
+    if any(value.denominator != 1 for value in values) or len({*values, *results}) < len(values) + len(results):
+        return None
+    rng = random.Random(f"{seed}/{question.id}/{number_of}")
+    for _ in range(_TRIES):
+        drawn = {value: Fraction(rng.randint(2, max(9, int(value) * 3 // 2 + 3))) for value in values}
+        if (made := _with(question, drawn, f"{question.id}/{number_of}")) is not None:
+            return made
+    return None
+
+
+def _with(question: WordProblem, drawn: Mapping[Fraction, Fraction], name: str) -> WordProblem | None:
+    """The problem with each number replaced; None if a result isn't whole and positive, or equals another number."""
+    known, lines, result = dict(drawn), [], Fraction(0)
+    for equation in question.chain:
+        if not {*operands(equation.tree)} <= known.keys():
+            return None  # a number that the problem has in words, or not at all
+        left, right = (known[value] for value in operands(equation.tree))
+        sign = next(sign for sign, kind in _SIGNS.items() if isinstance(equation.tree.op, kind))  # type: ignore[attr-defined]
+        value = evaluate(parse(f"{left}{sign}{right}"))
+        if value is None or value <= 0 or value.denominator != 1 or value in known.values():
+            return None
+        known[equation.result] = result = value
+        lines.append(f"{left} {sign} {right} = {value}")
+    if len(set(known.values())) < len(known):
+        return None
+    problem = NUMBER.sub(lambda found: str(drawn[number(found[0])]), question.problem)
+    chain = tuple(equation for line in lines for equation in equations(line))
+    return WordProblem(name, problem, result, (*lines, f"The answer is \\boxed{{{result}}}."), chain)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def of_part(questions: Iterable[WordProblem], part: Part) -> list[WordProblem]:
+    """The questions that a stage may use."""
+    return [question for question in questions if question.part == part]
