@@ -44,6 +44,9 @@ class Equation:
     tree: ast.expr
     result: Fraction
 
+    def __str__(self) -> str:
+        return f"{ast.unparse(self.tree)} = {self.result}"
+
     @property
     def holds(self) -> bool:
         """Whether the expression has this value, up to rounding to two digits."""

@@ -2,21 +2,25 @@
 
 import ast
 import hashlib
-import json
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Literal
+
+from scipy.sparse.csgraph import connected_components
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from .equations import NUMBER, Equation, equations, evaluate, number, operands, parse
 from .truth import Gold
 
 Part = Literal["reasoner", "construct", "test"]
 _SHARES: tuple[tuple[Part, int], ...] = (("test", 20), ("construct", 60), ("reasoner", 100))
-"""Up to which hundredth of the questions belong to a part."""
+"""Up to which hundredth of the families belong to a part."""
+_NEAR = 0.4
+"""Cosine of the pairs of words of two problems from which on they are near matches. SVAMP varies about a hundred problems:
+with it, the largest family of theirs has 34 members."""
 _CALCULATION = re.compile(r"<<([^<>]*)=([^<>]*)>>")
 _PLACEHOLDER = re.compile(r"number(\d+)")
 _TRIES = 50
@@ -32,12 +36,6 @@ class WordProblem:
     answer: Fraction
     steps: tuple[str, ...]
     chain: tuple[Equation, ...]
-
-    @property
-    def part(self) -> Part:
-        """The stage that may use it; variants belong where their original does."""
-        number = int(hashlib.sha256(self.id.partition("/")[0].encode()).hexdigest(), 16) % 100
-        return next(part for part, end in _SHARES if number < end)
 
     @property
     def text(self) -> str:
@@ -109,20 +107,21 @@ def _write(tree: ast.expr, lines: list[str]) -> Fraction:
 def gsm8k(row: Mapping[str, Any]) -> WordProblem | None:
     """From a row of GSM8K with `idx`, `question`, `answer`, and `solution` with its calculations in `<<...>>`.
 
-    None if the calculations don't lead to the answer.
+    None if the calculations aren't the equations of the text, or don't lead to the answer.
     """
     *lines, _ = str(row["solution"]).strip().split("\n")
     calculations = (f"{left}={right}" for line in lines for left, right in _CALCULATION.findall(line))
     chain = tuple(equation for calculation in calculations for equation in equations(calculation))
+    plain = tuple(filter(None, (_CALCULATION.sub("", line).strip() for line in lines)))
+    written_out = tuple(equation for line in plain for equation in equations(line))
+    if list(map(str, chain)) != list(map(str, written_out)):
+        return None
+    steps = (*plain, f"The answer is \\boxed{{{row['answer']}}}.")
     try:
-        answer = number(str(row["answer"]))
-        told = (_CALCULATION.sub("", line).strip() for line in lines)
-        steps = (*filter(None, told), f"The answer is \\boxed{{{row['answer']}}}.")
-        found = WordProblem(f"gsm8k-{row['idx']}", str(row["question"]), answer, steps, chain)
-        found.gold()
+        found = WordProblem(f"gsm8k-{row['idx']}", str(row["question"]), number(str(row["answer"])), steps, chain)
+        return found if found.gold().first_error(steps) is None else None
     except ValueError:
         return None
-    return found
 
 
 def variant(question: WordProblem, number_of: int, seed: int) -> WordProblem | None:
@@ -160,11 +159,30 @@ def _with(question: WordProblem, drawn: Mapping[Fraction, Fraction], name: str) 
     return WordProblem(name, problem, result, (*lines, f"The answer is \\boxed{{{result}}}."), chain)
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+def split(
+    questions: Sequence[WordProblem], measured: Sequence[WordProblem], reserved: Sequence[str]
+) -> dict[Part, list[WordProblem]]:
+    """Which stage may use which questions. Near matches, their numbers apart, stay together, and those of the problems
+    in `reserved`, on which others measure, are in no part. `measured`: questions for the tests only; those with a near
+    match elsewhere are in no part."""
+    words = TfidfVectorizer(token_pattern=r"[a-z]+", ngram_range=(2, 2), binary=True)
+    problems = [*(question.problem for question in (*questions, *measured)), *reserved]
+    vectors = words.fit_transform([problem.lower() for problem in problems])
+    _, families = connected_components(vectors @ vectors.T >= _NEAR, directed=False)
+    closed = set(families[len(questions) + len(measured) :])
+    names: dict[int, str] = {}
+    for question, family in zip(questions, families, strict=False):
+        names[family] = min(names.get(family, question.id), question.id)
+    parts: dict[Part, list[WordProblem]] = {part: [] for part, _ in _SHARES}
+    for question, family in zip(questions, families, strict=False):
+        if family not in closed:
+            parts[_part(names[family])].append(question)
+    for question, family in zip(measured, families[len(questions) :], strict=False):
+        if family not in closed and (family not in names or _part(names[family]) == "test"):
+            parts["test"].append(question)
+    return parts
 
 
-def of_part(questions: Iterable[WordProblem], part: Part) -> list[WordProblem]:
-    """The questions that a stage may use."""
-    return [question for question in questions if question.part == part]
+def _part(name: str) -> Part:
+    hundredth = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 100
+    return next(part for part, end in _SHARES if hundredth < end)
