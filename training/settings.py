@@ -93,6 +93,10 @@ class TrainSettings:
         "q_proj",
         "v_proj",
     )
+    start: Annotated[
+        Path | None,
+        Option(help="An adapter for the same layers, of the same rank, with whose weights training begins."),
+    ] = None
     bf16: Annotated[
         bool,
         Option("--bf16", help="Keep a frozen base in bfloat16 (always so on a GPU); compute in it where that is fast."),

@@ -114,8 +114,8 @@ def test_measures_point_where_the_uncertainty_rises(tmp_path):
         logprobs=(-0.1, -0.1, -0.1, -3.0, -0.1, -0.1, -0.2, -0.1),
         mean_step_uncertainty=dict.fromkeys(labels.MEASURES, 0.1),
     )  # fmt: skip
-    resumable.write(construct.selected_file(tmp_path, "random"), {}, [solution])
-    by_measure = {pointer.measure: pointer for pointer in labels.measures(tmp_path)}
+    resumable.write(tmp_path / "selected.jsonl", {}, [solution])
+    by_measure = {pointer.measure: pointer for pointer in labels.measures(tmp_path / "selected.jsonl")}
     surprisal, entropy = by_measure["surprisal_max"].among_all, by_measure["entropy"].among_all
     assert (surprisal.hits.tolist(), surprisal.counts.tolist()) == ([[1]], [1])
     assert (surprisal.rank, surprisal.chance) == (0, pytest.approx(1 / 3))
@@ -133,8 +133,8 @@ def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
         problem=problem.problem, steps=(*steps[:2], steps[2].replace("= ", "= 9")), ends=(2, 4, 9),
         logprobs=(*[-0.1] * 8, -3.0), mean_step_uncertainty=dict.fromkeys(labels.MEASURES, 0.1),
     )  # fmt: skip
-    resumable.write(construct.selected_file(tmp_path, "random"), {}, [solution])
-    for pointer in labels.measures(tmp_path):
+    resumable.write(tmp_path / "selected.jsonl", {}, [solution])
+    for pointer in labels.measures(tmp_path / "selected.jsonl"):
         assert pointer.among_all.counts.sum() == 1
         assert pointer.before_last.counts.sum() == 0
 

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from unprm.mini.checker import first_error
-from unprm.mini.domain import parse
-
 from ..evaluate.bootstrap import Estimate, Numbers
 from ..evaluate.comparisons import F1_MARGIN, compare, grouped, note
 from ..evaluate.metrics import percent
@@ -16,6 +13,7 @@ from ..report.found import Finding
 from ..schema import AnnotatedSolution
 from ..settings import AnnotateSettings
 from . import stats
+from .stats import FirstErrorOf, by_checker
 from .study import BASELINE, variants
 
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
@@ -26,11 +24,11 @@ PAPER_RANKS = "0.33 to 0.51"
 """Mean ranks of the step found, over the sampling models (paper, section 6)."""
 
 
-def markdown(place: Path) -> str:
+def markdown(place: Path, true_error: FirstErrorOf = by_checker) -> str:
     """The table of a study's directory in Markdown; if the true labels are known, followed by conclusions."""
-    if stats.agreement(stats.load(place / f"{BASELINE}.jsonl")) is None:
-        return _table(COLUMNS, rows(place))
-    found = finding(place)
+    if stats.agreement(stats.load(place / f"{BASELINE}.jsonl"), true_error) is None:
+        return _table(COLUMNS, rows(place, true_error))
+    found = finding(place, true_error)
     return _table(found.columns, found.rows) + "\n" + found.answer.replace("\n", "\n\n") + "\n"
 
 
@@ -39,14 +37,14 @@ def _table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> str:
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
-def rows(output: Path) -> list[list[str]]:
+def rows(output: Path, true_error: FirstErrorOf = by_checker) -> list[list[str]]:
     """The study's table, one row per search with the cells of `COLUMNS`."""
     paths = ((name, output / f"{name}.jsonl") for name in variants(AnnotateSettings()))
     runs = {name: path for name, path in paths if path.exists()}
     records = {name: stats.load(path) for name, path in runs.items()}
     costs = {name: stats.costs(path) for name, path in runs.items()}
     return [
-        [name, *_costs(cost, costs[BASELINE]), *_found(records[name]), _kept(name, records)]
+        [name, *_costs(cost, costs[BASELINE]), *_found(records[name], true_error), _kept(name, records)]
         for name, cost in costs.items()
     ]
 
@@ -56,8 +54,8 @@ def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
     return [*(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)), saved]
 
 
-def _found(records: Sequence[AnnotatedSolution]) -> list[str]:
-    ranks, agreed = stats.ranks(records), stats.agreement(records)
+def _found(records: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> list[str]:
+    ranks, agreed = stats.ranks(records), stats.agreement(records, true_error)
     return [
         *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
         *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
@@ -85,7 +83,7 @@ class Truth:
         return Estimate.ratio((baseline.spent[what] - self.spent[what])[None], baseline.spent[what])
 
 
-def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
+def truths(runs: Mapping[str, Path], true_error: FirstErrorOf = by_checker) -> dict[str, Truth]:
     """Accuracy of the labels by search; all must have annotated the same solutions.
 
     Raises `ValueError` that names a search that annotated other solutions.
@@ -97,29 +95,29 @@ def truths(runs: Mapping[str, Path]) -> dict[str, Truth]:
         if ids != solutions[first]:
             apart = len(ids ^ solutions[first])
             raise ValueError(f"{name} annotated other wrong solutions than {first}: {apart} are in one of them alone")
-    return {name: _truth(wrong) for name, wrong in records.items()}
+    return {name: _truth(wrong, true_error) for name, wrong in records.items()}
 
 
-def _truth(wrong: Sequence[AnnotatedSolution]) -> Truth:
+def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Truth:
     questions = {name: k for k, name in enumerate(sorted({solution.question for solution in wrong}))}
     found, solutions, right, steps = np.zeros((4, len(questions)))
     spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
     for solution in wrong:
-        question, agreeing = questions[solution.question], stats.agreeing_labels(solution)
+        question, agreeing = questions[solution.question], stats.agreeing_labels(solution, true_error)
         solutions[question] += 1
         right[question] += sum(agreeing)
         steps[question] += len(agreeing)
         for what in spent:
             spent[what][question] += getattr(solution, what)
         if solution.first_error is not None:
-            found[question] += solution.first_error == first_error(parse(solution.problem), solution.steps)
+            found[question] += solution.first_error == true_error(solution.problem, solution.steps)
     return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps), spent)
 
 
-def finding(place: Path) -> Finding:
+def finding(place: Path, true_error: FirstErrorOf = by_checker) -> Finding:
     """What each search costs on the same solutions, and how accurate its labels are; `place`: the study's directory."""
-    measured = rows(place)
-    true = truths({row[0]: place / f"{row[0]}.jsonl" for row in measured})
+    measured = rows(place, true_error)
+    true = truths({row[0]: place / f"{row[0]}.jsonl" for row in measured}, true_error)
     baseline = true[BASELINE]
     figures: dict[str, Callable[[Truth], Estimate]] = {
         "first error found": lambda truth: truth.first, "step labels right": lambda truth: truth.steps
@@ -145,7 +143,7 @@ def finding(place: Path) -> Finding:
         for column, family in families.items()
     ]
     lines += [
-        "The exact checker says what is true of wrong solutions. One that a search leaves without labels counts as an "
+        "What is true of wrong solutions is known exactly. One that a search leaves without labels counts as an "
         "error not found, and its steps don't count.",
         f"The ranks in the paper are {PAPER_RANKS}.",
         note(len(true) - 1, F1_MARGIN, 0),

@@ -1,20 +1,30 @@
 """Cost and quality of annotated data: the paper's tables of cost and of data set statistics, and, for problems of the
 embedded model's domain, how often the labels are right."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from rich.table import Table
 
-from unprm.mini.checker import first_error, labels
+from unprm.mini import checker
 from unprm.mini.domain import parse
 
 from .. import resumable, sources
 from ..evaluate.metrics import percent
 from ..schema import AnnotatedSolution, QuestionValue, ResolvedSolution, Trial
 from .annotate import questions_path, unresolved_path
+
+
+FirstErrorOf = Callable[[str, Sequence[str]], int | None]
+"""The true index of the first wrong step of a problem's solution, None if all are right; `ValueError` if it can't be
+known."""
+
+
+def by_checker(problem: str, steps: Sequence[str]) -> int | None:
+    """The first error by the exact checker of the embedded model's domain."""
+    return checker.first_error(parse(problem), steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Labels of the `wrong` solutions against the exact checker, as shares: `first`, the step found is the first wrong
+    """Labels of the `wrong` solutions against the true first errors, as shares: `first`, the step found is the first wrong
     one; `at_or_after`, that or a later one; `steps`, right ones among the step labels; `resolved`, labelled at all."""
 
     COLUMNS: ClassVar = ("first error found", "at or after it", "step labels right", "labelled")
@@ -136,32 +146,31 @@ def ranks(solutions: Iterable[AnnotatedSolution]) -> Ranks | None:
     return Ranks(_mean(found), 1 - len(found) / len(searched), _mean(found + last))
 
 
-def agreement(solutions: Iterable[AnnotatedSolution]) -> Agreement | None:
-    """Agreement of the labels of wrong solutions with the exact checker; None if there are no wrong solutions, or the
-    problems are not of the embedded model's domain."""
+def agreement(solutions: Iterable[AnnotatedSolution], true_error: FirstErrorOf = by_checker) -> Agreement | None:
+    """Agreement of the labels of wrong solutions with the truth; None if there are no wrong solutions, or the truth can't
+    be known."""
     wrong = [solution for solution in solutions if not solution.correct]
     try:
-        problems = [parse(solution.problem) for solution in wrong]
+        pairs = [(solution.first_error, true_error(solution.problem, solution.steps)) for solution in wrong]
     except ValueError:
         return None
     if not wrong:
         return None
-    pairs = [(s.first_error, first_error(problem, s.steps)) for problem, s in zip(problems, wrong, strict=True)]
     return Agreement(
         wrong=len(wrong),
         first=_share(found is not None and found == true for found, true in pairs),
         at_or_after=_share(found is not None and true is not None and found >= true for found, true in pairs),
-        steps=_share(same for solution in wrong for same in agreeing_labels(solution)),
+        steps=_share(same for solution in wrong for same in agreeing_labels(solution, true_error)),
         resolved=_share(solution.labels is not None for solution in wrong),
     )
 
 
-def agreeing_labels(solution: AnnotatedSolution) -> list[bool]:
-    """For each label of a solution, whether it is that of the exact checker; empty if the solution has no labels."""
+def agreeing_labels(solution: AnnotatedSolution, true_error: FirstErrorOf = by_checker) -> list[bool]:
+    """For each label of a solution, whether it is the true one; empty if the solution has no labels."""
     if solution.labels is None:
         return []
-    truth = labels(parse(solution.problem), solution.steps)
-    return [given == true for given, true in zip(solution.labels, truth, strict=True)]
+    wrong = true_error(solution.problem, solution.steps)
+    return [label == (wrong is None or index < wrong) for index, label in enumerate(solution.labels)]
 
 
 def same_outcome(solutions: Iterable[AnnotatedSolution], others: Iterable[AnnotatedSolution]) -> float:

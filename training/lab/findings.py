@@ -11,7 +11,7 @@ from .. import resumable
 from ..data import search_findings
 from ..evaluate import judging
 from . import data_findings, label_findings, vote_findings
-from .construct import annotated
+from .construct import annotated, selected_file
 from .models import seeds
 from .settings import DATA_SETS, LabSettings
 
@@ -19,7 +19,7 @@ from .settings import DATA_SETS, LabSettings
 def write(settings: LabSettings, output: Path) -> None:
     """Writes `output/findings.json`."""
     found = data_findings.every(settings, output)
-    found += [label_findings.measures(output), search_findings.finding(annotated(output, "uncertainty"))]
+    found += [label_findings.measures(selected_file(output, "random")), search_findings.finding(annotated(output, "uncertainty"))]
     for base in settings.bases:
         # votes depend on rewards: what holds for the paper's PRMs may not hold for those that find the most errors
         for name in (name for name, data_set in DATA_SETS.items() if data_set.votes and data_set.search):

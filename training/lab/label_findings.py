@@ -6,6 +6,7 @@ from ..evaluate.bootstrap import Estimate
 from ..evaluate.comparisons import F1_MARGIN, compare, grouped, note
 from ..evaluate.metrics import percent
 from ..report.found import Finding
+from ..data.stats import FirstErrorOf, by_checker
 from . import labels
 from .labels import Pointer
 
@@ -13,9 +14,9 @@ ENTROPY = "entropy"
 """The paper's measure."""
 
 
-def measures(output: Path) -> Finding:
-    """Which measure of uncertainty points at the first error best."""
-    pointers = {pointer.measure: pointer for pointer in labels.measures(output)}
+def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> Finding:
+    """Which measure of uncertainty points at the first error best, in a file of selected solutions."""
+    pointers = {pointer.measure: pointer for pointer in labels.measures(selected, true_error)}
     entropy = pointers[ENTROPY]
 
     def share(pointer: Pointer, among: str) -> Estimate:

@@ -8,19 +8,18 @@ from typing import Literal
 
 import numpy as np
 
-from unprm.mini.checker import first_error
-from unprm.mini.domain import parse
 from unprm.uncertainty import MEASURES
 
 from .. import sources
 from ..data import stats
 from ..data.select import step_uncertainties
+from ..data.stats import FirstErrorOf, by_checker
 from ..evaluate import processbench, step_scores
 from ..evaluate.bootstrap import Estimate, Numbers, weights
 from ..layouts.files import read_labelled
 from ..schema import SelectedSolution
 from .benchmark import load_benchmark, question_of
-from .construct import annotated, data_file, selected_file
+from .construct import annotated, data_file
 from .models import seeds
 from .settings import DATA_SETS, BaseName, LabSettings
 
@@ -114,7 +113,7 @@ def made(output: Path, name: str) -> Made:
     solutions = list(read_labelled([data_file(output, name)]))
     data_set = DATA_SETS[name]
     first = [
-        solution.labels.index(False) == first_error(parse(solution.problem), solution.steps)
+        solution.labels.index(False) == by_checker(solution.problem, solution.steps)
         for solution in solutions
         if not all(solution.labels)
     ]
@@ -152,17 +151,17 @@ class Pointer:
     length: float
 
 
-def measures(output: Path) -> list[Pointer]:
-    """A `Pointer` for every measure, on the wrong solutions with at least two steps. The first step's Δu is taken
+def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> list[Pointer]:
+    """A `Pointer` for every measure, on a file's wrong solutions with at least two steps. The first step's Δu is taken
     against the mean over the question's steps."""
-    wrong = list(_wrong(output))
+    wrong = list(_wrong(selected, true_error))
     questions = {name: k for k, name in enumerate(dict.fromkeys(solution.question for solution, _ in wrong))}
     return [_pointer(name, wrong, questions) for name in MEASURES]
 
 
-def _wrong(output: Path) -> Iterator[tuple[SelectedSolution, int]]:
-    for solution in sources.read(selected_file(output, "random"), SelectedSolution):
-        error = first_error(parse(solution.problem), solution.steps)
+def _wrong(selected: Path, true_error: FirstErrorOf) -> Iterator[tuple[SelectedSolution, int]]:
+    for solution in sources.read(selected, SelectedSolution):
+        error = true_error(solution.problem, solution.steps)
         if error is not None and len(solution.steps) > 1:
             yield solution, error
 

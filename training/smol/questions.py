@@ -23,6 +23,7 @@ _NEAR = 0.4
 with it, the largest family of theirs has 34 members."""
 _CALCULATION = re.compile(r"<<([^<>]*)=([^<>]*)>>")
 _PLACEHOLDER = re.compile(r"number(\d+)")
+_LONGEST = 5
 _TRIES = 50
 _SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div}
 
@@ -107,14 +108,14 @@ def _write(tree: ast.expr, lines: list[str]) -> Fraction:
 def gsm8k(row: Mapping[str, Any]) -> WordProblem | None:
     """From a row of GSM8K with `idx`, `question`, `answer`, and `solution` with its calculations in `<<...>>`.
 
-    None if the calculations aren't the equations of the text, or don't lead to the answer.
+    None if there are more than `_LONGEST` calculations, or they aren't the equations of the text, or don't lead to the answer.
     """
     *lines, _ = str(row["solution"]).strip().split("\n")
     calculations = (f"{left}={right}" for line in lines for left, right in _CALCULATION.findall(line))
     chain = tuple(equation for calculation in calculations for equation in equations(calculation))
     plain = tuple(filter(None, (_CALCULATION.sub("", line).strip() for line in lines)))
     written_out = tuple(equation for line in plain for equation in equations(line))
-    if list(map(str, chain)) != list(map(str, written_out)):
+    if len(chain) > _LONGEST or list(map(str, chain)) != list(map(str, written_out)):
         return None
     steps = (*plain, f"The answer is \\boxed{{{row['answer']}}}.")
     try:

@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from unprm.engines.torch.quantized import computes_in_few_bits
 from unprm.models.checkpoint import load_base, read_tokenizer
 
 from ..prm import resume
@@ -24,6 +25,7 @@ from ..settings import TrainSettings
 from .questions import WordProblem
 
 SAVE_EVERY = 50
+FEW_BITS = computes_in_few_bits(torch.device("cpu"))
 _NOT_LEARNT = -100
 """The target of tokens of the problem, and of padding."""
 Text = tuple[list[int], list[int]]
@@ -46,7 +48,7 @@ def fine_tune(base: Path, questions: Sequence[WordProblem], settings: TrainSetti
     if model.exists():
         return model
     tokenizer = read_tokenizer(base)
-    tuned = with_adapter(load_base(base, torch.bfloat16), settings).train()
+    tuned = with_adapter(load_base(base, torch.bfloat16 if FEW_BITS else torch.float32), settings).train()
     texts = [_encoded(question, tokenizer) for question in questions]
     _train(tuned, texts, settings, progress)
     tuned.save_pretrained(str(adapter), save_embedding_layers=False)
@@ -73,7 +75,6 @@ def _train(tuned: PeftModel, texts: Sequence[Text], settings: TrainSettings, pro
     first = resume.load(state, parameters, [optimizer])["step"] if state.exists() else 0
     steps = list(_batches(texts, settings))
     task = progress.add_task("fine-tuning the reasoner", total=len(steps), completed=first)
-    tuned.get_decoder().compile(dynamic=True)
     for step, batch in enumerate(steps[first:], first):
         loss = _loss(tuned, batch)
         loss.backward()
@@ -117,7 +118,7 @@ def _loss(tuned: PeftModel, batch: _Batch) -> torch.Tensor:
     """Mean cross-entropy of the solutions' tokens; only at these is the output layer computed, the costliest one."""
     model: PreTrainedModel = tuned.get_base_model()
     learnt = batch.targets != _NOT_LEARNT
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16, enabled=FEW_BITS):
         hidden = model.get_decoder()(input_ids=batch.ids, use_cache=False).last_hidden_state
         logits = model.get_output_embeddings()(hidden[learnt])
     return functional.cross_entropy(logits.float(), batch.targets[learnt])

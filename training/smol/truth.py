@@ -6,7 +6,7 @@ right ways count as right, and the right number by accident doesn't.
 """
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Self
@@ -20,6 +20,8 @@ _SPARE = 1
 """A right solution may have as many operations more than the gold one."""
 _AHEAD = 2
 """Operations that are looked ahead from a step's result to the answer."""
+_WIDEST = 8
+"""With more results and numbers at hand than this, only one operation is looked ahead: the work grows with their cube."""
 
 
 @dataclass(slots=True)
@@ -74,7 +76,9 @@ class Gold:
             for equation in equations(step):
                 used += equation.operations
                 found = meanings(equation.tree, known.of) if equation.holds else {}
-                right = [meaning for meaning in found if self._leads_on(meaning, known, self.operations + _SPARE - used)]
+                right = [
+                    meaning for meaning in found if self._leads_on(meaning, known, self.operations + _SPARE - used)
+                ]
                 if not right:
                     return index
                 for meaning in right:
@@ -97,12 +101,12 @@ def _states(steps: Sequence[str], answer: Fraction) -> bool:
         return False
 
 
-def _reaches(start: Meaning, target: Meaning, pool: Iterable[Meaning], operations: int) -> bool:
+def _reaches(start: Meaning, target: Meaning, pool: Set[Meaning], operations: int) -> bool:
     """Whether at most so many operations lead from `start` to `target`, each with one of the pool."""
     if operations <= 0:
         return start == target
     around = {constant for other in pool for constant in _around(start, other)}
-    if target in around or operations == 1:
+    if target in around or operations == 1 or len(pool) > _WIDEST:
         return target in around
     pairs = {made for first in pool for second in pool for made in _around(first, second)}
     return any(_joined(made, target, pool) for made in around) or _joined(start, target, pairs)

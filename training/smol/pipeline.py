@@ -1,0 +1,138 @@
+"""The stages of the study on SmolLM2, in order; each resumes where a killed run stopped."""
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+
+from rich.console import Console
+
+from unprm import steps
+from unprm.answers.equivalence import Equivalence
+from unprm.errors import SamplerFailed
+from unprm.models.checkpoint import fetch
+from unprm.samplers.load import SamplerSource
+from unprm.types import Sampler
+
+from .. import resumable, sources, stage
+from ..data import study
+from ..data.sample import sample
+from ..data.select import Selector, select
+from ..prm.train import Trainer
+from ..schema import LabelledSolution, SampledQuestion
+from . import reasoner
+from .data import StudyData, to_sample, with_variants
+from .labels import Judged, balanced
+from .questions import WordProblem
+from .settings import SmolSettings
+from .slips import slips
+from .truth import Gold
+
+CONCURRENCY = 32
+
+
+class Study:
+    """The study's stages over one directory."""
+
+    def __init__(self, data: StudyData, settings: SmolSettings, output: Path, console: Console) -> None:
+        self.data, self.settings, self.output, self.console = data, settings, output, console
+
+    @property
+    def candidates(self) -> dict[str, list[WordProblem]]:
+        """The held-out questions, by the name of their file."""
+        drawn = random.Random(f"{self.settings.seed}/tests").sample
+        easy = self.data.easy("test")
+        return {
+            "easy": drawn(easy, min(self.settings.tests, len(easy))),
+            "gsm8k": self.data.gsm8k("test", self.settings.tests_gsm8k),
+        }
+
+    def fine_tune(self) -> None:
+        """Makes the reasoner."""
+        easy = with_variants(self.data.easy("reasoner"), self.settings.reasoner_variants, self.settings)
+        questions = [*easy, *self.data.gsm8k("reasoner", self.settings.reasoner_gsm8k)]
+        settings = self.settings.reasoner(self.output / "reasoner")
+        with stage.progress(self.console) as progress:
+            reasoner.fine_tune(fetch(settings.base, None), questions, settings, progress)
+
+    def sample(self) -> None:
+        """Samples solutions for the PRM's data and the study."""
+        easy = list(with_variants(self._construct(), 1, self.settings))
+        chosen = [q for q in easy if "/" not in q.id or len(q.chain) > 1]
+        self._sampled(chosen, "samples.jsonl", self.settings.sample)
+
+    def _construct(self) -> list[WordProblem]:
+        return self.data.easy("construct")
+
+    def label(self) -> None:
+        """Writes the PRM's data: planted errors and sampled solutions, with exact labels."""
+        resumable.write_lines(self.output / "labelled.jsonl", self._labelled())
+
+    def _labelled(self) -> Iterator[LabelledSolution]:
+        written = {q.id: q for q in sources.read(self.output / "samples.jsonl", SampledQuestion)}
+        easy = with_variants(self._construct(), self.settings.prm_variants, self.settings)
+        for question in chain(easy, self.data.gsm8k("construct", self.settings.prm_gsm8k)):
+            rng = random.Random(f"{self.settings.seed}/{question.id}")
+            planted: list[Judged] = [(made, len(made) - 1) for made in slips(question, rng)]
+            sampled = written.get(question.id)
+            judged = judge(question, sampled) if sampled else []
+            yield from balanced(question.problem, [(question.steps, None), *planted, *judged], rng)
+
+    def train(self) -> None:
+        """Trains the PRM."""
+        adapter = self.output / "reasoner" / "adapter"
+        settings = self.settings.prm(self.output / "labelled.jsonl", adapter, self.output / "prm")
+        with stage.progress(self.console) as progress:
+            Trainer(settings).run(progress)
+
+    def test(self) -> None:
+        """Samples the candidates of held-out questions."""
+        drawings = {"easy": self.settings.candidates_easy, "gsm8k": self.settings.candidates_gsm8k}
+        for name, questions in self.candidates.items():
+            self._sampled(questions, f"candidates-{name}.jsonl", drawings[name])
+
+    def search(self) -> None:
+        """Compares the searches on wrong solutions of at least three steps."""
+        selected = self.output / "selected.jsonl"
+
+        async def work(sampler: Sampler) -> Mapping[str, str]:
+            with Equivalence() as equivalence:
+                selector = Selector(equivalence, sampler.decode, self.settings.select)
+                select(self.output / "samples.jsonl", selected, selector, self.console)
+                searches = study.variants(self.settings.annotate)
+                place = self.output / "annotated"
+                return await study.study(selected, sampler, equivalence, place, searches, CONCURRENCY, self.console)
+
+        self._with_sampler(work, self.settings.annotate.drawing)
+
+    def _sampled(self, questions, name, settings) -> None:
+        async def work(sampler: Sampler) -> Mapping[str, str]:
+            asked = to_sample(questions)
+            return await sample(asked, sampler, self.output / name, settings, CONCURRENCY, self.console)
+
+        self._with_sampler(work, settings.drawing)
+
+    def _with_sampler(self, work, drawing) -> None:
+        async def whole():
+            sampler = SamplerSource("transformers", str(self.output / "reasoner" / "model")).load(drawing)
+            try:
+                return await work(sampler)
+            finally:
+                await sampler.close()
+
+        if failures := asyncio.run(whole()):
+            stage.tell(self.console, failures)
+            raise SamplerFailed(f"{len(failures)} questions could not be sampled; the same command tries them again")
+
+
+def judge(question: WordProblem, sampled: SampledQuestion) -> list[Judged]:
+    """The distinct finished solutions of a question, with their first errors."""
+    gold = question.gold()
+    return [(parts, gold.first_error(parts)) for parts in solutions(sampled)]
+
+
+def solutions(sampled: SampledQuestion) -> list[tuple[str, ...]]:
+    """The steps of the distinct finished solutions of a question."""
+    texts = dict.fromkeys(solution.text for solution in sampled.solutions if solution.finished)
+    return [tuple(parts) for text in texts if (parts := steps.split(text))]

@@ -1,0 +1,113 @@
+"""Settings of the study on SmolLM2: where its data comes from, and the sizes of its stages."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from unprm.models import smol
+
+from ..settings import LINEAR, AdaptiveSettings, AnnotateSettings, SampleSettings, SelectSettings, TrainSettings
+
+EASY = Path(__file__).parent / "easy.jsonl.gz"
+"""Questions of SVAMP and MAWPS (MIT), with their equations."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmolSources:
+    """The data sets: files, or names on the hub. Only `easy` and `gsm8k` train; the others measure."""
+
+    easy: Annotated[Path, Option(help="Easy word problems with `problem`, `answer`, `equation`.")] = EASY
+    gsm8k: Annotated[str, Option(help="GSM8K: a file with `question`, `answer`, `solution`, or the hub's.")] = (
+        "openai/gsm8k"
+    )
+    processbench: Annotated[str, Option(help="ProcessBench's GSM8K: a file, or the hub's.")] = "Qwen/ProcessBench"
+    teachers: Annotated[
+        Path | None, Option(help="Solutions with first errors by teachers: `problem`, `steps`, `first_error_0based`.")
+    ] = None
+    others: Annotated[Path | None, Option(help="More easy word problems, which only measure.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SmolSettings:
+    """`reasoner_variants`, `prm_variants`: versions of each easy question with other numbers. `reasoner_gsm8k`,
+    `prm_gsm8k`: numbers of GSM8K's questions, those with the shortest solutions. `k`: solutions sampled for each
+    question that the PRM learns from, `k_gsm8k` of GSM8K's. `tests`, `tests_gsm8k`: held-out questions, with
+    `candidates` each. `studied`: questions of two or more operations on which the searches are compared."""
+
+    reasoner_variants: int = 2
+    reasoner_gsm8k: int = 800
+    prm_variants: int = 3
+    prm_gsm8k: int = 250
+    k: int = 8
+    tests: int = 200
+    tests_gsm8k: int = 40
+    candidates: int = 16
+    studied: int = 120
+    seed: int = 0
+
+    @property
+    def sample(self) -> SampleSettings:
+        """Sampling of easy questions, for the PRM and the study."""
+        return SampleSettings(k=self.k, max_tokens=96, seed=self.seed)
+
+    @property
+    def candidates_easy(self) -> SampleSettings:
+        """Sampling of the held-out easy questions."""
+        return SampleSettings(k=self.candidates, max_tokens=96, seed=self.seed)
+
+    @property
+    def candidates_gsm8k(self) -> SampleSettings:
+        """Sampling of the held-out questions of GSM8K."""
+        return SampleSettings(k=self.candidates, max_tokens=256, seed=self.seed)
+
+    @property
+    def select(self) -> SelectSettings:
+        """Selection for the study; the errors of a solution with two steps need no search."""
+        return SelectSettings(m=2, n=6, min_steps=3, seed=self.seed)
+
+    @property
+    def annotate(self) -> AnnotateSettings:
+        """What the searches have in common."""
+        adaptive = AdaptiveSettings(first=8, enough=5, most=24, block=4)
+        return AnnotateSettings(adaptive=adaptive, max_tokens=96, seed=self.seed)
+
+    def reasoner(self, output: Path) -> TrainSettings:
+        """How the reasoner is fine-tuned."""
+        return TrainSettings(
+            base=smol.NAME,
+            data=(),
+            output=output,
+            epochs=1,
+            learning_rate=1e-3,
+            warmup=0.05,
+            batch_tokens=1024,
+            lora_rank=16,
+            lora_alpha=32,
+            lora_dropout=0.0,
+            lora_targets=LINEAR,
+            bf16=True,
+            seed=self.seed,
+        )
+
+    def prm(self, data: Path, start: Path, output: Path) -> TrainSettings:
+        """How the PRM is trained, from the reasoner's adapter on."""
+        return TrainSettings(
+            base=smol.NAME,
+            data=(data,),
+            output=output,
+            name="unprm-smol",
+            start=start,
+            epochs=1,
+            learning_rate=5e-4,
+            batch_size=64,
+            batch_tokens=1024,
+            lora_rank=16,
+            lora_alpha=32,
+            lora_dropout=0.0,
+            lora_targets=LINEAR,
+            share_prefixes=True,
+            checkpoint_every=20,
+            seed=self.seed,
+        )
