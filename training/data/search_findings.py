@@ -27,12 +27,13 @@ PAPER_RANKS = "0.33 to 0.51"
 def markdown(place: Path, true_error: FirstErrorOf = by_checker) -> str:
     """The table of a study's directory in Markdown; if the true labels are known, followed by conclusions."""
     if stats.agreement(stats.load(place / f"{BASELINE}.jsonl"), true_error) is None:
-        return _table(COLUMNS, rows(place, true_error))
+        return table(COLUMNS, rows(place, true_error))
     found = finding(place, true_error)
-    return _table(found.columns, found.rows) + "\n" + found.answer.replace("\n", "\n\n") + "\n"
+    return table(found.columns, found.rows) + "\n" + found.answer.replace("\n", "\n\n") + "\n"
 
 
-def _table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> str:
+def table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> str:
+    """A table in Markdown: its first column is left-aligned, the others right."""
     lines = [columns, ("---", *["--:"] * (len(columns) - 1)), *cells]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 

@@ -16,7 +16,6 @@ from ..evaluate.metrics import percent
 from ..schema import AnnotatedSolution, QuestionValue, ResolvedSolution, Trial
 from .annotate import questions_path, unresolved_path
 
-
 FirstErrorOf = Callable[[str, Sequence[str]], int | None]
 """The true index of the first wrong step of a problem's solution, None if all are right; `ValueError` if it can't be
 known."""
@@ -75,8 +74,9 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Labels of the `wrong` solutions against the true first errors, as shares: `first`, the step found is the first wrong
-    one; `at_or_after`, that or a later one; `steps`, right ones among the step labels; `resolved`, labelled at all."""
+    """Labels of the `wrong` solutions against the true first errors, as shares: `first`, the step found is the first
+    wrong one; `at_or_after`, that or a later one; `steps`, right ones among the step labels; `resolved`, labelled at
+    all."""
 
     COLUMNS: ClassVar = ("first error found", "at or after it", "step labels right", "labelled")
 
@@ -147,8 +147,8 @@ def ranks(solutions: Iterable[AnnotatedSolution]) -> Ranks | None:
 
 
 def agreement(solutions: Iterable[AnnotatedSolution], true_error: FirstErrorOf = by_checker) -> Agreement | None:
-    """Agreement of the labels of wrong solutions with the truth; None if there are no wrong solutions, or the truth can't
-    be known."""
+    """Agreement of the labels of wrong solutions with the truth; None if there are no wrong solutions, or the truth
+    can't be known."""
     wrong = [solution for solution in solutions if not solution.correct]
     try:
         pairs = [(solution.first_error, true_error(solution.problem, solution.steps)) for solution in wrong]

@@ -19,7 +19,10 @@ from .settings import DATA_SETS, LabSettings
 def write(settings: LabSettings, output: Path) -> None:
     """Writes `output/findings.json`."""
     found = data_findings.every(settings, output)
-    found += [label_findings.measures(selected_file(output, "random")), search_findings.finding(annotated(output, "uncertainty"))]
+    found += [
+        label_findings.measures(selected_file(output, "random")),
+        search_findings.finding(annotated(output, "uncertainty")),
+    ]
     for base in settings.bases:
         # votes depend on rewards: what holds for the paper's PRMs may not hold for those that find the most errors
         for name in (name for name, data_set in DATA_SETS.items() if data_set.votes and data_set.search):

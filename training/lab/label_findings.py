@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from ..data.stats import FirstErrorOf, by_checker
 from ..evaluate.bootstrap import Estimate
 from ..evaluate.comparisons import F1_MARGIN, compare, grouped, note
 from ..evaluate.metrics import percent
 from ..report.found import Finding
-from ..data.stats import FirstErrorOf, by_checker
 from . import labels
 from .labels import Pointer
 

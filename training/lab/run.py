@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,7 +36,18 @@ def run(settings: LabSettings, output: Path, console: Console) -> Path:
         "evaluation": lambda: models.evaluate(settings, output, console),
         "findings": lambda: findings.write(settings, output),
     }
-    with ResumableFile(output / "stages.jsonl", FinishedStage, {"stage": "lab", **asdict(settings)}) as log:
+    in_order(stages, {"stage": "lab", **asdict(settings)}, output, console)
+    return write(output)
+
+
+def in_order(
+    stages: Mapping[str, Callable[[], object]], config: Mapping[str, object], output: Path, console: Console
+) -> None:
+    """Runs the stages not yet done in `output`, and remembers in `stages.jsonl` which are.
+
+    Raises `OutputMismatch` if they were done with another configuration.
+    """
+    with ResumableFile(output / "stages.jsonl", FinishedStage, config) as log:
         for name, work in stages.items():
             if name in log.records:
                 continue
@@ -44,7 +55,6 @@ def run(settings: LabSettings, output: Path, console: Console) -> Path:
             console.rule(name)
             work()
             log.append(FinishedStage(name, round(time.monotonic() - start)))
-    return write(output)
 
 
 def _sampled(work: Sampling, settings: LabSettings, output: Path, console: Console) -> None:

@@ -107,7 +107,7 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
 
 
 def _start_from(adapter: Path, tuned: PeftModel) -> None:
-    """Gives a new adapter the weights of one in a directory; raises `ModelInvalid` if that is another kind of adapter."""
+    """Gives a new adapter the weights of one in a directory; raises `ModelInvalid` if that is of another kind."""
     try:
         given, made = PeftConfig.from_pretrained(str(adapter)), tuned.peft_config["default"]
         weights = load_file(adapter / lora.WEIGHTS)

@@ -60,7 +60,9 @@ def to_sample(questions: Iterable[WordProblem]) -> list[Question]:
 
 def _problems(source: Path | str, read: Any) -> Iterator[WordProblem]:
     kind = dict[str, Any]
-    rows = sources.from_file(Path(source), kind) if Path(source).is_file() else sources.from_hub(str(source), "main", kind)
+    rows = (
+        sources.from_file(Path(source), kind) if Path(source).is_file() else sources.from_hub(str(source), "main", kind)
+    )
     for number, row in rows:
         if (found := read({"id": f"{number}", "idx": number, **row})) is not None:
             yield found

@@ -16,13 +16,10 @@ PRIME = 2**61 - 1
 _NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+"
 NUMBER = re.compile(rf"(?<![\w.])(?:{_NUMBER})(?![\w]*[a-zA-Z])")
 _EQUATION = re.compile(rf"((?:[(\s$-]|{_NUMBER})(?:{_NUMBER}|[\s$%()+*/x×÷−-])*)=\s*(-?)\s*\$?\s*({_NUMBER})(%?)")
-_WORDS = {
-    word: value
-    for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen twenty".split()
-    )
-} | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
+_ONES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+         "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_WORDS = dict(zip((*_ONES, *_TENS), (*range(20), *range(20, 100, 10)), strict=True))
 _WORD = re.compile(r"[a-z]+")
 _OPERATIONS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,
@@ -107,6 +104,12 @@ def evaluate(tree: ast.expr) -> Fraction | None:
         return _evaluate(tree)
     except ZeroDivisionError:
         return None
+
+
+def calculated(expression: str) -> Fraction | None:
+    """The value of an expression's text; None if it has none."""
+    tree = parse(expression)
+    return None if tree is None else evaluate(tree)
 
 
 def _evaluate(tree: ast.expr) -> Fraction:

@@ -2,18 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from unprm import steps
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import SamplerFailed
-from unprm.models.checkpoint import fetch
-from unprm.samplers.load import SamplerSource
-from unprm.types import Sampler
+from unprm.models.checkpoint import fetch, load_base, read_tokenizer
+from unprm.samplers.transformers_sampler import TransformersSampler
+from unprm.types import Sampler, SamplingSettings
 
 from .. import resumable, sources, stage
 from ..data import study
@@ -21,15 +22,18 @@ from ..data.sample import sample
 from ..data.select import Selector, select
 from ..prm.train import Trainer
 from ..schema import LabelledSolution, SampledQuestion
+from ..settings import SampleSettings
 from . import reasoner
+from .calculator import Calculator
 from .data import StudyData, to_sample, with_variants
 from .labels import Judged, balanced
 from .questions import WordProblem
 from .settings import SmolSettings
 from .slips import slips
-from .truth import Gold
 
 CONCURRENCY = 32
+Work = Callable[[Sampler], Awaitable[Mapping[str, str]]]
+"""Samples; returns the failed questions with reasons."""
 
 
 class Study:
@@ -58,12 +62,9 @@ class Study:
 
     def sample(self) -> None:
         """Samples solutions for the PRM's data and the study."""
-        easy = list(with_variants(self._construct(), 1, self.settings))
+        easy = with_variants(self.data.easy("construct"), 1, self.settings)
         chosen = [q for q in easy if "/" not in q.id or len(q.chain) > 1]
         self._sampled(chosen, "samples.jsonl", self.settings.sample)
-
-    def _construct(self) -> list[WordProblem]:
-        return self.data.easy("construct")
 
     def label(self) -> None:
         """Writes the PRM's data: planted errors and sampled solutions, with exact labels."""
@@ -71,7 +72,7 @@ class Study:
 
     def _labelled(self) -> Iterator[LabelledSolution]:
         written = {q.id: q for q in sources.read(self.output / "samples.jsonl", SampledQuestion)}
-        easy = with_variants(self._construct(), self.settings.prm_variants, self.settings)
+        easy = with_variants(self.data.easy("construct"), self.settings.prm_variants, self.settings)
         for question in chain(easy, self.data.gsm8k("construct", self.settings.prm_gsm8k)):
             rng = random.Random(f"{self.settings.seed}/{question.id}")
             planted: list[Judged] = [(made, len(made) - 1) for made in slips(question, rng)]
@@ -106,23 +107,26 @@ class Study:
 
         self._with_sampler(work, self.settings.annotate.drawing)
 
-    def _sampled(self, questions, name, settings) -> None:
+    def _sampled(self, questions: Sequence[WordProblem], name: str, settings: SampleSettings) -> None:
         async def work(sampler: Sampler) -> Mapping[str, str]:
-            asked = to_sample(questions)
-            return await sample(asked, sampler, self.output / name, settings, CONCURRENCY, self.console)
+            plain = to_sample(questions)
+            return await sample(plain, sampler, self.output / name, settings, CONCURRENCY, self.console)
 
         self._with_sampler(work, settings.drawing)
 
-    def _with_sampler(self, work, drawing) -> None:
-        async def whole():
-            sampler = SamplerSource("transformers", str(self.output / "reasoner" / "model")).load(drawing)
+    def _with_sampler(self, work: Work, drawing: SamplingSettings) -> None:
+        async def whole() -> Mapping[str, str]:
+            directory = self.output / "reasoner" / "model"
+            tokenizer = read_tokenizer(directory)
+            network = load_base(directory, torch.float32)
+            sampler = TransformersSampler(network, directory, "smol-reasoner", drawing, Calculator(tokenizer))
             try:
                 return await work(sampler)
             finally:
                 await sampler.close()
 
-        if failures := asyncio.run(whole()):
-            stage.tell(self.console, failures)
+        failures = dict(asyncio.run(whole()))
+        if stage.tell(self.console, failures):
             raise SamplerFailed(f"{len(failures)} questions could not be sampled; the same command tries them again")
 
 

@@ -12,15 +12,15 @@ from typing import Any, Literal
 from scipy.sparse.csgraph import connected_components
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from .equations import NUMBER, Equation, equations, evaluate, number, operands, parse
+from .equations import NUMBER, Equation, calculated, equations, evaluate, number, operands, parse
 from .truth import Gold
 
 Part = Literal["reasoner", "construct", "test"]
 _SHARES: tuple[tuple[Part, int], ...] = (("test", 20), ("construct", 60), ("reasoner", 100))
 """Up to which hundredth of the families belong to a part."""
 _NEAR = 0.4
-"""Cosine of the pairs of words of two problems from which on they are near matches. SVAMP varies about a hundred problems:
-with it, the largest family of theirs has 34 members."""
+"""Cosine of the pairs of words of two problems from which on they are near matches. SVAMP varies about a hundred
+problems: with it, the largest family of theirs has 34 members."""
 _CALCULATION = re.compile(r"<<([^<>]*)=([^<>]*)>>")
 _PLACEHOLDER = re.compile(r"number(\d+)")
 _LONGEST = 5
@@ -108,7 +108,8 @@ def _write(tree: ast.expr, lines: list[str]) -> Fraction:
 def gsm8k(row: Mapping[str, Any]) -> WordProblem | None:
     """From a row of GSM8K with `idx`, `question`, `answer`, and `solution` with its calculations in `<<...>>`.
 
-    None if there are more than `_LONGEST` calculations, or they aren't the equations of the text, or don't lead to the answer.
+    None if there are more than `_LONGEST` calculations, or they aren't the equations of the text, or don't lead to the
+    answer.
     """
     *lines, _ = str(row["solution"]).strip().split("\n")
     calculations = (f"{left}={right}" for line in lines for left, right in _CALCULATION.findall(line))
@@ -148,7 +149,7 @@ def _with(question: WordProblem, drawn: Mapping[Fraction, Fraction], name: str) 
             return None  # a number that the problem has in words, or not at all
         left, right = (known[value] for value in operands(equation.tree))
         sign = next(sign for sign, kind in _SIGNS.items() if isinstance(equation.tree.op, kind))  # type: ignore[attr-defined]
-        value = evaluate(parse(f"{left}{sign}{right}"))
+        value = calculated(f"{left}{sign}{right}")
         if value is None or value <= 0 or value.denominator != 1 or value in known.values():
             return None
         known[equation.result] = result = value

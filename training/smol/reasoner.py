@@ -5,6 +5,7 @@ step number.
 """
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +29,16 @@ SAVE_EVERY = 50
 FEW_BITS = computes_in_few_bits(torch.device("cpu"))
 _NOT_LEARNT = -100
 """The target of tokens of the problem, and of padding."""
-Text = tuple[list[int], list[int]]
-"""Token ids of a problem, and of its solution with the end-of-text token."""
+_RESULT = re.compile(r"(?<== )[\d.,-]+|(?<==)[\d.,-]+")
+"""What the calculator writes is not learnt."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Token ids of a problem and its solution with the end-of-text token, and for each the one to learn after it."""
+
+    ids: list[int]
+    targets: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +69,21 @@ def fine_tune(base: Path, questions: Sequence[WordProblem], settings: TrainSetti
     return model
 
 
-def _encoded(question: WordProblem, tokenizer: PreTrainedTokenizerBase) -> Text:
-    problem, solution = (
-        tokenizer.encode(text, add_special_tokens=False) for text in (f"{question.problem}\n", question.text)
+def _encoded(question: WordProblem, tokenizer: PreTrainedTokenizerBase) -> _Text:
+    problem = tokenizer.encode(f"{question.problem}\n", add_special_tokens=False)
+    solution = tokenizer(question.text, add_special_tokens=False, return_offsets_mapping=True)
+    results = [found.span() for found in _RESULT.finditer(question.text)]
+    learnt = [
+        _NOT_LEARNT if any(first <= start and end <= last for first, last in results) else token
+        for token, (start, end) in zip(solution["input_ids"], solution["offset_mapping"], strict=True)
+    ]
+    end = tokenizer.eos_token_id
+    return _Text(
+        [*problem, *solution["input_ids"], end], [*[_NOT_LEARNT] * (len(problem) - 1), *learnt, end, _NOT_LEARNT]
     )
-    return problem, [*solution, tokenizer.eos_token_id]
 
 
-def _train(tuned: PeftModel, texts: Sequence[Text], settings: TrainSettings, progress: Progress) -> None:
+def _train(tuned: PeftModel, texts: Sequence[_Text], settings: TrainSettings, progress: Progress) -> None:
     parameters = {name: p for name, p in tuned.named_parameters() if p.requires_grad}
     optimizer = torch.optim.AdamW(parameters.values(), lr=0.0, weight_decay=0.0)
     state = settings.output / "reasoner.safetensors"
@@ -88,12 +104,12 @@ def _train(tuned: PeftModel, texts: Sequence[Text], settings: TrainSettings, pro
             resume.save(state, parameters, [optimizer], {"step": step + 1})
 
 
-def _batches(texts: Sequence[Text], settings: TrainSettings) -> Iterator[_Batch]:
-    """Texts of like length together, at most `batch_tokens` with padding; batches in an order of their own per epoch."""
+def _batches(texts: Sequence[_Text], settings: TrainSettings) -> Iterator[_Batch]:
+    """Texts of like length together, at most `batch_tokens` with padding; each epoch has an order of its own."""
     for epoch in range(settings.epochs):
         rng = random.Random(f"{settings.seed}/{epoch}")
         shuffled = rng.sample(texts, len(texts))
-        groups: list[list[Text]] = [[]]
+        groups: list[list[_Text]] = [[]]
         for text in sorted(shuffled, key=_length):
             if groups[-1] and (len(groups[-1]) + 1) * _length(text) > (settings.batch_tokens or 0):
                 groups.append([])
@@ -102,15 +118,13 @@ def _batches(texts: Sequence[Text], settings: TrainSettings) -> Iterator[_Batch]
         yield from map(_batch, groups)
 
 
-def _length(text: Text) -> int:
-    return len(text[0]) + len(text[1])
+def _length(text: _Text) -> int:
+    return len(text.ids)
 
 
-def _batch(group: Sequence[Text]) -> _Batch:
-    ids = [torch.tensor([*problem, *solution]) for problem, solution in group]
-    targets = [
-        torch.tensor([*[_NOT_LEARNT] * (len(problem) - 1), *solution, _NOT_LEARNT]) for problem, solution in group
-    ]
+def _batch(group: Sequence[_Text]) -> _Batch:
+    ids = [torch.tensor(text.ids) for text in group]
+    targets = [torch.tensor(text.targets) for text in group]
     return _Batch(pad_sequence(ids, True), pad_sequence(targets, True, _NOT_LEARNT))
 
 

@@ -40,8 +40,8 @@ class SmolSettings:
     reasoner_gsm8k: int = 800
     prm_variants: int = 3
     prm_gsm8k: int = 250
-    k: int = 8
-    tests: int = 200
+    k: int = 5
+    tests: int = 150
     tests_gsm8k: int = 40
     candidates: int = 16
     studied: int = 120

@@ -1,11 +1,12 @@
-"""Plants one error in a right solution: another operation, another number, or a wrong result, as models make them."""
+"""Plants one error in a right solution: another operation or another number. The sums stay right, as the reasoner's do
+with its calculator."""
 
 import random
 import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from .equations import NUMBER, evaluate, number, numbers, parse
+from .equations import calculated, number, numbers
 from .questions import WordProblem, written
 
 _DECIMAL = r"\d+(?:\.\d+)?"
@@ -46,8 +47,8 @@ def _goes_on(before: str) -> bool:
 
 
 def _miscalculated(step: str, match: re.Match[str], known: list[Fraction]) -> Iterator[str]:
-    """The step with another operation, another operand or another result; about as many of each kind."""
-    currency, left, space, sign, gap, right, equals, result = match.groups()
+    """The step with another operation or another operand."""
+    currency, left, space, sign, gap, right, equals, _ = match.groups()
     first, second = number(left), number(right)
 
     def text(a: Fraction, operation: str, b: Fraction, value: Fraction) -> str:
@@ -61,9 +62,6 @@ def _miscalculated(step: str, match: re.Match[str], known: list[Fraction]) -> It
     changed += [(value, sign, second) for value in known if value != first]
     changed += [(first, sign, value) for value in known if value != second]
     for a, operation, b in changed:
-        value = evaluate(parse(f"{written(a)}{operation}{written(b)}"))
+        value = calculated(f"{written(a)}{operation}{written(b)}")
         if value is not None and 0 <= value <= _LARGEST and (value * 100).denominator == 1:
             yield text(a, operation, b, value)
-    for off in (1, -1, 10, -10):
-        if number(result) + off > 0:
-            yield text(first, sign, second, number(result) + off)

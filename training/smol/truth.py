@@ -13,7 +13,7 @@ from typing import Self
 
 from unprm.answers.extraction import extract
 
-from .equations import Equation, Meaning, combine, equations, leaf, meanings, number, numbers, symbols
+from .equations import Equation, Meaning, combine, equations, leaf, meanings, number, numbers, operands, symbols
 
 _OPERATIONS = ast.Add, ast.Sub, ast.Mult, ast.Div
 _SPARE = 1
@@ -21,7 +21,7 @@ _SPARE = 1
 _AHEAD = 2
 """Operations that are looked ahead from a step's result to the answer."""
 _WIDEST = 8
-"""With more results and numbers at hand than this, only one operation is looked ahead: the work grows with their cube."""
+"""With more results and numbers at hand than this, only one operation is looked ahead: work grows with their cube."""
 
 
 @dataclass(slots=True)
@@ -43,10 +43,12 @@ class _Known:
 @dataclass(frozen=True, slots=True)
 class Gold:
     """A gold solution. `targets`: what its answer can mean, each with the results and numbers that it is made of;
-    `operations`: how many it needs; `answer`: its value."""
+    `numbers`: those that it takes from the question, or knows; `operations`: how many it needs; `answer`: its value.
+    """
 
     variables: dict[Fraction, Meaning]
     targets: dict[Meaning, set[Meaning]]
+    numbers: set[Meaning]
     operations: int
     answer: Fraction
 
@@ -60,13 +62,15 @@ class Gold:
             raise ValueError("the equations of a gold solution must hold and lead to its answer")
         known = _Known(symbols(numbers(problem)))
         parts: dict[Meaning, set[Meaning]] = {}
+        taken: set[Meaning] = set()
         for equation in chain:
+            taken |= {leaf(value, known.variables) for value in operands(equation.tree) if value not in known.results}
             found = meanings(equation.tree, known.of)
             for whole, inner in found.items():
                 parts[whole] = inner.union(*(parts[part] for part in inner if part in parts))
                 known.add(equation.result, whole)
         operations = sum(equation.operations for equation in chain)
-        return cls(known.variables, {whole: parts[whole] for whole in found}, operations, answer)
+        return cls(known.variables, {whole: parts[whole] for whole in found}, taken, operations, answer)
 
     def first_error(self, steps: Sequence[str]) -> int | None:
         """Index of a solution's first wrong step; None if it is right. If all equations lead to the answer, but
@@ -86,9 +90,9 @@ class Gold:
         return None if _states(steps, self.answer) else len(steps) - 1
 
     def _leads_on(self, meaning: Meaning, known: _Known, operations: int) -> bool:
-        results = {other for found in known.results.values() for other in found}
+        at_hand = self.numbers.union(*known.results.values())
         return any(
-            meaning in parts or _reaches(meaning, target, parts - {target} | results, min(_AHEAD, operations))
+            meaning in parts or _reaches(meaning, target, at_hand, min(_AHEAD, operations))
             for target, parts in self.targets.items()
         )
 

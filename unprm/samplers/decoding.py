@@ -1,7 +1,7 @@
 """Continuous batching with a transformers model: completions join and leave the batch between two tokens."""
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,16 +15,22 @@ from unprm.types import SamplingSettings
 KEPT = 16384
 """Tokens of recent prompts whose keys and values are cached: rollouts come in blocks from the same prompt."""
 
+Amend = Callable[[Sequence[int], int], Sequence[int]]
+"""From the ids of a text and the token drawn to follow it: the ids that follow instead, at least one. They count as
+certain."""
+
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A completion in progress: its prompt, the seed of its own random generator, and what is written."""
+    """A completion in progress: its prompt, the seed of its own random generator, what is written, and the ids `due`
+    next instead of drawn ones."""
 
     prompt: tuple[int, ...]
     seed: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     top_logprobs: list[list[float]] = field(default_factory=list)
+    due: deque[int] = field(default_factory=deque)
     generator: torch.Generator = field(default_factory=torch.Generator)
 
 
@@ -85,13 +91,20 @@ class DecodingBatch:
     the arithmetic. Raises `ModelInvalid` for a model with other than full causal attention.
     """
 
-    def __init__(self, network: PreTrainedModel, settings: SamplingSettings, ends: Sequence[int], size: int) -> None:
+    def __init__(
+        self,
+        network: PreTrainedModel,
+        settings: SamplingSettings,
+        ends: Sequence[int],
+        size: int,
+        amend: Amend | None = None,
+    ) -> None:
         kinds = set(getattr(network.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ModelInvalid(f"only full attention is known here, the model has {sorted(kinds)}: sample with vLLM")
         shared_prompts.use(network)
         self.rows: list[Row] = []
-        self.size = size
+        self.size, self._amend = size, amend
         self._network, self._settings, self._ends = network, settings, frozenset(ends)
         self._window: int = network.config.max_position_embeddings
         self._layers = [_Layer(size) for _ in range(network.config.num_hidden_layers)]
@@ -149,8 +162,10 @@ class DecodingBatch:
         chosen = self._draw(logprobs)
         chosen_logprobs = logprobs.gather(1, chosen[:, None])[:, 0]
         for row, token, logprob in zip(self.rows, chosen.tolist(), chosen_logprobs.tolist(), strict=True):
-            row.ids.append(token)
-            row.logprobs.append(logprob)
+            if self._amend and not row.due and (instead := self._amend((*row.prompt, *row.ids), token)) != (token,):
+                row.due.extend(instead)
+            row.logprobs.append(0.0 if row.due else logprob)
+            row.ids.append(row.due.popleft() if row.due else token)
         if self._settings.top_logprobs:
             likeliest = logprobs.topk(self._settings.top_logprobs).values
             for row, values in zip(self.rows, likeliest.tolist(), strict=True):
