@@ -101,7 +101,7 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
             f"the layers {targets} include the output layer: only two of its rows are read, and an adapter there would "
             "not be trained"
         )
-    if settings.start is not None:
+    if settings.start is not None and base.device.type != "meta":  # where only memory is planned
         _start_from(settings.start, tuned)
     return tuned
 

@@ -28,7 +28,8 @@ class StudyData:
     @classmethod
     def read(cls, given: SmolSources) -> "StudyData":
         """All of it. Raises `RecordInvalid` for what can't be read."""
-        measured = processbench.load(given.processbench)[GSM8K]
+        benchmark = processbench.load(given.processbench)
+        measured = benchmark.get(GSM8K) or next(iter(benchmark.values()))
         teachers = list(_teachers(given.teachers)) if given.teachers else []
         trained = [*_problems(given.easy, easy), *_problems(given.gsm8k, gsm8k)]
         others = list(_problems(given.others, easy)) if given.others else []
@@ -38,6 +39,11 @@ class StudyData:
     def easy(self, part: Part) -> list[WordProblem]:
         """The easy questions of a part."""
         return [question for question in self.parts[part] if not question.id.startswith(GSM8K)]
+
+    @property
+    def others(self) -> list[WordProblem]:
+        """The easy questions that only measure."""
+        return self.parts["others"]
 
     def gsm8k(self, part: Part, count: int) -> list[WordProblem]:
         """The questions of GSM8K in a part that have the shortest solutions."""

@@ -4,7 +4,7 @@ model finds it."""
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from unprm.answers.equivalence import Equivalence
@@ -23,7 +23,6 @@ from .pipeline import Study, judge
 from .questions import WordProblem
 from .surprisal import LikelihoodScorer
 
-EASY, GSM8K = "easy", "gsm8k"
 _FALL = 100.0
 """Characters over which the score of a step's length falls by half: thresholds are in [0, 1]."""
 COLUMNS = ("solutions", "score", "AUROC, like length and place", "AUROC, all pairs", "F1 of first errors")
@@ -35,8 +34,8 @@ SetScores = Mapping[str, Mapping[str, Scores]]
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Of one scorer on one set. `matched`, `auroc`: of first wrong steps against right ones, within pairs of like
-    length at the same place, and over all pairs. `f1`: of first errors at the `threshold` chosen on another set, with
-    its interval; None if all solutions are wrong."""
+    length at the same place, and over all pairs. `f1`: of first errors at the `threshold` that is best on the first
+    other set, with its interval; None if all solutions are wrong."""
 
     matched: Share
     auroc: Share
@@ -73,7 +72,12 @@ def test_sets(study: Study) -> dict[str, list[BenchmarkSolution]]:
         for name, questions in study.candidates.items()
     }
     others = {"processbench": study.data.processbench, "teachers": study.data.teachers}
-    return sets | {name: solutions for name, solutions in others.items() if solutions}
+    sets |= {name: solutions for name, solutions in others.items() if solutions}
+    # nothing after a first error is measured, and a causal model's scores don't depend on it
+    return {
+        name: [replace(s, steps=s.steps[: s.label + 1]) if s.label >= 0 else s for s in solutions]
+        for name, solutions in sets.items()
+    }
 
 
 def _judged(path: Path, questions: Mapping[str, WordProblem]) -> Iterator[BenchmarkSolution]:
@@ -101,7 +105,7 @@ def scored_steps(solutions: Sequence[BenchmarkSolution], scores: Mapping[str, Sc
 
 
 def _figures(sets: Sets, name: str, scores: SetScores) -> Figures:
-    chosen = GSM8K if name == EASY else EASY
+    chosen = next(other for other in sets if other != name)
     threshold = processbench.best_threshold(sets[chosen], scores[chosen])
     steps = scored_steps(sets[name], scores[name])
     f1 = None

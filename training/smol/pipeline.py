@@ -46,11 +46,9 @@ class Study:
     def candidates(self) -> dict[str, list[WordProblem]]:
         """The held-out questions, by the name of their file."""
         drawn = random.Random(f"{self.settings.seed}/tests").sample
-        easy = self.data.easy("test")
-        return {
-            "easy": drawn(easy, min(self.settings.tests, len(easy))),
-            "gsm8k": self.data.gsm8k("test", self.settings.tests_gsm8k),
-        }
+        easy = {"easy": self.data.easy("test"), "others": self.data.others}
+        chosen = {name: drawn(found, min(self.settings.tests, len(found))) for name, found in easy.items() if found}
+        return chosen | {"gsm8k": self.data.gsm8k("test", self.settings.tests_gsm8k)}
 
     def fine_tune(self) -> None:
         """Makes the reasoner."""
@@ -89,9 +87,9 @@ class Study:
 
     def test(self) -> None:
         """Samples the candidates of held-out questions."""
-        drawings = {"easy": self.settings.candidates_easy, "gsm8k": self.settings.candidates_gsm8k}
         for name, questions in self.candidates.items():
-            self._sampled(questions, f"candidates-{name}.jsonl", drawings[name])
+            drawing = self.settings.candidates_gsm8k if name == "gsm8k" else self.settings.candidates_easy
+            self._sampled(questions, f"candidates-{name}.jsonl", drawing)
 
     def search(self) -> None:
         """Compares the searches on wrong solutions of at least three steps."""

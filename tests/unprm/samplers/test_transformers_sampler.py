@@ -64,6 +64,25 @@ def test_the_likeliest_tokens_at_each_place_come_if_they_are_asked_for(network, 
     assert without.top_logprobs == ()
 
 
+def test_amended_tokens_are_written_and_read_by_what_follows(network, base):
+    plain, prompt = _sampler(network, base, temperature=0.0), (5, 6, 7)
+    third = _ask(plain, (prompt, 1, 1))[0][0].ids[2]
+
+    def amend(ids, drawn):
+        return (8, 9) if len(ids) == len(prompt) + 2 else (drawn,)
+
+    settings = SamplingSettings(temperature=0.0, max_tokens=12)
+    (made,) = _ask(TransformersSampler(network, base, "tiny", settings, amend), (prompt, 1, 1))[0]
+    assert third not in (8, 9)
+    assert made.ids[2:4] == (8, 9)
+    assert made.logprobs[2:4] == (0.0, 0.0)
+    logprobs = torch.log_softmax(_logits(network, [*prompt, *made.ids]), dim=-1)
+    for place in (0, 1, *range(4, len(made.ids))):
+        likeliest = logprobs[len(prompt) + place - 1]
+        assert made.ids[place] == likeliest.argmax()
+        assert made.logprobs[place] == pytest.approx(likeliest.max().item(), abs=1e-4)
+
+
 def test_temperature_zero_takes_the_most_likely_token(network, base):
     sampler = _sampler(network, base, temperature=0.0)
     prompt = sampler.prompt("12 + 34?")
