@@ -3,8 +3,9 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -23,6 +24,8 @@ from ..schema import Confidences, adapter
 from ..settings import Reading
 
 BY_CONFIDENCE = tuple(name for name in STRATEGIES if RULES[name].signal == "confidence")
+_GOLD = "ground_truth_answer"
+"""The field by which OpenAI's records are recognised."""
 Given = float | tuple[float, ...]
 """A candidate's reward, or its step scores, each in [0, 1]; an empty tuple if it was not scored."""
 
@@ -86,8 +89,8 @@ class _Candidate(BaseModel):
 
 class _Row(BaseModel):
     """A record of `training sample`; `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`, with confidences
-    and log-probabilities of candidates as in a request to a server; or search-and-learn's, whose `completions` are
-    texts."""
+    and log-probabilities of candidates as in a request to a server; search-and-learn's, whose `completions` are texts;
+    or what `_by_problem` makes of OpenAI's."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
@@ -101,12 +104,17 @@ def load(path: Path, reward_field: str = "") -> list[CandidatePool]:
     """The questions of a file: JSON lines, plain or `.gz`, or parquet.
 
     `reward_field`: field of a candidate that holds its reward (a number) or the list of its step scores; or field of
-    the record that lists these for all candidates, as `scores` of search-and-learn.
+    the record that lists these for all candidates, as `scores` of search-and-learn. In OpenAI's scored test samples
+    (Lightman et al., 2023) each record is a candidate.
 
     Raises `RecordInvalid` for an invalid record; a duplicate id; a candidate without reward; step scores that are not
     numbers in [0, 1], or not as many as the steps; a file with both kinds of rewards; and an empty file.
     """
-    rows = _parquet(path) if path.suffix == ".parquet" else sources.from_file(path, dict[str, Any])
+    rows = iter(_parquet(path) if path.suffix == ".parquet" else sources.from_file(path, dict[str, Any]))
+    first = next(rows, None)
+    rows = iter(()) if first is None else chain((first,), rows)
+    if first is not None and _GOLD in first[1]:
+        rows = _by_problem(rows, path)
     numbered = [(number, _question(row, path, number, reward_field)) for number, row in rows]
     if not numbered:
         raise RecordInvalid(str(path), 0, "there is no question in it")
@@ -121,6 +129,20 @@ def _parquet(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
     from datasets import Dataset
 
     return enumerate(Dataset.from_parquet(str(path), keep_in_memory=True), 1)
+
+
+def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records of OpenAI's scored test samples, `problem`, `steps`, `ground_truth_answer` and scores of each
+    candidate, gathered by problem; raises `RecordInvalid` if a problem has several gold answers."""
+    found: dict[object, tuple[int, dict[str, Any]]] = {}
+    for number, row in rows:
+        problem = row.get("problem")
+        fields = {"id": row.get("unique_id"), "problem": problem, "answer": row.get(_GOLD), "candidates": []}
+        _, question = found.setdefault(problem, (number, fields))
+        if question["answer"] != fields["answer"]:
+            raise RecordInvalid(str(path), number, f"{_GOLD!r} is not the one of an earlier record of the problem")
+        question["candidates"].append({name: value for name, value in row.items() if name != "problem"})
+    yield from found.values()
 
 
 def digest(questions: Sequence[CandidatePool]) -> str:

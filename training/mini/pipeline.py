@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 from rich.progress import Progress
-from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerBase
 
 from unprm import mini, steps
@@ -20,7 +19,7 @@ from unprm.mini.storyteller import generate
 from unprm.models.checkpoint import load_base, read_tokenizer
 
 from .. import resumable
-from ..prm.resume import replace_file
+from ..prm.result import halve
 from ..prm.train import Trainer
 from ..schema import LabelledSolution
 from ..settings import LINEAR, TrainSettings
@@ -137,7 +136,5 @@ def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, pro
         seed=settings.seed,
     )
     Trainer(train).run(progress)
-    weights = adapter / "adapter_model.safetensors"
-    halved = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()}
-    replace_file(halved, weights, {"format": "pt"})
+    halve(adapter)
     return adapter

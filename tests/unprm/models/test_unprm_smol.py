@@ -5,6 +5,7 @@ from contextlib import closing
 from importlib.util import find_spec
 
 import pytest
+
 from tests.server.harness import serving
 from tests.support import TEST_DATA
 from training.schema import BenchmarkSolution
