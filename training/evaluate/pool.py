@@ -137,7 +137,12 @@ def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Itera
     found: dict[object, tuple[int, dict[str, Any]]] = {}
     for number, row in rows:
         problem = row.get("problem")
-        fields = {"id": row.get("unique_id"), "problem": problem, "answer": row.get(_GOLD), "candidates": []}
+        fields: dict[str, Any] = {
+            "id": row.get("unique_id"),
+            "problem": problem,
+            "answer": row.get(_GOLD),
+            "candidates": [],
+        }
         _, question = found.setdefault(problem, (number, fields))
         if question["answer"] != fields["answer"]:
             raise RecordInvalid(str(path), number, f"{_GOLD!r} is not the one of an earlier record of the problem")
