@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from .. import stage
-from ..smol.settings import SmolSettings, SmolSources
+from ..smol.origins import SmolSources
 from .options import with_options
 
 console = Console(stderr=True)
@@ -91,6 +91,7 @@ def smol(
     Takes hours on two cores. Run the same command again to resume an interrupted run.
     """
     from ..smol.run import run
+    from ..smol.settings import SmolSettings
 
     run(given, SmolSettings(seed=seed), output, console)
     console.print(f"wrote {output / 'measured.md'} and {output / 'searches.md'}")

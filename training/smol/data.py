@@ -9,8 +9,9 @@ from .. import sources
 from ..data.questions import Question
 from ..evaluate import processbench
 from ..schema import BenchmarkSolution
+from .origins import SmolSources
 from .questions import Part, WordProblem, easy, gsm8k, split, variant
-from .settings import SmolSettings, SmolSources
+from .settings import SmolSettings
 
 GSM8K = "gsm8k"
 """What the ids of its questions begin with."""

@@ -8,9 +8,10 @@ from rich.console import Console
 from ..lab.run import in_order
 from .data import StudyData
 from .measure import measure
+from .origins import SmolSources
 from .pipeline import Study
 from .searches import write
-from .settings import SmolSettings, SmolSources
+from .settings import SmolSettings
 
 
 def run(given: SmolSources, settings: SmolSettings, output: Path, console: Console) -> None:
