@@ -67,9 +67,10 @@ def to_sample(questions: Iterable[WordProblem]) -> list[Question]:
 
 def _problems(source: Path | str, read: Any) -> Iterator[WordProblem]:
     kind = dict[str, Any]
-    rows = (
-        sources.from_file(Path(source), kind) if Path(source).is_file() else sources.from_hub(str(source), "main", kind)
-    )
+    if Path(source).is_file():
+        rows = sources.from_file(Path(source), kind)
+    else:
+        rows = sources.from_hub(str(source), "train", kind, "main")  # as GSM8K has it
     for number, row in rows:
         if (found := read({"id": f"{number}", "idx": number, **row})) is not None:
             yield found

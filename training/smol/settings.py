@@ -1,6 +1,6 @@
 """Settings of the study on SmolLM2: the sizes of its stages."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from unprm.models import smol
@@ -53,39 +53,32 @@ class SmolSettings:
 
     def reasoner(self, output: Path) -> TrainSettings:
         """How the reasoner is fine-tuned."""
+        return replace(self._lora(output), learning_rate=1e-3, warmup=0.05, bf16=True)
+
+    def prm(self, data: Path, start: Path, output: Path) -> TrainSettings:
+        """How the PRM is trained, from the reasoner's adapter on."""
+        return replace(
+            self._lora(output),
+            data=(data,),
+            name=smol.PRM,
+            start=start,
+            learning_rate=5e-4,
+            batch_size=64,
+            share_prefixes=True,
+            checkpoint_every=20,
+        )
+
+    def _lora(self, output: Path) -> TrainSettings:
+        """What both have in common: the second adapter begins with the first's weights."""
         return TrainSettings(
             base=smol.NAME,
             data=(),
             output=output,
             epochs=1,
-            learning_rate=1e-3,
-            warmup=0.05,
             batch_tokens=1024,
             lora_rank=16,
             lora_alpha=32,
             lora_dropout=0.0,
             lora_targets=LINEAR,
-            bf16=True,
-            seed=self.seed,
-        )
-
-    def prm(self, data: Path, start: Path, output: Path) -> TrainSettings:
-        """How the PRM is trained, from the reasoner's adapter on."""
-        return TrainSettings(
-            base=smol.NAME,
-            data=(data,),
-            output=output,
-            name="unprm-smol",
-            start=start,
-            epochs=1,
-            learning_rate=5e-4,
-            batch_size=64,
-            batch_tokens=1024,
-            lora_rank=16,
-            lora_alpha=32,
-            lora_dropout=0.0,
-            lora_targets=LINEAR,
-            share_prefixes=True,
-            checkpoint_every=20,
             seed=self.seed,
         )

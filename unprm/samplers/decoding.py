@@ -162,7 +162,11 @@ class DecodingBatch:
         chosen = self._draw(logprobs)
         chosen_logprobs = logprobs.gather(1, chosen[:, None])[:, 0]
         for row, token, logprob in zip(self.rows, chosen.tolist(), chosen_logprobs.tolist(), strict=True):
-            if self._amend and not row.due and (instead := self._amend((*row.prompt, *row.ids), token)) != (token,):
+            if (
+                self._amend
+                and not row.due
+                and (instead := tuple(self._amend((*row.prompt, *row.ids), token))) != (token,)
+            ):
                 row.due.extend(instead)
             row.logprobs.append(0.0 if row.due else logprob)
             row.ids.append(row.due.popleft() if row.due else token)
