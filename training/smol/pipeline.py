@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -28,7 +29,7 @@ from . import reasoner
 from .calculator import Calculator
 from .data import StudyData, to_sample, with_variants
 from .labels import Judged, balanced
-from .questions import WordProblem
+from .questions import WordProblem, bare
 from .settings import SmolSettings
 from .slips import slips
 
@@ -54,16 +55,15 @@ class Study:
     def fine_tune(self) -> None:
         """Makes the reasoner."""
         easy = with_variants(self.data.easy("reasoner"), self.settings.reasoner_variants, self.settings)
-        questions = [*easy, *self.data.gsm8k("reasoner", self.settings.reasoner_gsm8k)]
+        questions = [*easy, *map(bare, self.data.gsm8k("reasoner", self.settings.reasoner_gsm8k))]
         settings = self.settings.reasoner(self.output / "reasoner")
         with stage.progress(self.console) as progress:
             reasoner.fine_tune(fetch(settings.base, None), questions, settings, progress)
 
     def sample(self) -> None:
         """Samples solutions for the PRM's data and the study."""
-        easy = with_variants(self.data.easy("construct"), 1, self.settings)
-        chosen = [q for q in easy if "/" not in q.id or len(q.chain) > 1]
-        self._sampled(chosen, "samples.jsonl", self.settings.sample)
+        easy = with_variants(self.data.easy("construct"), self.settings.prm_variants, self.settings)
+        self._sampled(list(easy), "samples.jsonl", self.settings.sample)
 
     def label(self) -> None:
         """Writes the PRM's data: planted errors and sampled solutions, with exact labels."""
@@ -72,12 +72,12 @@ class Study:
     def _labelled(self) -> Iterator[LabelledSolution]:
         written = {q.id: q for q in sources.read(self.output / "samples.jsonl", SampledQuestion)}
         easy = with_variants(self.data.easy("construct"), self.settings.prm_variants, self.settings)
-        for question in chain(easy, self.data.gsm8k("construct", self.settings.prm_gsm8k)):
+        for question in chain(easy, map(bare, self.data.gsm8k("construct", self.settings.prm_gsm8k))):
             rng = random.Random(f"{self.settings.seed}/{question.id}")
             planted: list[Judged] = [(made, len(made) - 1) for made in slips(question, rng)]
             sampled = written.get(question.id)
             judged = judge(question, sampled) if sampled else []
-            yield from balanced(question.problem, [(question.steps, None), *planted, *judged], rng)
+            yield from balanced(question.problem, [(question.steps, None), *judged, *planted])
 
     def train(self) -> None:
         """Trains the PRM."""
@@ -131,12 +131,12 @@ class Study:
 
 
 def judge(question: WordProblem, sampled: SampledQuestion) -> list[Judged]:
-    """The distinct finished solutions of a question, with their first errors."""
+    """The distinct finished solutions of a question, the most frequent first, with their first errors."""
     gold = question.gold()
     return [(parts, gold.first_error(parts)) for parts in solutions(sampled)]
 
 
 def solutions(sampled: SampledQuestion) -> list[tuple[str, ...]]:
-    """The steps of the distinct finished solutions of a question."""
-    texts = dict.fromkeys(solution.text for solution in sampled.solutions if solution.finished)
-    return [tuple(parts) for text in texts if (parts := steps.split(text))]
+    """The steps of the distinct finished solutions of a question, the most frequent first."""
+    texts = Counter(solution.text for solution in sampled.solutions if solution.finished)
+    return [tuple(parts) for text, _ in texts.most_common() if (parts := steps.split(text))]

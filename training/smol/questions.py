@@ -5,7 +5,7 @@ import hashlib
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -127,6 +127,12 @@ def gsm8k(row: Mapping[str, Any]) -> WordProblem | None:
         return found if found.gold().first_error(steps) is None else None
     except ValueError:
         return None
+
+
+def bare(question: WordProblem) -> WordProblem:
+    """The same question with an equation per step and no words, as the solutions of easy questions are."""
+    lines = [f"{ast.unparse(equation.tree)} = {written(equation.result)}" for equation in question.chain]
+    return replace(question, steps=(*lines, f"The answer is \\boxed{{{written(question.answer)}}}."))
 
 
 def variant(question: WordProblem, number_of: int, seed: int) -> WordProblem | None:

@@ -12,7 +12,10 @@ from .pipeline import Study
 
 def write(study: Study) -> None:
     """Writes `searches.md`: the table of the searches, and that of the measures."""
-    golds = {q.problem: q.gold() for q in with_variants(study.data.easy("construct"), 1, study.settings)}
+    golds = {
+        q.problem: q.gold()
+        for q in with_variants(study.data.easy("construct"), study.settings.prm_variants, study.settings)
+    }
 
     def true_error(problem: str, steps: Sequence[str]) -> int | None:
         return golds[problem].first_error(steps)

@@ -15,11 +15,11 @@ class SmolSettings:
     question that the PRM learns from. `tests`, `tests_gsm8k`: held-out easy questions of each source, and of GSM8K,
     with `candidates` each."""
 
-    reasoner_variants: int = 4
-    reasoner_gsm8k: int = 800
-    prm_variants: int = 3
-    prm_gsm8k: int = 250
-    k: int = 5
+    reasoner_variants: int = 2
+    reasoner_gsm8k: int = 600
+    prm_variants: int = 2
+    prm_gsm8k: int = 500
+    k: int = 3
     tests: int = 60
     tests_gsm8k: int = 40
     candidates: int = 16

@@ -1,15 +1,21 @@
 """Where a word problem's solution first goes wrong, by its equations and those of the gold solution."""
 
+import json
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from training import sources
 from training.smol import questions
 from training.smol.equations import equations, evaluate, parse
 from training.smol.labels import balanced
+from training.smol.origins import EASY
 from training.smol.slips import slips
 from training.smol.truth import Gold
 
+SLICE = Path(__file__).parents[2] / "data" / "smol"
 PENS = {"id": "pens", "problem": "Ann has 3 boxes of 8 pens. She gives 5 pens away. How many pens are left?",
         "answer": "19", "equation": "( ( 3 * 8 ) - 5 )"}  # fmt: skip
 CLIPS = {
@@ -68,6 +74,20 @@ def test_the_right_number_by_accident_is_wrong():
     assert product.first_error(("2 + 2 = 4", "The answer is \\boxed{4}.")) == 0
 
 
+def test_the_equations_and_a_reader_find_the_same_first_errors():
+    """A reader of a hundred solutions named the same step, or an earlier one where the equations still saw a detour, or
+    where only the words are wrong."""
+    rows = {str(row["id"]): row for _, row in sources.from_file(EASY, dict[str, Any])}
+    read = json.loads((SLICE / "by_hand.json").read_text())
+    solutions = {solution["id"]: solution for _, solution in sources.from_file(SLICE / "easy.jsonl", dict[str, Any])}
+    golds = {name: questions.easy(rows[name.partition("#")[0]]).gold() for name in read}
+    found = [golds[name].first_error(solutions[name]["steps"]) for name in read]
+    both = [(-1 if index is None else index, label) for index, label in zip(found, read.values(), strict=True)]
+    assert len(both) == 100
+    assert sum(index == label for index, label in both) == 95
+    assert all(index > label for index, label in both if index not in (label, -1))
+
+
 def test_a_gold_solution_must_lead_to_its_answer():
     with pytest.raises(ValueError, match="lead to its answer"):
         Gold.read("1 and 2", tuple(equations("1 + 2 = 3")), 4)
@@ -111,11 +131,23 @@ def test_planted_errors_are_the_first():
             assert question.gold().first_error(closed) == end
 
 
+def test_the_equations_of_a_solution_alone():
+    clips = questions.bare(questions.gsm8k(CLIPS))
+    assert clips.steps == ("48 / 2 = 24", "48 + 24 = 72", "The answer is \\boxed{72}.")
+    assert clips.gold().first_error(clips.steps) is None
+
+
+def test_labels_are_those_of_the_first_solutions():
+    judged = [(("right", "end"), None), (("frequent",), 0), (("seldom",), 0), (("right", "wrong"), 1)]
+    made = {solution.steps: solution.labels for solution in balanced("problem", judged)}
+    assert made == {("right", "end"): (True, True), ("right", "wrong"): (None, False), ("frequent",): (False,)}
+
+
 def test_labels_are_even_at_every_place():
     question = questions.easy(PENS)
     judged = [(question.steps, None), *((steps, len(steps) - 1) for steps in slips(question, random.Random(0)))]
     judged += [(("3 + 8 = 11",), 0), (("3 - 8 = 11",), 0)]  # more wrong steps than right ones
-    made = list(balanced(question.problem, judged, random.Random(0)))
+    made = list(balanced(question.problem, judged))
     labels = [(place, label) for solution in made for place, label in solution.known.items()]
     assert sorted(labels) == [(place, label) for place in range(3) for label in (False, True)]
     for solution in made:
