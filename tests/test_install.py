@@ -167,6 +167,14 @@ def test_without_extras_each_command_says_which_it_needs(environment_with: Calla
         assert line.partition(": ")[2] in usage
 
 
+def test_a_command_whose_program_is_left_out(environment_with: Callable[[str], Environment], tmp_path: Path) -> None:
+    """Images have the server and the client only."""
+    (tmp_path / "unprm").symlink_to(ROOT / "unprm")
+    first = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['unprm', 'train']"
+    refused = environment_with("").run("-c", f"{first}; from unprm.__main__ import main; main()", status=1)
+    assert refused == "unprm train is not in this installation: pip install 'unprm[train]'\n"
+
+
 def test_every_module_finds_what_the_extra_brings(
     environment_with: Callable[[str], Environment], tmp_path: Path
 ) -> None:

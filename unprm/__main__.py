@@ -60,6 +60,8 @@ def main() -> None:
     if name in (SERVE, SCALE):
         del sys.argv[1]
     try:
+        if find_spec(program.place()) is None:
+            sys.exit(f"unprm {name} is not in this installation: pip install 'unprm[{program.extra}]'")
         runpy.run_module(program.place(), run_name="__main__")
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
