@@ -38,8 +38,9 @@ test-browser: .venv/dev.installed
 test-docs: .venv/dev.installed
 	$(PYTEST) --dist worksteal -m docs tests/commands
 
-# the programs of docs/plugs.md with the packages that they plug into, which have an environment of their own
-test-plugs: .venv/dev.installed .venv-plugs/installed
+# the programs of docs/plugs.md and the examples for trainers, with the packages that they plug into, in environments of
+# their own
+test-plugs: .venv/dev.installed .venv-plugs/installed .venv-trainers/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/plugs
 
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
@@ -60,7 +61,7 @@ format:
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-plugs .venv-trl .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-plugs .venv-trainers .venv-trl .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
 .venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
 	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
@@ -72,6 +73,14 @@ clean:
 	test -x .venv-plugs/bin/python || $(PYTHON) -m venv .venv-plugs
 	.venv-plugs/bin/python $(PIP) --editable '.[client]' --requirement tests/plugs/requirements.txt
 	.venv-plugs/bin/python $(PIP) --no-deps optillm==0.4.0
+	touch $@
+
+# finds the packages of .venv too
+.venv-trainers/installed: .venv/dev.installed tests/plugs/trainers-requirements.txt
+	test -x .venv-trainers/bin/python || $(PYTHON) -m venv .venv-trainers
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > \
+	  "$$(.venv-trainers/bin/python -c 'import site; print(*site.getsitepackages())')/dev.pth"
+	.venv-trainers/bin/python $(PIP) --no-deps --requirement tests/plugs/trainers-requirements.txt
 	touch $@
 
 .venv-trl/installed: pyproject.toml

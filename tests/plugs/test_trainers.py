@@ -1,0 +1,146 @@
+"""The examples that reward, called by the trainers' packages themselves: their loaders, managers and requests."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.programs import PATIENCE, environment, listening
+from tests.clients.test_agents_page import embedded
+from tests.server.harness import Running, serving
+from tests.support import ROOT
+
+PYTHON = ROOT / ".venv-trainers" / "bin" / "python"
+EXAMPLES = ROOT / "clients" / "examples"
+PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
+SOLUTIONS = [f"Step 1: 4 * 15 = {each}.\nStep 2: 23 + {each} = {23 + each}." for each in (60, 50)]
+PROMPT = f"<|im_start|>user\n{PROBLEM}<|im_end|>\n<|im_start|>assistant\n"
+START = """
+import asyncio, json, sys
+
+path, problem, solutions = json.loads(sys.argv[1])
+
+
+class Characters:
+    def __call__(self, text, **_):
+        return {"input_ids": torch.tensor([list(text.encode())])}
+
+    def decode(self, ids, skip_special_tokens):
+        return bytes(list(ids)).decode()
+"""
+VERL = """
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from verl import DataProto
+from verl.trainer.ppo.reward import get_custom_reward_fn, load_reward_manager
+from verl.workers.reward_manager import get_reward_manager_cls
+
+
+def configured(name):
+    function = {"path": path, "name": name}
+    manager = {"source": "register", "name": "naive"}
+    return OmegaConf.create({"reward": {"custom_reward_function": function, "reward_manager": manager}})
+
+
+def data():
+    width = max(map(len, solutions))
+    responses = torch.tensor([list(solution.encode().ljust(width)) for solution in solutions])
+    used = torch.tensor([[1] + [position < len(solution) for position in range(width)] for solution in solutions])
+    rows = [{"data_source": "d", "reward_model": {"ground_truth": "83"}, "extra_info": {"question": problem}}] * 2
+    return DataProto.from_dict(
+        tensors={"prompts": torch.ones(2, 1, dtype=int), "responses": responses, "attention_mask": used.int()},
+        non_tensors={key: np.array([dict(row)[key] for row in rows], dtype=object) for key in rows[0]},
+    )
+
+
+async def loop():
+    manager = load_reward_manager(configured("compute_score"), Characters())
+    return [await manager.run_single(data()[[place]]) for place in range(2)]
+
+
+alone = asyncio.run(loop())
+assert all(each["reward_extra_info"]["scored_steps"] == 2 for each in alone)
+print(json.dumps([each["reward_score"] for each in alone]))
+batch = get_reward_manager_cls("batch")(Characters(), 0, get_custom_reward_fn(configured("compute_scores")))(data())
+ends = [len(solution) - 1 for solution in solutions]
+assert batch.count_nonzero() == 2
+print(json.dumps(batch[[0, 1], ends].tolist()))
+"""
+SWIFT = """
+from swift.rewards import orms
+from swift.utils import import_external_file
+
+import_external_file(path)
+print(json.dumps(orms["prm"](args=None)(solutions, question=[problem] * 2, solution=["83"] * 2)))
+"""
+OPENRLHF = """
+from types import SimpleNamespace
+
+import torch
+from openrlhf.utils.agent import SingleTurnAgentExecutor
+
+
+class Engine:
+    async def generate(self, ids, *_, **__):
+        output = SimpleNamespace(token_ids=list(solution.encode()), finish_reason="stop", logprobs=None)
+        return SimpleNamespace(outputs=[output])
+
+
+sampling = SimpleNamespace(max_tokens=200, logprobs=None)
+rewards = []
+for solution in (each + "<|im_end|>" for each in solutions):
+    executor = SingleTurnAgentExecutor(path)
+    done = asyncio.run(executor.execute(problem, "83", sampling, 500, Characters(), Engine()))
+    assert done["extra_logs"] == {"scored_steps": [2.0]}
+    rewards += done["reward"]
+print(json.dumps(rewards))
+"""
+
+pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="`make test-plugs` makes the environment")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with serving(embedded()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def expected(server: Running) -> list[float]:
+    scored = server.post("/score_steps", {"problem": PROBLEM, "solutions": SOLUTIONS}).json()["solutions"]
+    right, wrong = (solution["reward"] for solution in scored)
+    assert right > 0.5 > wrong
+    return [right, wrong]
+
+
+def printed(program: str, path: str, problem: str, server: Running) -> list[list[float]]:
+    """The lines that a program of the trainers' environment prints, as JSON."""
+    completed = subprocess.run(
+        [PYTHON, "-c", START + program, json.dumps([path, problem, SOLUTIONS])],
+        cwd=ROOT,
+        env=environment(PYTHONPATH=str(ROOT / "clients"), UNPRM_CLIENT_URL=server.url),
+        capture_output=True,
+        text=True,
+        timeout=4 * PATIENCE,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr
+    return [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("[")]
+
+
+def test_verl(server: Running, expected: list[float]) -> None:
+    alone, batch = printed(VERL, str(EXAMPLES / "reward_functions.py"), PROBLEM, server)
+    assert alone == expected
+    assert batch == pytest.approx(expected, abs=1e-6)  # float32
+
+
+def test_ms_swift(server: Running, expected: list[float]) -> None:
+    assert printed(SWIFT, str(EXAMPLES / "reward_functions.py"), PROBLEM, server) == [expected]
+
+
+def test_openrlhf(server: Running, expected: list[float]) -> None:
+    """One of its executors, whose engine answers with the solutions, posts them to the reward server."""
+    with listening(str(EXAMPLES / "reward_server.py"), UNPRM_CLIENT_URL=server.url) as url:
+        assert printed(OPENRLHF, f"{url}/get_reward", PROMPT, server) == [expected]
