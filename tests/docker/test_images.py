@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,18 @@ SETTINGS = {"compose.scale.yaml": ScaleSettings}
 BIN = Path(sys.executable).parent
 
 
+CPU = ["--set", "model=unprm-mini,options={--log-level=debug},image.repository=here/unprm,image.tag=cpu,gpus=0"]
+CPU += ["--set", "nodeSelector.disk=ssd,storage.class=fast"]
+needs_helm = pytest.mark.skipif(not (BIN / "helm").exists(), reason="there is no package of Helm for this machine")
+
+
+def rendered(*values: str, template: str = "") -> str:
+    """The manifests that the chart makes, or one of them."""
+    only = ["--show-only", f"templates/{template}.yaml"] if template else []
+    command = [BIN / "helm", "template", "unprm", DOCKER / "helm", *values, *only]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def checked(*command: str | Path) -> None:
     ended = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -39,8 +52,45 @@ def test_compose_files_keep_to_their_schema(name: str) -> None:
     checked(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DOCKER / name)
 
 
-def test_manifests_keep_to_kubernetes_schema() -> None:
-    checked(BIN / "kubernetes-validate", "--strict", *sorted((DOCKER / "kubernetes").glob("*.yaml")))
+def test_the_ray_cluster_keeps_to_the_schema_of_kubernetes() -> None:
+    checked(BIN / "kubernetes-validate", "--strict", DOCKER / "kubernetes" / "ray.yaml")
+
+
+@needs_helm
+@pytest.mark.parametrize("values", [[], CPU], ids=["gpu", "cpu"])
+def test_the_chart_keeps_to_the_schema_of_kubernetes(values: list[str], tmp_path: Path) -> None:
+    (tmp_path / "rendered.yaml").write_text(rendered(*values), "utf-8")
+    checked(BIN / "kubernetes-validate", "--strict", tmp_path / "rendered.yaml")
+    checked(BIN / "helm", "lint", "--strict", DOCKER / "helm", *values)
+
+
+@needs_helm
+def test_values_of_the_chart() -> None:
+    pod = yaml.safe_load(rendered(*CPU, template="deployment"))["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == "here/unprm:cpu"
+    assert "nvidia.com/gpu" not in container["resources"]["limits"]
+    settings = Settings.load(container["args"])
+    assert (settings.model, settings.log_level) == (["unprm-mini"], "debug")
+    assert pod["nodeSelector"] == {"disk": "ssd"}
+    claim = yaml.safe_load(rendered(*CPU, template="claim"))["spec"]
+    assert claim["storageClassName"] == "fast"
+
+
+@needs_helm
+@pytest.mark.parametrize("value", ["gpus=two", "modle=unprm-mini", "service.port=0", "options={model}"])
+def test_the_chart_refuses_wrong_values(value: str) -> None:
+    refused = subprocess.run(
+        [BIN / "helm", "template", "unprm", DOCKER / "helm", "--set", value], capture_output=True, text=True
+    )
+    assert refused.returncode == 1
+    assert value.partition("=")[0].partition("{")[0] in refused.stderr
+
+
+def test_the_chart_has_the_version_of_the_package() -> None:
+    chart = yaml.safe_load((DOCKER / "helm" / "Chart.yaml").read_text("utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert chart["version"] == chart["appVersion"] == project["version"]
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
@@ -82,17 +132,18 @@ def test_every_package_of_an_image_is_pinned(name: str) -> None:
     assert ("vllm" in pinned) is (name == "cuda")
 
 
-def _documents(name: str) -> dict[str, dict[str, Any]]:
-    """A manifest's, by their kinds."""
-    documents = list(yaml.safe_load_all((DOCKER / "kubernetes" / name).read_text("utf-8")))
-    return {document["kind"]: document for document in documents}
+def _server() -> dict[str, Any]:
+    """The template of the server's pod, from the chart."""
+    template: dict[str, Any] = yaml.safe_load(rendered(template="deployment"))["spec"]["template"]
+    return template
 
 
 def _container() -> dict[str, Any]:
-    container: dict[str, Any] = _documents("unprm.yaml")["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    container: dict[str, Any] = _server()["spec"]["containers"][0]
     return container
 
 
+@needs_helm
 def test_kubernetes_asks_for_a_gpu_and_gives_nothing_away() -> None:
     container = _container()
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
@@ -101,7 +152,8 @@ def test_kubernetes_asks_for_a_gpu_and_gives_nothing_away() -> None:
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
 
 
-def test_options_of_the_manifest_are_the_servers() -> None:
+@needs_helm
+def test_options_of_the_chart_are_the_servers() -> None:
     settings = Settings.load(_container()["args"])
     assert settings.model == ["Qwen/Qwen2.5-Math-PRM-7B"]
     assert settings.api_keys_file is not None
@@ -109,14 +161,16 @@ def test_options_of_the_manifest_are_the_servers() -> None:
 
 def _pods() -> dict[str, dict[str, Any]]:
     """All templates of pods of the manifests."""
-    return {"server": _documents("unprm.yaml")["Deployment"]["spec"]["template"], **_nodes()}
+    return {"server": _server(), **_nodes()}
 
 
+@needs_helm
 @pytest.mark.parametrize("name", ["server", "head", "worker"])
 def test_pods_are_told_of_no_services(name: str) -> None:
     assert _pods()[name]["spec"]["enableServiceLinks"] is False
 
 
+@needs_helm
 def test_what_prometheus_scrapes_by_annotation_needs_no_key() -> None:
     scraped = {
         name
@@ -157,7 +211,8 @@ def test_who_stops_the_server_waits_for_it_to_drain() -> None:
 
 def ray_service() -> dict[str, Any]:
     """The manifest of the service that KubeRay runs."""
-    return _documents("ray.yaml")["RayService"]
+    documents = yaml.safe_load_all((DOCKER / "kubernetes" / "ray.yaml").read_text("utf-8"))
+    return next(document for document in documents if document["kind"] == "RayService")
 
 
 def _nodes() -> dict[str, dict[str, Any]]:
@@ -181,6 +236,7 @@ def test_pods_of_the_ray_cluster_keep_to_kubernetes_schema(name: str, tmp_path: 
     checked(BIN / "kubernetes-validate", "--strict", tmp_path / "pod.yaml")
 
 
+@needs_helm
 @pytest.mark.parametrize("name", ["head", "worker"])
 def test_pods_of_the_ray_cluster_have_no_rights_and_what_they_write_to(name: str) -> None:
     pod = _nodes()[name]["spec"]

@@ -2,6 +2,7 @@
 model finds it."""
 
 import json
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -72,7 +73,8 @@ def test_sets(study: Study) -> dict[str, list[BenchmarkSolution]]:
         for name, questions in study.candidates.items()
     }
     others = {"processbench": study.data.processbench, "teachers": study.data.teachers}
-    sets |= {name: solutions for name, solutions in others.items() if solutions}
+    drawn, most = random.Random(f"{study.settings.seed}/labelled").sample, study.settings.labelled
+    sets |= {name: drawn(solutions, min(most, len(solutions))) for name, solutions in others.items() if solutions}
     # nothing after a first error is measured, and a causal model's scores don't depend on it
     return {
         name: [replace(s, steps=s.steps[: s.label + 1]) if s.label >= 0 else s for s in solutions]

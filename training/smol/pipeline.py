@@ -34,6 +34,7 @@ from .settings import SmolSettings
 from .slips import slips
 
 CONCURRENCY = 32
+SAMPLES, SAMPLES_OF_VARIANTS = "samples.jsonl", "samples-variants.jsonl"
 Work = Callable[[Sampler], Awaitable[Mapping[str, str]]]
 """Samples; returns the failed questions with reasons."""
 
@@ -61,16 +62,19 @@ class Study:
             reasoner.fine_tune(fetch(settings.base, None), questions, settings, progress)
 
     def sample(self) -> None:
-        """Samples solutions for the PRM's data and the study."""
-        easy = with_variants(self.data.easy("construct"), self.settings.prm_variants, self.settings)
-        self._sampled(list(easy), "samples.jsonl", self.settings.sample)
+        """Samples solutions for the PRM's data, and for the searches those of questions as they are."""
+        easy = self.data.easy("construct")
+        variants = [q for q in with_variants(easy, self.settings.prm_variants, self.settings) if q not in easy]
+        self._sampled(easy, SAMPLES, self.settings.sample)
+        self._sampled(variants, SAMPLES_OF_VARIANTS, self.settings.sample)
 
     def label(self) -> None:
         """Writes the PRM's data: planted errors and sampled solutions, with exact labels."""
         resumable.write_lines(self.output / "labelled.jsonl", self._labelled())
 
     def _labelled(self) -> Iterator[LabelledSolution]:
-        written = {q.id: q for q in sources.read(self.output / "samples.jsonl", SampledQuestion)}
+        files = (self.output / name for name in (SAMPLES, SAMPLES_OF_VARIANTS))
+        written = {q.id: q for file in files for q in sources.read(file, SampledQuestion)}
         easy = with_variants(self.data.easy("construct"), self.settings.prm_variants, self.settings)
         for question in chain(easy, map(bare, self.data.gsm8k("construct", self.settings.prm_gsm8k))):
             rng = random.Random(f"{self.settings.seed}/{question.id}")
@@ -100,7 +104,7 @@ class Study:
         async def work(sampler: Sampler) -> Mapping[str, str]:
             with Equivalence() as equivalence:
                 selector = Selector(equivalence, sampler.decode, self.settings.select)
-                select(self.output / "samples.jsonl", selected, selector, self.console)
+                select(self.output / SAMPLES, selected, selector, self.console)
                 searches = study.variants(self.settings.annotate)
                 place = self.output / "annotated"
                 return await study.study(selected, sampler, equivalence, place, searches, CONCURRENCY, self.console)

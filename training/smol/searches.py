@@ -6,16 +6,12 @@ from .. import resumable
 from ..data import search_findings
 from ..lab import label_findings
 from ..report.found import Finding
-from .data import with_variants
 from .pipeline import Study
 
 
 def write(study: Study) -> None:
     """Writes `searches.md`: the table of the searches, and that of the measures."""
-    golds = {
-        q.problem: q.gold()
-        for q in with_variants(study.data.easy("construct"), study.settings.prm_variants, study.settings)
-    }
+    golds = {q.problem: q.gold() for q in study.data.easy("construct")}
 
     def true_error(problem: str, steps: Sequence[str]) -> int | None:
         return golds[problem].first_error(steps)

@@ -13,7 +13,7 @@ class SmolSettings:
     """`reasoner_variants`, `prm_variants`: versions of each easy question with other numbers. `reasoner_gsm8k`,
     `prm_gsm8k`: numbers of GSM8K's questions, those with the shortest solutions. `k`: solutions sampled for each easy
     question that the PRM learns from. `tests`, `tests_gsm8k`: held-out easy questions of each source, and of GSM8K,
-    with `candidates` each."""
+    with `candidates` each; `labelled`: solutions of ProcessBench, and of those that teachers labelled."""
 
     reasoner_variants: int = 2
     reasoner_gsm8k: int = 600
@@ -22,6 +22,7 @@ class SmolSettings:
     k: int = 3
     tests: int = 60
     tests_gsm8k: int = 40
+    labelled: int = 120
     candidates: int = 16
     seed: int = 0
 
@@ -43,12 +44,12 @@ class SmolSettings:
     @property
     def select(self) -> SelectSettings:
         """Selection for the study; the errors of a solution with two steps need no search."""
-        return SelectSettings(m=2, n=6, min_steps=3, seed=self.seed)
+        return SelectSettings(m=2, n=3, min_steps=3, seed=self.seed)
 
     @property
     def annotate(self) -> AnnotateSettings:
         """What the searches have in common."""
-        adaptive = AdaptiveSettings(first=8, enough=5, most=24, block=4)
+        adaptive = AdaptiveSettings(first=6, enough=4, most=12, block=3)
         return AnnotateSettings(adaptive=adaptive, max_tokens=96, seed=self.seed)
 
     def reasoner(self, output: Path) -> TrainSettings:
