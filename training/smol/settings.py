@@ -16,10 +16,10 @@ class SmolSettings:
     with `candidates` each; `labelled`: solutions of ProcessBench, and of those that teachers labelled."""
 
     reasoner_variants: int = 2
-    reasoner_gsm8k: int = 600
-    prm_variants: int = 2
+    reasoner_gsm8k: int = 1400
+    prm_variants: int = 3
     prm_gsm8k: int = 500
-    k: int = 3
+    k: int = 4
     tests: int = 60
     tests_gsm8k: int = 40
     labelled: int = 120
