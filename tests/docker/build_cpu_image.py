@@ -1,6 +1,6 @@
 """Runs every line of docker/Dockerfile.cpu in a root directory of its own, then the image's server, alone and as two
-replicas under Ray, as a container would: its user and environment, a file system that can't be written to but for /tmp,
-/dev/shm and the volumes. Needs root, chroot and debootstrap, no Docker.
+replicas under Ray, and its client, as a container would: its user and environment, a file system that can't be written
+to but for /tmp, /dev/shm and the volumes. Needs root, chroot and debootstrap, no Docker.
 
 python -m tests.docker.build_cpu_image [--build-arg NAME=VALUE]… [--env NAME=VALUE]… [--mount PATH]…
 
@@ -27,6 +27,7 @@ from tests.support import ROOT
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PORT = "18000"
+CANDIDATES = json.dumps({"problem": "1 + 1 = ?", "solutions": [["\\boxed{2}"], ["\\boxed{3}"]]})
 SCALE = ["python3", "-m", "server.scale", "--replicas", "2"]
 
 
@@ -41,9 +42,9 @@ class Stage:
         self.check: list[str] = []
         self.volumes: list[str] = []
 
-    def run(self, command: list[str], **more: str) -> None:
-        """Runs a command in it, as its user."""
-        subprocess.run(self.command(command), env=self.environment | more, check=True)
+    def run(self, command: list[str], given: str | None = None, **more: str) -> None:
+        """Runs a command in it, as its user, with a text to read."""
+        subprocess.run(self.command(command), env=self.environment | more, check=True, input=given, text=True)
 
     def command(self, command: list[str]) -> list[str]:
         """How a command is run in it."""
@@ -166,8 +167,9 @@ def _copy(stage: Stage, stages: dict[str, Stage], words: list[str]) -> None:
 
 
 def _try(image: Stage) -> None:
-    """Has the server vote, alone and with two replicas, on a file system that can't be written to."""
-    image.environment["UNPRM_PORT"] = PORT
+    """Has the server vote, alone and with two replicas, asked over HTTP and by its own client, on a file system that
+    can't be written to."""
+    image.environment |= {"UNPRM_PORT": PORT, "UNPRM_CLIENT_URL": f"http://127.0.0.1:{PORT}"}
     with _read_only(image):
         for entry in (image.entry, SCALE):
             print(f"== {shlex.join(entry)}", flush=True)
@@ -175,6 +177,7 @@ def _try(image: Stage) -> None:
                 status = Path(f"/proc/{server.pid}/status").read_text("ascii")
                 assert "Uid:\t10001\t10001" in status, "the server runs as another user"
                 _vote()
+                image.run(["unprm", "vote"], CANDIDATES)
         refused = subprocess.run(image.command(["touch", "/app/new"]), env=image.environment, stderr=subprocess.PIPE)
         assert b"Read-only file system" in refused.stderr
 
@@ -219,9 +222,8 @@ def _serving(image: Stage, entry: list[str]) -> Iterator[subprocess.Popen[bytes]
 
 
 def _vote() -> None:
-    body = {"problem": "1 + 1 = ?", "solutions": [["\\boxed{2}"], ["\\boxed{3}"]]}
     request = urllib.request.Request(
-        f"http://127.0.0.1:{PORT}/vote/prm", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"http://127.0.0.1:{PORT}/vote/prm", CANDIDATES.encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request) as response:
         assert json.load(response)["usage"]["computed_tokens"] > 0
