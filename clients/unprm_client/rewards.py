@@ -12,9 +12,10 @@ AT_A_TIME = 32
 _UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps)
 
 
-def rewards(client: Client, problems: Sequence[str], solutions: Sequence[str]) -> list[float]:
-    """The lowest step score of each solution to the problem at its place, in [0, 1]; 0 for one that can't be scored
-    (blank, too long, too many steps). Raises the first other `ClientError`, and `ValueError` for unequal lengths."""
+def rewards(client: Client, problems: Sequence[str], solutions: Sequence[str | Sequence[str]]) -> list[float]:
+    """The lowest step score of each solution, a text or its steps, to the problem at its place, in [0, 1]; 0 for one
+    that can't be scored (blank, too long, too many steps). Raises the first other `ClientError`, and `ValueError` for
+    unequal lengths."""
     requests = [
         {"problem": problem, "solutions": [solution]} for problem, solution in zip(problems, solutions, strict=True)
     ]

@@ -1,6 +1,7 @@
 """The examples that reward, called by the trainers' packages themselves: their loaders, managers and requests."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 
@@ -97,6 +98,65 @@ for solution in (each + "<|im_end|>" for each in solutions):
     rewards += done["reward"]
 print(json.dumps(rewards))
 """
+SKYRL = """
+import typing
+
+import typing_extensions
+
+typing.TypedDict = typing_extensions.TypedDict  # pydantic wants it before Python 3.12, for which SkyRL is written
+import skyrl_gym
+from skyrl.train.config.config import ChatTemplateConfig, GeneratorConfig, SamplingParams, SkyRLGymConfig
+from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
+
+END = 0
+skyrl_gym.register(id="prm", entry_point=path + ":SolutionReward")
+skyrl_gym.register(id="prm_steps", entry_point=path + ":StepReward")
+
+
+class Chat(Characters):
+    eos_token, eos_token_id = "<end>", END
+
+    def apply_chat_template(self, messages, **_):
+        return [END, *"".join(message["content"] for message in messages).encode()]
+
+
+class Engine:
+    def __init__(self, turns):
+        self.turns = iter(turns)
+
+    async def generate(self, _, model):
+        text, ended = next(self.turns)
+        ids = [*text.encode(), *[END] * ended]
+        made = {"responses": text, "response_ids": ids, "stop_reasons": "stop", "response_logprobs": [0.0] * len(ids)}
+        return {name: [value] for name, value in made.items()}
+
+    async def finish_session(self, _):
+        pass
+
+
+def rewarded(env, turns):
+    settings = GeneratorConfig(
+        max_turns=9,
+        max_input_length=500,
+        sampling_params=SamplingParams(stop=["\\n\\n"]),
+        use_conversation_multi_turn=False,
+    )
+    generator = SkyRLGymGenerator(settings, SkyRLGymConfig(), Engine(turns), Chat())
+    batch = {"prompts": [[{"role": "user", "content": problem}]], "env_classes": [env], "env_extras": [{}]}
+    made = asyncio.run(generator.generate(batch, disable_tqdm=True))
+    (rewards,), (ids,), (mask,) = made["rewards"], made["response_ids"], made["loss_masks"]
+    assert bytes(ids[:-1]).decode() == "".join(text for text, _ in turns) and all(mask)
+    return {place: reward for place, reward in enumerate(rewards) if reward}
+
+
+for solution in solutions:
+    first, last = solution.split("\\n")
+    turns = [(first + "\\n\\n", False), (last, True)]
+    places = [len(first) + 1, len(first) + len(last) + 2]
+    at_end, by_step = rewarded("prm", [(solution, True)]), rewarded("prm_steps", turns)
+    assert list(at_end) == [len(solution)] and set(by_step) <= set(places)
+    print(json.dumps([*at_end.values(), *(by_step.get(place, 0.0) for place in places)]))
+"""
 
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="`make test-plugs` makes the environment")
 
@@ -120,7 +180,9 @@ def printed(program: str, path: str, problem: str, server: Running) -> list[list
     completed = subprocess.run(
         [PYTHON, "-c", START + program, json.dumps([path, problem, SOLUTIONS])],
         cwd=ROOT,
-        env=environment(PYTHONPATH=str(ROOT / "clients"), UNPRM_CLIENT_URL=server.url),
+        env=environment(
+            PYTHONPATH=os.pathsep.join(map(str, (ROOT / "clients", EXAMPLES))), UNPRM_CLIENT_URL=server.url
+        ),
         capture_output=True,
         text=True,
         timeout=4 * PATIENCE,
@@ -144,3 +206,15 @@ def test_openrlhf(server: Running, expected: list[float]) -> None:
     """One of its executors, whose engine answers with the solutions, posts them to the reward server."""
     with listening(str(EXAMPLES / "reward_server.py"), UNPRM_CLIENT_URL=server.url) as url:
         assert printed(OPENRLHF, f"{url}/get_reward", PROMPT, server) == [expected]
+
+
+def test_skyrl(server: Running, expected: list[float]) -> None:
+    """Its generator, whose engine answers with the solutions at once, and step by step."""
+    problem = {"problem": PROBLEM, "solutions": [solution.split("\n") for solution in SOLUTIONS]}
+    scored = server.post("/score_steps", problem).json()["solutions"]
+    for solution, reward, (at_end, *by_step) in zip(
+        scored, expected, printed(SKYRL, "skyrl_env", PROBLEM, server), strict=True
+    ):
+        first, _ = solution["step_scores"]
+        assert at_end == reward
+        assert by_step == pytest.approx([first, min(0.0, reward - first)])
