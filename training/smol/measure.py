@@ -57,8 +57,10 @@ def measure(study: Study) -> None:
     with closing(load_engine(str(output / "prm"))) as engine, Equivalence() as equivalence:
         prm = EngineScorer(engine)
         scores[prm.identity.model] = processbench.score(sets, prm, output / "scores" / "prm", console)
-        for name in study.candidates:
-            questions = pool.load(output / f"candidates-{name}.jsonl")
+        pools = {name: pool.load(output / f"candidates-{name}.jsonl") for name in study.candidates}
+        if "others" in pools:
+            pools["easy-and-others"] = [*pools["easy"], *pools["others"]]
+        for name, questions in pools.items():
             best_of_n.evaluate(questions, prm, equivalence, output / "votes" / name, console)
     found = {name: {scorer: _figures(sets, name, given) for scorer, given in scores.items()} for name in sets}
     plain = {name: {scorer: asdict(figures) for scorer, figures in row.items()} for name, row in found.items()}
