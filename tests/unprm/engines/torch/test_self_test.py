@@ -217,11 +217,12 @@ def test_a_difference_that_does_not_come_again_is_logged(form, monkeypatch, capl
     assert "m: in the self-test margins differ from those of plain passes by 1.0e+00, at most " in caplog.text
 
 
-# how much of float8's rounding shows depends on the processor
-@pytest.mark.parametrize(("dtype", "least"), [("bfloat16", 1e-4), ("int8", 1e-4), ("float8", 1e-5)])
-def test_rounding_is_no_reason_to_refuse(dtype, least):
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "float8"])
+def test_rounding_is_no_reason_to_refuse(dtype):
+    """How much of the rounding shows in a difference depends on the processor; what is tolerated doesn't."""
     found = load_engine(mini.NAME, device="cpu", dtype=dtype).description.self_test
-    assert least < found.difference < found.tolerance < 5  # of margins up to 12
+    assert found.difference < found.tolerance
+    assert 0.01 < found.tolerance < 5  # of margins up to 12; 0.0007 is tolerated in float32
 
 
 def test_what_is_too_long_for_a_plain_engine_is_refused_before_it_runs(form):
