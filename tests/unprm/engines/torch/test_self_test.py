@@ -217,11 +217,11 @@ def test_a_difference_that_does_not_come_again_is_logged(form, monkeypatch, capl
     assert "m: in the self-test margins differ from those of plain passes by 1.0e+00, at most " in caplog.text
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "float8"])
-def test_rounding_is_no_reason_to_refuse(dtype):
-    """How much of the rounding shows in a difference depends on the processor; what is tolerated doesn't."""
+# how much of the rounding shows depends on the processor: where products of int8 are exact, only float32's does
+@pytest.mark.parametrize(("dtype", "least"), [("bfloat16", 1e-4), ("int8", 0.0), ("float8", 1e-5)])
+def test_rounding_is_no_reason_to_refuse(dtype, least):
     found = load_engine(mini.NAME, device="cpu", dtype=dtype).description.self_test
-    assert found.difference < found.tolerance
+    assert least <= found.difference < found.tolerance
     assert 0.01 < found.tolerance < 5  # of margins up to 12; 0.0007 is tolerated in float32
 
 
