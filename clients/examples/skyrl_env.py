@@ -5,7 +5,7 @@ export PYTHONPATH=clients/examples  # where clients/examples/skyrl_env.py is
 skyrl_gym.register(id="prm", entry_point="skyrl_env:SolutionReward")
 skyrl_gym.register(id="prm_steps", entry_point="skyrl_env:StepReward")
 
-The trainer's entry point registers it; the data have its name as `env_class`. UNPRM_CLIENT_URL is the server's address,
+The trainer's entry point registers them; the data have a name as `env_class`. UNPRM_CLIENT_URL is the server's address,
 UNPRM_CLIENT_KEY its API key if the server asks for one.
 """
 
@@ -20,8 +20,6 @@ from unprm_client.rewards import rewards
 
 URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
 KEY = os.environ.get("UNPRM_CLIENT_KEY")
-
-
 STEP_END = "\n\n"
 """Where the policy stops after each step: `generator.sampling_params.stop`."""
 
@@ -51,7 +49,8 @@ class StepReward(SolutionReward):
     """A reward after each step: a turn of the policy is a step, and one that doesn't end at `STEP_END` is the last.
 
     The first step gets its score; a later one what it takes from the lowest score so far, 0 or less. So the rewards of
-    a solution sum to its lowest step score. Needs `generator.use_conversation_multi_turn=false`.
+    a solution sum to its lowest step score. A blank turn is no step. Needs
+    `generator.use_conversation_multi_turn=false`.
     """
 
     def __init__(self, env_config: Any = None, extras: Any = None) -> None:
@@ -65,7 +64,7 @@ class StepReward(SolutionReward):
         self.turns += 1
         if action.strip():
             self.steps.append(action.strip())
-        (lowest,) = rewards(_client(), [self.problem], [self.steps])
+        (lowest,) = rewards(_client(), [self.problem], [self.steps]) if self.steps else [0.0]
         reward, self.lowest = lowest - self.lowest, lowest
         done = not action.endswith(STEP_END) or self.turns == self.max_turns
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=done, metadata={})

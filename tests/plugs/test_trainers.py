@@ -105,7 +105,7 @@ import typing_extensions
 
 typing.TypedDict = typing_extensions.TypedDict  # pydantic wants it before Python 3.12, for which SkyRL is written
 import skyrl_gym
-from skyrl.train.config.config import ChatTemplateConfig, GeneratorConfig, SamplingParams, SkyRLGymConfig
+from skyrl.train.config.config import GeneratorConfig, SamplingParams, SkyRLGymConfig
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
 END = 0
@@ -134,9 +134,9 @@ class Engine:
         pass
 
 
-def rewarded(env, turns):
+def rewarded(env, turns, most=9):
     settings = GeneratorConfig(
-        max_turns=9,
+        max_turns=most,
         max_input_length=500,
         sampling_params=SamplingParams(stop=["\\n\\n"]),
         use_conversation_multi_turn=False,
@@ -151,10 +151,11 @@ def rewarded(env, turns):
 
 for solution in solutions:
     first, last = solution.split("\\n")
-    turns = [(first + "\\n\\n", False), (last, True)]
-    places = [len(first) + 1, len(first) + len(last) + 2]
+    turns = [("\\n\\n", False), (first + "\\n\\n", False), (last, True)]
+    places = [len(first) + 3, len(first) + len(last) + 4]
     at_end, by_step = rewarded("prm", [(solution, True)]), rewarded("prm_steps", turns)
     assert list(at_end) == [len(solution)] and set(by_step) <= set(places)
+    assert list(rewarded("prm_steps", turns[:2], most=2).values()) == [by_step[places[0]]]
     print(json.dumps([*at_end.values(), *(by_step.get(place, 0.0) for place in places)]))
 """
 
@@ -209,7 +210,7 @@ def test_openrlhf(server: Running, expected: list[float]) -> None:
 
 
 def test_skyrl(server: Running, expected: list[float]) -> None:
-    """Its generator, whose engine answers with the solutions at once, and step by step."""
+    """Its generator, whose engine answers with the solutions at once, and step by step after a blank turn."""
     problem = {"problem": PROBLEM, "solutions": [solution.split("\n") for solution in SOLUTIONS]}
     scored = server.post("/score_steps", problem).json()["solutions"]
     for solution, reward, (at_end, *by_step) in zip(
