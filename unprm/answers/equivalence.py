@@ -47,6 +47,7 @@ from unprm.answers.canonical import canonical
 from unprm.answers.key_cache import KeyCache
 from unprm.answers.mathtext.evaluation import NeedsWorker
 from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
+from unprm.answers.mathtext.notations import other_reading
 from unprm.answers.mathtext.scalars import Scalars
 from unprm.answers.worker import worker_command
 from unprm.answers.worker_pool import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
@@ -213,6 +214,8 @@ class Equivalence:
             key = answer_key(form, self._scalars)
         except NeedsWorker:
             return form, None
+        if other := other_reading(answer):
+            key = key._replace(otherwise=answer_key(canonical(other), self._scalars).key)
         self._count(in_process=1)
         return form, key
 
@@ -247,14 +250,19 @@ class Equivalence:
 
 
 def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
-    """The class of each key, given all of them: a number without a unit joins the class of values with units that has
-    a member written with that number, if there is just one."""
-    with_units: dict[str, set[str]] = {}
+    """The class of each key, given all of them. A key joins the one class that says more than it (a unit, a name), if
+    there is just one; and the number that it may mean otherwise, if some answer has that and none the first reading
+    alone."""
+    fuller: dict[str, set[str]] = {}
     for key in keys:
-        if key.unitless:
-            with_units.setdefault(key.unitless, set()).add(key.key)
-    joined: dict[AnswerKey, str] = {}
-    for key in keys:
-        candidates = set() if key.unitless else with_units.get(key.key, set())
-        joined[key] = candidates.pop() if len(candidates) == 1 else key.key
-    return joined
+        for barer in key.barer:
+            fuller.setdefault(barer, set()).add(key.key)
+    classes: dict[str, str] = {}
+    depths = {key.key: len(key.barer) for key in sorted(keys, key=lambda key: len(key.barer))}
+    for key in sorted(depths, key=depths.__getitem__, reverse=True):
+        above = {classes[more] for more in fuller.get(key, ())}
+        classes[key] = above.pop() if len(above) == 1 else key
+    certain = {key.key for key in keys if not key.otherwise}
+    return {
+        key: classes[key.otherwise if key.key not in certain and key.otherwise in certain else key.key] for key in keys
+    }

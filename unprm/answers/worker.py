@@ -2,7 +2,7 @@
 
     in   {"id": 7, "answer": "2x+1", "seconds": 2}   an answer in canonical spelling, and the time for it
     out  {"ready": true}                             once, when it is set up
-         {"id": 7, "key": "…", "unitless": "", "as_text": false, "refused": false}
+         {"id": 7, "key": "…", "barer": [], "otherwise": "", "as_text": false, "refused": false}
                                                      for each answer: the fields of `AnswerKey`
          {"id": 7, "late": true}                     if time ran out
          {"id": 7, "signal": 27}                     if its computation was killed by this signal

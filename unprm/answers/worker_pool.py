@@ -66,10 +66,10 @@ class WorkerProcess:
         self._sound = reply.get("id") == self._last_id
         match reply:
             case {
-                "id": self._last_id, "key": str() as key, "unitless": str() as unitless,
+                "id": self._last_id, "key": str() as key, "barer": list() as barer, "otherwise": "",
                 "as_text": bool() as as_text, "refused": bool() as refused,
             }:  # fmt: skip
-                return AnswerKey(key, unitless, as_text, refused)
+                return AnswerKey(key, tuple(map(str, barer)), as_text=as_text, refused=refused)
             case {"id": self._last_id, "late": True}:
                 raise OutOfTime
             case {"id": self._last_id, "signal": int() as number}:

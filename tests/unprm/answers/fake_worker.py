@@ -14,7 +14,7 @@ for line in sys.stdin:
     if "babble" in answer: print("{" * 10**6, flush=True)
     if "list" in answer: print("[1]", flush=True)
     for times in range(2 if "stutter" in answer else 1):
-        key = {"key": "key of " + answer, "unitless": "", "as_text": False, "refused": False}
+        key = {"key": "key of " + answer, "barer": [], "otherwise": "", "as_text": False, "refused": False}
         print(json.dumps({"id": question["id"], **key}), flush=True)
 """
 FAKE = [sys.executable, "-I", "-S", "-c", PROGRAM]

@@ -18,7 +18,7 @@ def test_an_error_in_a_worker_means_as_text():
         def __getattr__(self, name):
             raise ZeroDivisionError
 
-    assert keyed("x", Broken()) == {"key": "only x", "unitless": "", "as_text": True, "refused": False}
+    assert keyed("x", Broken()) == {"key": "only x", "barer": (), "otherwise": "", "as_text": True, "refused": False}
 
 
 def test_computing_an_answer_that_takes_long_steps_back():

@@ -27,7 +27,7 @@ _SIGNS = {
     "”": "", '"': "", "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℕ": "\\mathbb{N}", "ℚ": "\\mathbb{Q}",
     "ℂ": "\\mathbb{C}", "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ",
     "∠": "\\angle ", "△": "\\triangle ", "、": ",", "。": ".",
-    "∨": "\\lor ", "∧": "\\land ", "€": "\\unit{euro}", "£": "\\unit{gbp}",
+    "٫": ".", "٬": ",", "٪": "%", "∨": "\\lor ", "∧": "\\land ", "€": "\\unit{euro}", "£": "\\unit{gbp}",
     "¥": "\\unit{yen}", "₹": "\\unit{inr}", "¢": "\\unit{cent}",
 }  # fmt: skip
 _INVISIBLE = {chr(code): "" for code in (0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F)}
@@ -41,6 +41,8 @@ _TABLE = str.maketrans(
 )
 
 
+_MICRO = re.compile("[µμ](?=[A-Za-z]{1,3}(?![A-Za-z]))")
+_DIGIT = re.compile(r"(?![0-9])\d")  # of another script
 _ELLIPSIS = re.compile(r"\.\.\.+|\. \. \.")
 
 
@@ -52,6 +54,7 @@ def plain_characters(text: str) -> str:
 
 
 def _plain(text: str) -> str:
+    text = _DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), _MICRO.sub("micro", text))
     text = _RAISED.sub(lambda run: "^{" + run[0].translate(_SUPERSCRIPTS) + "}", text)
     text = _LOWERED.sub(lambda run: "_{" + run[0].translate(_SUBSCRIPTS) + "}", text)
     # Twice: a fullwidth form becomes its sign only after NFKC, and NFKC would flatten ½ and ².

@@ -29,8 +29,9 @@ _SYMBOLS = words_in(
 )
 _ACCENTS = frozenset([
     "\\overline", "\\vec", "\\hat", "\\bar", "\\tilde", "\\mathcal", "\\mathbf", "\\mathfrak", "\\angle",
-    "\\triangle", "\\overrightarrow", "\\widehat", "\\underline",
+    "\\triangle", "\\overrightarrow", "\\widehat",
 ])  # fmt: skip
+_POINTED = frozenset(["\\vec", "\\hat", "\\mathbf", "\\overrightarrow"])  # over i, j, k: unit vectors
 _OF_SEVERAL = frozenset(["gcd", "lcm", "max", "min"])
 _MATRICES = {
     "matrix": "matrix", "pmatrix": "matrix", "bmatrix": "matrix", "smallmatrix": "matrix", "array": "matrix",
@@ -62,7 +63,10 @@ class Commands(Atoms):
         if name in _SYMBOLS:
             return self.variable(command) if name not in ("infty", "pi") else Symbol(command)
         if command in _ACCENTS:
-            return Symbol(f"{command}({structure(self.argument())})")
+            accented = structure(self.argument()).removeprefix("\\").removesuffix("math")
+            if command in _POINTED and accented in ("i", "j", "k"):
+                return Symbol(f"\\hat{accented}")
+            return Symbol(f"{command}({accented})")
         if name.startswith("mathbb"):
             return Symbol(command.replace(" ", ""))
         if name.startswith("begin{"):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from unprm.answers.mathtext.atoms import BRACKETS
 from unprm.answers.mathtext.commands import Commands
 from unprm.answers.mathtext.tokens import RELATIONS, is_number, is_unit_token, tokenise
-from unprm.answers.mathtext.tree import Call, Group, Node, Number, Relation, Text, Unreadable
+from unprm.answers.mathtext.tree import Call, Group, Node, Number, Relation, Text, Unreadable, is_label
 from unprm.answers.mathtext.words import FUNCTION_NAMES
 
 MAX_TOKENS = 2000
@@ -51,6 +51,8 @@ class _Parser(Commands):
             return items[0]
         if separators == {"\\lor"} and all(isinstance(i, Relation) and i.operators != ("=",) for i in items):
             return Call("cup", tuple(items))
+        if separators == {"\\lor"} and all(map(is_label, items)):  # A or B is not A and B
+            return Call("or", tuple(items))
         return Group("", tuple(items), "")
 
     def relation(self) -> Node:
@@ -187,13 +189,15 @@ class _Parser(Commands):
 
 
 def _separator(tokens: Sequence[str]) -> str:
-    """The sign between the numbers of a range, a score, a date or a telephone number, which would read as a subtraction
-    or a quotient: ``10-12``, ``2020-03-04``, ``3/4/2020``. Empty for anything else."""
-    numbers = [token for token in tokens if not is_unit_token(token)]
-    signs = set(numbers[1::2])
-    if len(numbers) % 2 and all(map(is_number, numbers[::2])) and (signs == {"-"} or (signs == {"/"} and numbers[3:])):
-        return signs.pop()
-    return ""
+    """The sign between the numbers of a range, a score, a date or a telephone number, or the letters of a path, which
+    would read as a subtraction or a quotient: ``10-12``, ``2020-03-04``, ``3/4/2020``, ``A-C-B``. Empty for anything
+    else."""
+    items = [token for token in tokens if not is_unit_token(token) and token != "%"]
+    signs = set(items[1::2])
+    if len(items) % 2 == 0 or not (signs == {"-"} or (signs == {"/"} and items[3:])):
+        return ""
+    is_path = len(items) > 3 and all(len(item) == 1 and item.isupper() for item in items[::2])
+    return signs.pop() if is_path or all(map(is_number, items[::2])) else ""
 
 
 def _as_written(node: Node, sign: str) -> Node:

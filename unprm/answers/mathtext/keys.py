@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from unprm.answers.mathtext.grammar import parse
-from unprm.answers.mathtext.quantities import converted, quantity, total, unitless
+from unprm.answers.mathtext.linear import linear
+from unprm.answers.mathtext.names import without_name
+from unprm.answers.mathtext.quantities import converted, quantity, total, unqualified, with_units
 from unprm.answers.mathtext.relations import Relations, interval, is_name, list_of, union_of
 from unprm.answers.mathtext.scalars import Scalars
 from unprm.answers.mathtext.tree import (
@@ -20,26 +22,32 @@ from unprm.answers.mathtext.tree import (
     Text,
     Unreadable,
     children,
+    is_label,
     mapped,
     structure,
+    symbols,
 )
 from unprm.answers.mathtext.values import Undecided, digest
 
 MAX_READABLE = 2000  # characters; a longer answer is compared as text
 _MAX_KEY = 64
+_UNIT_VECTORS = ("\\hati", "\\hatj", "\\hatk")
 
 
 class AnswerKey(NamedTuple):
     """The key by which answers are compared.
 
     key        the same for equal answers
-    unitless   if the units of an answer leave its number as written: its key without them, else empty
+    barer      the keys of the answer without its name, without the words that qualify its unit, and without its units,
+               as far as these leave its number as written
+    otherwise  the key of another number that it may mean, as 3,5 may mean 3.5; else empty
     as_text    whether it could not be compared as mathematics, because of an error or for lack of time
     refused    whether a part was too large or ill-conditioned to compute, so that it is compared as written
     """
 
     key: str
-    unitless: str = ""
+    barer: tuple[str, ...] = ()
+    otherwise: str = ""
     as_text: bool = False
     refused: bool = False
 
@@ -49,6 +57,10 @@ def answer_key(canonical: str, scalars: Scalars) -> AnswerKey:
     plain = _plain_key(canonical)
     if plain:
         return AnswerKey(plain)
+    if value := without_name(canonical):
+        found = answer_key(value, scalars)
+        name = canonical.removesuffix(value)
+        return found._replace(key=_short(name + found.key), barer=(found.key, *found.barer))
     try:
         tree = parse(canonical) if len(canonical) <= MAX_READABLE else None
     except Unreadable:
@@ -57,9 +69,14 @@ def answer_key(canonical: str, scalars: Scalars) -> AnswerKey:
         return AnswerKey(_short("text " + canonical))
     meaning = Meaning(scalars)
     key = _short(meaning.key(tree))
-    bare = unitless(tree)
-    unitless_key = "" if bare is None or bare == tree else _short(meaning.key(bare))
-    return AnswerKey(key, unitless_key, refused=meaning.refused)
+    barer = (with_units(tree, unqualified), with_units(tree, _only_base))
+    keys = [_short(meaning.key(bare)) for bare in barer if bare is not None and bare != tree]
+    return AnswerKey(key, tuple(bare for bare in dict.fromkeys(keys) if bare != key), refused=meaning.refused)
+
+
+def _only_base(spelled: str) -> str:
+    """The base of a number, which is no unit that may be left out: 101_2 is not 101."""
+    return spelled if spelled.startswith("base") else ""
 
 
 def text_key(canonical: str) -> AnswerKey:
@@ -121,21 +138,39 @@ class Meaning:
         match node:
             case Call("written-" | "written/"):
                 return structure(node)
+            case Group("[", (Group("[", first, "]"), *_) as rows, "]") if all(_is_row(row, len(first)) for row in rows):
+                return self.key(Matrix("matrix", tuple(map(children, rows))))
             case Group(opening, items, closing):
                 return interval(opening, *(self.key(item) for item in items), closing)
             case Relation():
                 return self.relations.key(node)
+            case Matrix("matrix", rows) if len(rows) > 1 and all(len(row) == 1 for row in rows):  # a column is a vector
+                return self.key(Group("(", tuple(cell for (cell,) in rows), ")"))
             case Matrix(kind, rows):
                 return f"{kind}[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
             case Call("cup", args):
                 return self._union(args)
-            case Call("setminus", (Symbol("\\mathbb{R}"), Group("\\{", holes, _))):
-                return self.relations.reals_without(holes)
+            case Call("setminus", (Symbol("\\mathbb{R}"), right)) if spans := self.relations.spans(right):
+                return self.relations.reals_without(spans)
             case Call(":", args):
                 return f"ratio({','.join(map(self.key, args))})"
             case Call("*" | "neg", args) if any(isinstance(arg, Matrix) for arg in args):
                 return self.key(_scaled_matrix(node))
-        return self.scalars.key(node)
+        return self._vector(node) or self.scalars.key(node)
+
+    def _vector(self, node: Node) -> str:
+        """A sum of multiples of the unit vectors i, j and k is the tuple of its components; empty for others."""
+        names = symbols(node)
+        if not names or not names <= set(_UNIT_VECTORS):
+            return ""
+        components: list[Node] = []
+        for name in _UNIT_VECTORS[: 3 if "\\hatk" in names else 2]:
+            parts = linear(node, name)
+            if parts is None or symbols(parts[0]):
+                return ""
+            components.append(parts[0])
+            node = parts[1]
+        return "" if self.scalars.sign(node) else self.key(Group("(", tuple(components), ")"))
 
     def _list_key(self, items: Sequence[Node], *, distinct: bool) -> str:
         """A bare list or a set: in any order, except for words, capital letters and values given to names."""
@@ -144,9 +179,15 @@ class Meaning:
             return assigned
         if not distinct and (sum_of_all := total(items)) is not None:
             return self.key(sum_of_all)
+        if not distinct and (span := self.relations.overlap(items)):
+            return self.relations.set_key([span])
         keys = [self.key(variant) for item in items for variant in alternatives(item)]
-        if len(items) > 1 and all(_is_label(item) for item in items) and not distinct:
+        if len(items) > 1 and all(is_label(item) for item in items) and not distinct:
+            if all(isinstance(item, Symbol) for item in items):  # A, B, D are the options ABD
+                return self.key(Text("".join(map(structure, items))))
             return f"sequence({','.join(keys)})"
+        if distinct and len(items) == 1 and keys[0] == list_of([]):
+            return f"{{{keys[0]}}}"  # the set of the empty set is not empty
         once = distinct or all(isinstance(item, Group) for item in items)  # a solution listed twice is one
         return list_of(set(keys) if once else keys)
 
@@ -189,8 +230,8 @@ def _assignment(node: Node) -> tuple[Node, Node] | None:
     return None
 
 
-def _is_label(node: Node) -> bool:
-    return isinstance(node, Text) or (isinstance(node, Symbol) and len(node.name) == 1 and node.name.isupper())
+def _is_row(node: Node, length: int) -> bool:
+    return isinstance(node, Group) and node.opening == "[" and len(node.items) == length > 1
 
 
 def _scaled_matrix(node: Call) -> Node:

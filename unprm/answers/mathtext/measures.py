@@ -8,9 +8,10 @@ from itertools import pairwise
 from unprm.answers.mathtext.phrases import Phrase, read_phrase
 from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token, unit_token
 from unprm.answers.mathtext.units import spelled_unit, unit, unit_powers
-from unprm.answers.mathtext.words import MULTIPLIERS
+from unprm.answers.mathtext.words import CONTRASTS, MULTIPLIERS
 
 _IN_PHRASE = frozenset([" ", "^", "{", "}", "/", ".", "-", "'", "*"])
+_LITERAL = frozenset(["\\frac", "\\sqrt"])
 _LONGEST = 24  # tokens of a phrase
 
 Segment = tuple[list[str], str, str]
@@ -35,7 +36,7 @@ class Measured:
     def unit(self) -> str:
         """The unit; that of ``$5 per hour`` combines the sign's and the words'."""
         powers = dict(self.phrase.powers)
-        if self.sign and all(power < 0 for power in powers.values()):
+        if self.sign and all(power < 0 or name in CONTRASTS for name, power in powers.items()):
             powers[self.sign] = powers.get(self.sign, 0) + 1
         spelled = spelled_unit(powers)
         return spelled if unit(spelled) else ""
@@ -94,7 +95,7 @@ def _compound(value: list[str], before: str, phrase: Phrase) -> list[str]:
 
 
 def _ends_a_value(last: str, following: str) -> bool:
-    if is_number(last) or last in ("}", "\\pi", "%", "°", "!") or last in MULTIPLIERS:
+    if is_number(last) or last in ("}", "\\pi", "%", "°", "!") or last.removesuffix("s") in MULTIPLIERS:
         return True
     return (is_text(following) or is_unit_token(following)) and is_letters(last)
 
@@ -107,8 +108,9 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
         return None
     if not all(_in_phrase(last, token) for last, token in pairwise(["", *tokens])):
         return None
-    degrees = [token for token in segment[:at] if token != " "][-1:] == ["°"]
-    return read_phrase(tokens, spaced=spaced, degrees=degrees)
+    value = [token for token in segment[:at] if token != " "]
+    literal = not any(is_letters(token) or token[0] == "\\" and token not in _LITERAL for token in value)
+    return read_phrase(tokens, spaced=spaced, degrees=value[-1:] == ["°"], literal=literal)
 
 
 def _in_phrase(last: str, token: str) -> bool:

@@ -223,9 +223,10 @@ def _power_of_ten(rest: Sequence[str]) -> int | None:
 def _multiplied(head: Fraction, rest: Sequence[str]) -> Fraction | None:
     """3 million, 1.5 billion dollars."""
     words = [word for token in rest for word in words_of(token.removeprefix("\\text"))]
-    if not words or words[0] not in MULTIPLIERS or changes_meaning(words[1:]) or not _is_words(rest):
+    times = MULTIPLIERS.get(words[0].removesuffix("s")) if words else None
+    if times is None or changes_meaning(words[1:]) or not _is_words(rest):
         return None
-    return head * MULTIPLIERS[words[0]]
+    return head * times
 
 
 def _is_words(tokens: Sequence[str]) -> bool:

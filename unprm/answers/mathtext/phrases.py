@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 from unprm.answers.mathtext.tokens import is_letters, is_text
 from unprm.answers.mathtext.units import is_unit_after, unit_name
-from unprm.answers.mathtext.words import FUNCTION_NAMES, changes_meaning, is_noun, is_word, qualifies
+from unprm.answers.mathtext.words import CONTRASTS, FUNCTION_NAMES, changes_meaning, is_noun, is_word, qualifies
 
-_ITEM = re.compile(r"[A-Za-z]+|[0-9]+|[/^*-]")
+_ITEM = re.compile(r"[^\W\d_]+|[0-9]+|[/^*-]")
 _PREFIXES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _RAISED = {"squared": 2, "cubed": 3}
 _PAIRS = {
-    ("fluid", "ounce"): "floz", ("fluid", "ounces"): "floz", ("fl", "oz"): "floz",
-    ("metric", "ton"): "tonne", ("metric", "tons"): "tonne",
-    ("degree", "celsius"): "degC", ("degrees", "celsius"): "degC", ("degrees", "c"): "degC",
-    ("degree", "fahrenheit"): "degF", ("degrees", "fahrenheit"): "degF", ("degrees", "f"): "degF",
+    ("fluid", "ounce"): "floz", ("fl", "oz"): "floz", ("troy", "ounce"): "troyounce", ("metric", "ton"): "tonne",
+    ("long", "ton"): "longton", ("nautical", "mile"): "nmi", ("light", "year"): "ly", ("astronomical", "unit"): "au", ("per", "cent"): "percent",
+    ("us", "dollar"): "dollar", ("degree", "celsius"): "degC", ("degree", "c"): "degC",
+    ("degree", "fahrenheit"): "degF", ("degree", "f"): "degF",
 }  # fmt: skip
 _TEMPERATURES = {"c": "degC", "f": "degF", "celsius": "degC", "fahrenheit": "degF"}
 _JOINS = frozenset(["/", "per", "a", "an", "each", "every", "*", "-"])
@@ -41,20 +41,23 @@ class Phrase:
         return not self.powers.keys().isdisjoint(_TEMPERATURES.values())
 
 
-def read_phrase(tokens: Sequence[str], *, spaced: bool, degrees: bool) -> Phrase | None:
+def read_phrase(tokens: Sequence[str], *, spaced: bool, degrees: bool, literal: bool) -> Phrase | None:
     """The phrase in these tokens, which have no blanks. `spaced`: a blank precedes them; `degrees`: a degree sign
-    does. None if they may be a product of variables, or are not a phrase."""
+    does; `literal`: the value before them has no letters. None if they may be a product of variables, or are not a
+    phrase."""
     items = [item for token in tokens for item in _items(token)]
     if not items or (items[0].lower() in FUNCTION_NAMES and not _is_short_time(items)):
         return None
-    reader = _Reader(items, upright=is_text(tokens[0]), spaced=spaced)
+    reader = _Reader(items, upright=is_text(tokens[0]), spaced=spaced, literal=literal)
     reader.read(degrees=degrees)
     others = reader.others()
+    contrasts = {unit_name(word): 1 for word in others if unit_name(word) in CONTRASTS}
     kept = changes_meaning(others) or qualifies(others) or others[:1] in (["is"], ["are"])
     if not (all(map(_is_prose, items)) if kept else reader.understood(others)):
         return None
-    noun = " ".join(word.removesuffix("s") for word in others if word not in _SMALL_WORDS)
-    return Phrase(reader.powers, noun, " ".join(items).lower(), kept)
+    nouns = [word for word in others if word not in _SMALL_WORDS and unit_name(word) not in contrasts]
+    noun = " ".join(word.removesuffix("s") for word in nouns)
+    return Phrase(reader.powers | contrasts, noun, " ".join(items).lower(), kept)
 
 
 def _items(token: str) -> list[str]:
@@ -72,14 +75,20 @@ def _is_prose(item: str) -> bool:
     return item.isalpha() and (is_word(item) or bool(unit_name(item)) or item.lower() in _SMALL_WORDS)
 
 
-class _Reader:
-    """A cursor over the words and signs of a phrase. `upright`: they are a text; `spaced`: a blank precedes them."""
+def _forms(word: str) -> tuple[str, str]:
+    return word, word + "s"
 
-    def __init__(self, items: Sequence[str], *, upright: bool, spaced: bool) -> None:
+
+class _Reader:
+    """A cursor over the words and signs of a phrase. `upright`: they are a text; `spaced`: a blank precedes them;
+    `literal`: the value before them has no letters."""
+
+    def __init__(self, items: Sequence[str], *, upright: bool, spaced: bool, literal: bool) -> None:
         self.items = items
         self.at = 0
         self.upright = upright
         self.spaced = spaced or upright
+        self.literal = literal
         self.powers: dict[str, int] = {}
         self.nouns: list[str] = []
 
@@ -121,12 +130,11 @@ class _Reader:
     def _may_be_unit(self) -> bool:
         """Whether what follows the number can't be a variable."""
         first = self._item()
-        pair = first.lower(), self._item(1).lower()
-        if self.upright or first == "/" or first.lower() in _PREFIXES or pair in _PAIRS:
+        if self.upright or first == "/" or first.lower() in _PREFIXES or self._pair():
             return True
         if len(first) == 1 and self._item(1).isalpha():  # 10 m s may be a product
             return False
-        return is_unit_after(first, spaced=self.spaced)
+        return is_unit_after(first, spaced=self.spaced, literal=self.literal, raised=self._item(1) == "^")
 
     def _factor(self, sign: int) -> bool:
         """Takes a unit with its power, if one comes next; returns whether it did."""
@@ -143,12 +151,16 @@ class _Reader:
 
     def _name(self) -> tuple[str, int]:
         """The name of the unit that comes next, and its number of words."""
-        word, following = self._item().lower(), self._item(1).lower()
-        if (word, following) in _PAIRS:
-            return _PAIRS[word, following], 2
-        if word == "in" and following.isalpha():  # 5 in a row
+        if pair := self._pair():
+            return pair, 2
+        if self._item().lower() == "in" and self._item(1).isalpha():  # 5 in a row
             return "", 0
         return unit_name(self._item()), 1
+
+    def _pair(self) -> str:
+        """The name of the unit of two words that comes next, each in the singular or plural; else empty."""
+        first, second = self._item().lower(), self._item(1).lower()
+        return next((name for pair, name in _PAIRS.items() if first in _forms(pair[0]) and second in _forms(pair[1])), "")
 
     def _power(self, power: int) -> int:
         """The power of the unit just taken: ``m^2``, ``s^-1``, ``m2``, ``feet squared``."""

@@ -18,7 +18,9 @@ _PRICE = re.compile(r"\$")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _LEAD = re.compile(rf"(?:(?:{'|'.join(sorted(INTRODUCTIONS))})\b[\s:,=]*)+", re.IGNORECASE)
 _TRAILING = re.compile(r"[\s\\]*\\$")
-_OPTION = re.compile(r"\s*(?:(?i:answer|option|choice)\s+)?(?i:option|choice)\s*:?\s*(\(?[A-Z]\)?)[\s.]*")
+_OPTION = re.compile(r"\s*(?:(?i:answer|option|choice)\s+)?(?i:option|choice)\s*:?\s*(\(?[A-Z]\)?)[\s.]*|([A-J])\)")
+_WHOLE = re.compile(r"(['`]|\*\*?)([^'`*]+)\1|\\text\s*\{([^{}]*)\}")  # quoted, bold, upright
+_ANGLES = re.compile(r"<([^<>]+,[^<>]+)>")
 _LEFT, _RIGHT = " =:,;", " .,;:"
 
 
@@ -69,8 +71,10 @@ def unwrap(text: str) -> str:
     sentence with exactly one formula, the formula is, unless one of its words changes the meaning ("not",
     "more" …)."""
     text = _without_sentence(_without_boxes(text))
-    if text.startswith("**") and text.endswith("**") and text.count("**") == 2:
-        text = text[2:-2]
+    if whole := _WHOLE.fullmatch(text):
+        text = whole[2] or whole[3]
+    if vector := _ANGLES.fullmatch(text):
+        text = f"({vector[1]})"
     text = option_letter(_TRAILING.sub("", text))
     stripped = text[lead.end() :] if (lead := _LEAD.match(text)) else text
     return stripped.lstrip(_LEFT).rstrip(_RIGHT) or text.strip()
@@ -79,7 +83,7 @@ def unwrap(text: str) -> str:
 def option_letter(text: str) -> str:
     """The letter of "Option A"; any other text unchanged."""
     found = _OPTION.fullmatch(text)
-    return found[1] if found else text
+    return found[1] or found[2] if found else text
 
 
 def _without_boxes(text: str) -> str:

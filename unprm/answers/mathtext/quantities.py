@@ -1,7 +1,7 @@
 """Values with units in the tree of an answer: ``3 hours`` is a call of "unit" on a value and a unit's spelling,
 ``1 hour 30 minutes`` a call of "compound" on such calls."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -19,7 +19,8 @@ from unprm.answers.mathtext.tree import (
     children,
     mapped,
 )
-from unprm.answers.mathtext.units import Unit, unit
+from unprm.answers.mathtext.units import Unit, spelled_unit, unit, unit_powers
+from unprm.answers.mathtext.words import CONTRASTS
 
 _SIGNS = {"%": "percent", "°": "deg"}
 _HALF_TURN = Fraction(180)
@@ -76,19 +77,25 @@ def _literal(node: Node) -> tuple[Fraction, Unit] | None:
     return None
 
 
-def unitless(node: Node) -> Node | None:
-    """The node without the units of its values; None if the number isn't written as one, as in
-    ``1 hour 30 minutes``."""
+def unqualified(spelled: str) -> str:
+    """A unit without the words that only say which way it counts: meters for meters upward."""
+    return spelled_unit({name: power for name, power in unit_powers(spelled).items() if name not in CONTRASTS})
+
+
+def with_units(node: Node, change: Callable[[str], str]) -> Node | None:
+    """The node with each unit's spelling changed, and without those that become empty; None if the number isn't written
+    as one, as in ``1 hour 30 minutes``."""
     if (found := quantity(node)) is not None:
-        return unitless(found[0])
+        value, spelled = with_units(found[0], change), change(found[1])
+        return Call("unit", (value, Text(spelled))) if value and spelled else value
     match node:
         case Call("compound", _):
             return None
         case Call("neg" | "pm" | "mp" | "cup" | "cap" | "setminus" | ":") | Group() | Relation() | Matrix():
-            parts = [unitless(child) for child in children(node)]
+            parts = [with_units(child, change) for child in children(node)]
             if any(part is None for part in parts):
                 return None
             if isinstance(node, Group) and total(node.items) is not None:
                 return None
-            return mapped(node, lambda child: unitless(child) or child)
+            return mapped(node, lambda child: with_units(child, change) or child)
     return node

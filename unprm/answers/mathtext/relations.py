@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import cmp_to_key
 
 from unprm.answers.mathtext.linear import degree, difference, linear, negative, quotient
 from unprm.answers.mathtext.quantities import quantity
 from unprm.answers.mathtext.scalars import Scalars
-from unprm.answers.mathtext.spans import Span, around, merged, ray, spans_of
+from unprm.answers.mathtext.spans import INFINITE, MINUS_INFINITE, Span, merged, outside, ray, spans_of
 from unprm.answers.mathtext.tree import (
     Call,
     Group,
@@ -20,6 +19,7 @@ from unprm.answers.mathtext.tree import (
     Text,
     Unreadable,
     has_words,
+    structure,
     substituted,
     symbols,
 )
@@ -59,13 +59,13 @@ class Relations:
             solved = self._solved(difference(left, right))
             if solved is None:
                 return f"neq {self.scalars.proportions(difference(left, right), signed=False)}"
-            return self.reals_without([solved])
+            return self.reals_without([Span(solved, solved, True, True)])
         raise Unreadable(operator)
 
-    def reals_without(self, holes: Sequence[Node]) -> str:
+    def reals_without(self, spans: Sequence[Span]) -> str:
         """The key of all real numbers except some, as a union of intervals. Raises `Undecided` if those can't be
         ordered."""
-        return self.set_key(around(sorted(holes, key=cmp_to_key(self._compared))))
+        return self.set_key(list(outside(merged(spans, self._compared))))
 
     def _compared(self, left: Node, right: Node) -> int:
         return self.scalars.sign(difference(left, right))
@@ -104,8 +104,14 @@ class Relations:
             return calculated
         if len(sides) == 2 and is_name(sides[1]) and not symbols(sides[0]):
             sides = sides[:1]
-        if len(sides) == 2:
-            return self._implicit(difference(*sides))
+        match sides:
+            case [Group("(", names, ")"), Group("(", values, ")")] if len(names) == len(values) and all(map(is_name, names)):
+                ordered = sorted(zip(names, values, strict=True), key=lambda pair: structure(pair[0]))
+                return self.node_key(Group("(", tuple(value for _, value in ordered), ")"))
+            case [Call("abs", (inner,)), bound] if symbols(inner) and not symbols(bound) and self.scalars.sign(bound) >= 0:
+                return list_of({self._implicit(difference(inner, end)) for end in (bound, negative(bound))})
+            case [left, right]:
+                return self._implicit(difference(left, right))
         keys = [self.node_key(side) for side in sides]
         if named or len(set(keys)) == 1:
             return keys[-1]
@@ -168,6 +174,20 @@ class Relations:
         if len(sides) == 2:
             return f"positive {operators[0]} {self.scalars.proportions(difference(sides[1], sides[0]), signed=True)}"
         return f"chain {' '.join(operators)} {' '.join(self.node_key(side) for side in sides)}"
+
+    def overlap(self, relations: Sequence[Node]) -> Span | None:
+        """The numbers that solve two inequalities in one unknown, one of which bounds them from below and one from
+        above; None if there are no such numbers."""
+        if len(relations) != 2 or symbols(relations[0]) != symbols(relations[1]):
+            return None
+        with suppress(Undecided, Unreadable):
+            spans = [self.spans(relation) for relation in relations if isinstance(relation, Relation)]
+            rays = [span for found in spans if found and len(found) == 1 for span in found]
+            up = [ray for ray in rays if ray.high == INFINITE]
+            down = [ray for ray in rays if ray.low == MINUS_INFINITE]
+            if len(up) == len(down) == 1 and self._compared(up[0].low, down[0].high) < 0:
+                return Span(up[0].low, down[0].high, up[0].from_low, down[0].to_high)
+        return None
 
     def _solution(self, operators: tuple[str, ...], sides: tuple[Node, ...]) -> list[Span] | None:
         """The numbers that solve a chain of ``<`` and ``\\leq`` that is linear in its only unknown."""

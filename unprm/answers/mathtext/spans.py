@@ -1,9 +1,8 @@
 """Sets of real numbers as spans: intervals, rays and points, merged where they touch."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cmp_to_key
-from itertools import pairwise
 
 from unprm.answers.mathtext.tree import Call, Group, Node, Symbol
 
@@ -77,7 +76,10 @@ def _joined(first: Span, second: Span, ordered: Compare) -> Span:
     return Span(first.low, last.high, first.from_low, last.to_high)
 
 
-def around(holes: Sequence[Node]) -> list[Span]:
-    """All real numbers except `holes`, which are in ascending order."""
-    ends = [MINUS_INFINITE, *holes, INFINITE]
-    return [Span(low, high) for low, high in pairwise(ends)]
+def outside(spans: Iterable[Span]) -> Iterator[Span]:
+    """All real numbers that are in none of these spans, which are in ascending order."""
+    low, from_low = MINUS_INFINITE, False
+    for span in spans:
+        yield Span(low, span.low, from_low, not span.from_low)
+        low, from_low = span.high, not span.to_high
+    yield Span(low, INFINITE, from_low)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from unprm.answers.mathtext.measures import Segment, read_measures
-from unprm.answers.mathtext.names import strip_name
+from unprm.answers.mathtext.names import named, split_name, without_builder
+from unprm.answers.mathtext.notations import plain_notation
 from unprm.answers.mathtext.numbers import join_thousands, plain_values, with_figures
 from unprm.answers.mathtext.prose import option_letter
 from unprm.answers.mathtext.tokens import (
@@ -20,13 +21,13 @@ from unprm.answers.mathtext.tokens import (
     tokenise,
     unit_token,
 )
-from unprm.answers.mathtext.units import unit
+from unprm.answers.mathtext.units import unit, unit_name
 from unprm.answers.mathtext.words import is_word, words_of
 
 _LAYOUT = re.compile(
     r"\\(?:left|right)\s*\.(?![0-9])"
-    r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|mathstrut|strut)"
-    r"(?![A-Za-z])|\\(?:hspace|vspace|phantom|hphantom|vphantom|color|label|tag)\*?\s*\{[^{}]*\}"
+    r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|mathstrut|strut|underline)"
+    r"(?![A-Za-z])|\\(?:hspace|vspace|phantom|hphantom|vphantom|color|textcolor|label|tag)\*?\s*\{[^{}]*\}"
 )
 _BLANKS = frozenset(
     ["\\!", "\\,", "\\;", "\\:", "\\>", "\\ ", "~", "\\quad", "\\qquad", "\\thinspace", "\\hfill", "\\n"]
@@ -46,10 +47,11 @@ _SHORT_FRACTIONS = (
     (re.compile(r"\\(frac|binom) ?([0-9A-Za-z])\s*\{"), r"\\\1{\2}{"),
     (re.compile(r"(\\(?:frac|binom) ?\{[^{}]*\})\s*([0-9A-Za-z])"), r"\1{\2}"),
 )
-_BARE_ARGUMENT = re.compile(r"(\\sqrt|\\pmod|[\^_])\s*([0-9]+|[A-Za-z](?![A-Za-z(])|(?<=[\^_])[A-Za-z])")
+_BARE_ARGUMENT = re.compile(r"(\\sqrt|[\^_])\s*([0-9]+(?:\.[0-9]+)?|[A-Za-z](?![A-Za-z(])|(?<=[\^_])[A-Za-z])")
 _QUANTIFIER = re.compile(
     r"(?:,|\\text\{,? ?(?:for|where|with)[a-z ]*\}) ?[a-z]"
     r"(?:\\in(?: Z|\\mathbb\{Z\})|\\text\{is an(?:y)? integer\})$"
+    r"|\\text\{,? ?for (?:any|all|each|every|some) (?:[a-z]+ )?(?:constant|integer|number)s?\} ?[A-Za-z]$"
 )
 # Upright letters that mean a unit where a number precedes: \\mathrm{m/s^2}.
 _UPRIGHT_UNIT = re.compile(r"[ ~]*[msghlLNJWVK](?:[ /*^{}0-9.-]*[msghlLNJWVK])*[ ^{}0-9.-]*")
@@ -57,7 +59,7 @@ _SYNONYMS = {
     "\\le": "\\leq", "<=": "\\leq", "\\leqslant": "\\leq", "\\ge": "\\geq", ">=": "\\geq",
     "\\geqslant": "\\geq", "\\ne": "\\neq", "!=": "\\neq", "\\lt": "<", "\\gt": ">", "==": "=", "**": "^",
     "\\cdot": "*", "\\times": "*", "\\ast": "*", "\\div": "/", "\\lbrace": "\\{", "\\rbrace": "\\}",
-    "\\lbrack": "[", "\\rbrack": "]", "\\vert": "|", "\\lvert": "|", "\\rvert": "|", "\\mid": "|", "\\|": "|",
+    "\\langle": "(", "\\rangle": ")", "\\lbrack": "[", "\\rbrack": "]", "\\vert": "|", "\\lvert": "|", "\\rvert": "|", "\\mid": "|", "\\|": "|",
     "\\backslash": "\\setminus", "\\varnothing": "\\emptyset", "\\R": "\\mathbb{R}", "\\Z": "\\mathbb{Z}",
     "\\N": "\\mathbb{N}", "\\Q": "\\mathbb{Q}", "\\C": "\\mathbb{C}", "\\infin": "\\infty",
     "\\dots": "\\ldots", "\\cdots": "\\ldots", "...": "\\ldots", "\\%": "%", "\\land": "and",
@@ -65,7 +67,14 @@ _SYNONYMS = {
     "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
     "\\vartheta": "\\theta", "\\prime": "'", "\\simeq": "\\approx", "\\sim": "\\approx",
 }  # fmt: skip
+_NO_SOLUTION = re.compile(
+    r"none|(?:the )?empty set|(?:there (?:is|are|exists?) )?(?:no|not any) (?:\w+ )?(?:solution|value|root|number|integer)s?"
+    r"(?: exists?)?"
+)
+_INFINITELY_MANY = re.compile(r"(?:there are )?infinite(?:ly many| number of)(?: solutions?)?|infinite solutions")
+_BESIDE_A_WORD = re.compile(r"(?:an?|the|due|on (?=\w+day$)) ?(?=.)")
 _ALL_REALS = re.compile(r"(?:the )?(?:set of )?(?:all|any|every) (?:of )?(?:the )?real(?: number)?s?")
+_PHRASES = ((_ALL_REALS, "\\mathbb{R}"), (_NO_SOLUTION, "\\emptyset"), (_INFINITELY_MANY, "infinitely many"))
 _DROPPED = frozenset(["$", "\\(", "\\)", "\\null"])
 _CURRENCIES = {"\\$": "dollar", "\\textdollar": "dollar", "\\pounds": "gbp", "\\euro": "euro"}
 _BOUNDARY = OPENING | CLOSING | frozenset(
@@ -75,10 +84,18 @@ _BOUNDARY = OPENING | CLOSING | frozenset(
 
 def respell(text: str) -> str:
     """One round of rewrites over a text that `characters` and `prose` have cleaned. Linear in its length."""
-    tokens = join_thousands(_spelled(tokenise(_respell_commands(with_figures(text)))))
-    tokens = strip_name(_drop_blanks(tokens))
-    tokens = _by_segment(_by_segment(tokens, read_measures), _plain_values)
-    return _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
+    tokens = join_thousands(_spelled(tokenise(_respell_commands(plain_notation(with_figures(text))))))
+    name, tokens = split_name(without_builder(_drop_blanks(tokens)))
+    tokens = _by_segment(_by_segment(_one_constant(tokens), read_measures), _plain_values)
+    plain = _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
+    return named(name, plain)
+
+
+def _one_constant(tokens: list[str]) -> list[str]:
+    """Calls a constant of integration C, whatever its letter: ``x^2+c``."""
+    if tokens[-1:] in (["c"], ["K"]) and tokens[-2:-1] == ["+"] and tokens.count(tokens[-1]) == 1:
+        return [*tokens[:-1], "C"] if any(map(is_letters, tokens[:-1])) else tokens
+    return tokens
 
 
 def _respell_commands(text: str) -> str:
@@ -143,8 +160,9 @@ def _without_stray_braces(tokens: list[str]) -> list[str]:
 def _upright_unit(content: str, before: Sequence[str]) -> list[str]:
     last = next((token for token in reversed(before) if token != " "), "")
     follows = is_number(last) or last == "}" or (last == "/" and any(map(is_text, before)))
-    if (follows and _UPRIGHT_UNIT.fullmatch(content)) or (last == "°" and content.strip() in ("C", "F")):
-        return ["\\text{" + re.sub("[^A-Za-z0-9/^*-]", "", content) + "}"]
+    content = " ".join(re.sub(r"\\[,;:! ]|[~{}]", " ", content).split())
+    if (follows and _UPRIGHT_UNIT.fullmatch(content)) or (last == "°" and content in ("C", "F")):
+        return ["\\text{" + re.sub(r" ?([/^*-]) ?", r"\1", content).replace(" ", "*") + "}"]
     return []
 
 
@@ -162,7 +180,12 @@ def _spelled_text(content: str) -> list[str]:
     if any(char.isdigit() for char in plain):
         plain = _CLOCK.sub(_clock, plain)
         return [" ", *_spelled(tokenise(plain)), " "]
-    return ["\\text{" + plain.lower().rstrip(" .") + "}"]
+    return ["\\text{" + re.sub("[A-Za-z]+", _lower, plain).rstrip(" .") + "}"]
+
+
+def _lower(word: re.Match[str]) -> str:
+    """The word in lower case, unless that is another unit: MeV."""
+    return word[0] if unit_name(word[0]) != unit_name(word[0].lower()) else word[0].lower()
 
 
 def _spelled_bold(content: str) -> list[str]:
@@ -226,6 +249,8 @@ def _plain_words(tokens: Sequence[str]) -> str:
         return ""
     plain = "".join(token[6:-1] if is_text(token) else token for token in tokens)
     words = " ".join(plain.lower().split())
-    if _ALL_REALS.fullmatch(words):
-        return "\\mathbb{R}"
+    for phrase, meaning in _PHRASES:
+        if phrase.fullmatch(words):
+            return meaning
+    words = _BESIDE_A_WORD.sub("", words, count=1) if _BESIDE_A_WORD.match(words) else words
     return words if all(is_word(word) or len(word) < 3 for word in words.split()) else "\\text{" + words + "}"

@@ -115,6 +115,11 @@ def has_words(node: Node) -> bool:
     return isinstance(node, Text) or any(map(has_words, children(node)))
 
 
+def is_label(node: Node) -> bool:
+    """Whether a node is words or a capital letter."""
+    return isinstance(node, Text) or (isinstance(node, Symbol) and len(node.name) == 1 and node.name.isupper())
+
+
 def substituted(node: Node, values: Mapping[str, Node]) -> Node:
     """The node with each named unknown replaced by its value."""
     match node:

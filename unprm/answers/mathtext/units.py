@@ -1,7 +1,8 @@
-"""Units of measure: a closed table, and each unit's factor to the base unit of its kind.
+"""Units of measure: a table, SI's prefixes as a rule, and each unit's factor to the base unit of its kind.
 
 A unit is spelled like ``m s-1``: names from the table with their powers. Kinds that differ only by a convention or by
-an offset (months and days, tons, temperatures, currencies) are not converted into each other.
+an offset (months and days, tons, temperatures, currencies) are not converted into each other. Words with an opposite
+(heads and tails, upward and downward), moduli and bases are units of a kind of their own: mod(7), base(2).
 """
 
 import re
@@ -9,90 +10,101 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from unprm.answers.mathtext.words import words_in
+from unprm.answers.mathtext.words import CONTRASTS, words_in
 
-# base unit and its power | factor | names; the first one is the canonical spelling
+# The base unit of a kind, then its units: a factor, and names, the first of which is the canonical spelling. A name
+# with ~ takes prefixes: symbols of up to three letters SI's symbols, longer names SI's words.
 _TABLE = """
-    m       | 1              | m meter metre
-    m       | 1/1000000000   | nm nanometer nanometre
-    m       | 1/1000         | mm millimeter millimetre
-    m       | 1/100          | cm centimeter centimetre
-    m       | 1/10           | dm decimeter decimetre
-    m       | 1000           | km kilometer kilometre
-    m       | 127/5000       | in inch
-    m       | 381/1250       | ft foot feet
-    m       | 1143/1250      | yd yard
-    m       | 201168/125     | mi mile
-    m2      | 10000          | hectare
-    m2      | 316160658/78125 | acre
-    m3      | 1/1000         | L l liter litre
-    m3      | 1/1000000      | mL ml milliliter millilitre
-    m3      | 1/100000       | cL cl centiliter centilitre
-    m3      | 1              | kL kl kiloliter kilolitre
-    m3      | 473176473/125000000000   | gal gallon
-    m3      | 473176473/500000000000   | qt quart
-    m3      | 473176473/1000000000000  | pint
-    m3      | 473176473/2000000000000  | cup
-    m3      | 473176473/16000000000000 | floz
-    m3      | 473176473/32000000000000 | tbsp tablespoon
-    m3      | 473176473/96000000000000 | tsp teaspoon
-    kg      | 1              | kg kilogram
-    kg      | 1/1000         | g gram gm
-    kg      | 1/1000000      | mg milligram
-    kg      | 1000           | tonne
-    kg      | 45359237/100000000   | lb pound
-    kg      | 45359237/1600000000  | oz ounce
-    ton     | 1              | ton
-    s       | 1              | s second sec
-    s       | 1/1000         | ms millisecond
-    s       | 60             | min minute
-    s       | 3600           | h hour hr
-    s       | 86400          | day
-    s       | 604800         | week wk
-    month   | 1              | month
-    month   | 12             | year yr
-    month   | 120            | decade
-    month   | 1200           | century
-    m s-1   | 1397/3125      | mph
-    m s-1   | 5/18           | kmh kph
-    m s-1   | 463/900        | knot
-    deg     | 1              | deg degree
-    rad     | 1              | rad radian
-    degC    | 1              | degC celsius centigrade
-    degF    | 1              | degF fahrenheit
-    K       | 1              | K kelvin
-    percent | 1              | percent pct
-    dollar  | 1              | dollar usd buck
-    dollar  | 1/100          | cent
-    euro    | 1              | euro eur
-    gbp     | 1              | gbp
-    inr     | 1              | inr rupee
-    yen     | 1              | yen jpy
-    yuan    | 1              | yuan rmb
-    peso    | 1              | peso
-    N       | 1              | N newton
-    J       | 1              | J joule
-    J       | 1000           | kJ kj kilojoule
-    W       | 1              | W watt
-    W       | 1000           | kW kw kilowatt
-    kwh     | 1              | kwh
-    V       | 1              | V volt
-    ampere  | 1              | ampere amp
-    ohm     | 1              | ohm
-    Hz      | 1              | Hz hz hertz
-    Hz      | 1000           | kHz khz kilohertz
-    Hz      | 1000000        | MHz mhz megahertz
-    Pa      | 1              | Pa pascal
-    Pa      | 1000           | kPa kpa kilopascal
-    cal     | 1              | cal calorie
-    cal     | 1000           | kcal kilocalorie
-    mol     | 1              | mol mole
-    byte    | 1              | byte
-    bit     | 1              | bit
+    m: 1 ~m ~meter ~metre ~metro ~mètre метр метра метров м 米 미터 メートル; 1/10 dm decimeter decimetre;
+        1/100 cm centimeter centimetre centímetro centimètre zentimeter см 厘米 センチメートル センチ;
+        1/1000 мм 毫米; 1000 км километр километра километров kilómetro kilomètre 千米 公里 킬로미터 キロメートル;
+        0.0254 in inch; 0.3048 ft foot feet; 0.9144 yd yard; 1609.344 mi mile; 1852 nmi; 201.168 furlong; 20.1168 chain; 5.0292 rod;
+        1.8288 fathom; 0.1016 hand; 4828.032 league; 0.4572 cubit; 1/10000000000 angstrom; 149597870700 au;
+        9460730472580800 ly lightyear
+    parsec: 1 ~parsec
+    m2: 10000 hectare ha; 4046.8564224 acre; 1 平方米 平方メートル; 1/10000 平方厘米; 1000000 平方公里 平方千米
+    m3: 1/1000 ~L ~l ~liter ~litre ~litro литр литра литров 升 リットル 리터; 1/100000 cL cl centiliter centilitre;
+        1/10000 dL dl deciliter decilitre; 1/1000000 cc 毫升 ミリリットル; 1 立方米; 0.003785411784 gal gallon;
+        0.000946352946 qt quart; 0.000473176473 pint; 0.0002365882365 cup; 0.0000295735295625 floz;
+        0.00001478676478125 tbsp tablespoon; 0.00000492892159375 tsp teaspoon; 0.03523907016688 bushel bu;
+        0.00880976754172 peck
+    barrel: 1 barrel bbl
+    hogshead: 1 hogshead
+    dram: 1 dram
+    kg: 1/1000 ~g ~gram ~gramo ~gramme gm грамм г 克 グラム 그램; 1 кг килограмм 千克 公斤 キログラム キロ 킬로그램;
+        1/2 斤; 1000 tonne 吨; 0.45359237 lb pound; 0.028349523125 oz ounce; 6.35029318 stone; 1/5000 carat;
+        0.0311034768 troyounce; 1016.0469088 longton; 0.00006479891 grain
+    ton: 1 ~ton
+    s: 1 ~s ~second sec segundo seconde sekunde секунда секунды секунд 秒 秒钟 초;
+        60 min minute minuto minuten минута минуты минут мин 分钟 分 분 dakika;
+        3600 h hour hr hora heure stunde stunden час часа часов 小时 時間 시간 saa;
+        86400 day día dia jour tage tagen день дня дней 天 日 일 siku;
+        604800 week wk semana semaine woche wochen неделя недели недель 周 星期 週間 주 wiki; 1209600 fortnight
+    month: 1 month mes meses mois monat monate monaten месяц месяца месяцев 个月 ヶ月 か月 개월 miezi mwezi;
+        12 year yr año ans année jahr jahre jahren год года лет 年 년 歲 岁 歳 miaka mwaka; 120 decade;
+        1200 century; 12000 millennium
+    semester: 1 semester
+    m s-1: 0.44704 mph; 5/18 kmh kph kmph; 463/900 knot kt
+    deg: 1 deg degree; 1/60 arcminute arcmin; 1/3600 arcsecond arcsec
+    rad: 1 rad radian
+    degC: 1 degC celsius centigrade
+    degF: 1 degF fahrenheit
+    K: 1 ~K kelvin
+    percent: 1 percent pct prozent porciento
+    dollar: 1 dollar usd buck dólar dólares 美元 ドル 달러 доллар доллара долларов; 1/100 cent
+    euro: 1 euro eur евро 欧元 ユーロ 유로
+    gbp: 1 gbp
+    penny: 1 penny pence pennies
+    shilling: 1 shilling
+    inr: 1 inr rupee rs
+    paisa: 1 paisa paise
+    yen: 1 yen jpy 円 日元
+    yuan: 1 yuan rmb cny 元 块 人民币; 1/10 jiao 角 毛; 1/100 fen
+    won: 1 won krw 원
+    peso: 1 peso
+    ruble: 1 ruble rouble rub рубль рубля рублей руб; 1/100 kopeck kopek копейка копейки копеек
+    franc: 1 franc chf
+    centime: 1 centime
+    krona: 1 krona krone kronor
+    centavo: 1 centavo
+    baht: 1 baht บาท
+    taka: 1 taka টাকা
+    N: 1 ~N ~newton
+    J: 1 ~J ~joule; 3600000 kWh kwh; 3600 Wh
+    eV: 1 ~eV ~electronvolt
+    cal: 1 ~cal ~calorie
+    W: 1 ~W ~watt
+    horsepower: 1 hp horsepower
+    V: 1 ~V ~volt
+    ampere: 1 ~A ~amp ~ampere
+    ohm: 1 ~ohm
+    farad: 1 ~F ~farad
+    henry: 1 ~henry henries
+    coulomb: 1 ~coulomb
+    tesla: 1 ~tesla; 1/10000 gauss
+    Hz: 1 ~Hz hz ~hertz; 1000 khz; 1000000 mhz; 1000000000 ghz
+    Pa: 1 ~Pa ~pascal; 100000 ~bar; 101325 atm atmosphere
+    psi: 1 psi
+    torr: 1 torr mmhg
+    mol: 1 ~mol ~mole
+    bit: 1 ~b ~bit; 8 ~B ~byte; 8000 KB; 8000000 mb; 8000000000 gb; 8000000000000 tb
+    bit s-1: 1 ~bps
+    lumen: 1 ~lumen
+    lux: 1 lux
+    candela: 1 candela
+    decibel: 1 dB db decibel
+    rpm: 1 rpm
 """
-_PLURALS = {"inches": "in", "centuries": "century", "henries": "henry", "feet": "ft"}
-_AFTER_A_BLANK = words_in("m g s h L")  # the single letters that are units after a blank; others are variables
-_PART = re.compile(r"([A-Za-z]+)(-?[1-9])?")
+_PREFIXES = (
+    ("n", "nano", Fraction(1, 10**9)), ("u", "micro", Fraction(1, 10**6)), ("m", "milli", Fraction(1, 1000)),
+    ("k", "kilo", Fraction(10**3)), ("M", "mega", Fraction(10**6)), ("G", "giga", Fraction(10**9)),
+    ("T", "tera", Fraction(10**12)), ("p", "pico", Fraction(1, 10**12)), ("h", "hecto", Fraction(100)),
+)  # fmt: skip
+_SYMBOLS = frozenset("nmkMGT")  # prefixes of symbols; "pm" and "us" are words, and µ is spelled micro
+_PLURALS = {"inches": "in", "centuries": "century", "feet": "ft", "millennia": "millennium"}
+_AFTER_A_BLANK = words_in("m g s h L J N V W")  # single letters that are units after a blank; others are variables
+_RAISED = words_in("m")  # of these, the ones whose square is a unit
+_PART = re.compile(r"((?:mod|base)\(\d+\)|[^\W\d_]+)(-?[1-9])?")
 MAX_PARTS = 4  # names in one unit
 
 
@@ -105,14 +117,23 @@ class Unit:
 
 
 def _read() -> tuple[dict[str, Unit], dict[str, str]]:
-    units: dict[str, Unit] = {}
-    names: dict[str, str] = {}
-    for line in _TABLE.strip().splitlines():
-        kind, factor, spellings = (cell.strip() for cell in line.split("|"))
-        canonical, *others = spellings.split()
-        units[canonical] = Unit(Fraction(factor), kind)
-        names.update(dict.fromkeys([canonical, *others], canonical))
-    return units, names
+    units = {word: Unit(Fraction(1), word) for word in CONTRASTS}
+    names = {word: word for word in CONTRASTS}
+    prefixed: dict[str, str] = {}
+    for line in re.split(r"\n    (?=\S)", _TABLE.strip()):
+        kind, _, entries = line.partition(":")
+        for entry in entries.split(";"):
+            factor, *spellings = entry.split()
+            canonical = spellings[0].removeprefix("~")
+            units[canonical] = Unit(Fraction(factor), kind)
+            names.update((spelling.removeprefix("~"), canonical) for spelling in spellings)
+            for name in (spelling[1:] for spelling in spellings if spelling[0] == "~"):
+                for symbol, word, times in _PREFIXES:
+                    units[symbol + canonical] = Unit(times * Fraction(factor), kind)
+                    prefixed[word + name] = symbol + canonical
+                    if len(name) <= 3 and symbol in _SYMBOLS:
+                        prefixed[symbol + name] = symbol + canonical
+    return units, prefixed | names
 
 
 UNITS, _NAMES = _read()
@@ -127,12 +148,14 @@ def unit_name(word: str) -> str:
     return found
 
 
-def is_unit_after(word: str, *, spaced: bool) -> bool:
-    """Whether a run of letters after a number spells a unit, and is not a product of variables; `spaced`: a blank is
-    between them."""
+def is_unit_after(word: str, *, spaced: bool, literal: bool, raised: bool) -> bool:
+    """Whether a run of letters after a value spells a unit, and is not a product of variables. `spaced`: a blank is
+    between them; `literal`: the value has no letters; `raised`: the letters have a power."""
     if not unit_name(word):
         return False
-    return len(word) > 3 or (spaced and (len(word) > 1 or word in _AFTER_A_BLANK))
+    if len(word) == 1 and word.isascii():
+        return spaced and literal and word in (_RAISED if raised else _AFTER_A_BLANK)
+    return spaced or len(word) > 3 or not word.isascii()
 
 
 @cache
@@ -144,11 +167,11 @@ def unit(spelled: str) -> Unit | None:
         return None
     for part in parts:
         found = _PART.fullmatch(part)
-        if found is None or found[1] not in UNITS:
+        if found is None or (found[1] not in UNITS and "(" not in found[1]):
             return None
-        power = int(found[2] or 1)
-        factor *= UNITS[found[1]].factor ** power
-        for base, times in unit_powers(UNITS[found[1]].kind).items():
+        power, known = int(found[2] or 1), UNITS.get(found[1], Unit(Fraction(1), found[1]))
+        factor *= known.factor**power
+        for base, times in unit_powers(known.kind).items():
             powers[base] = powers.get(base, 0) + power * times
     return Unit(factor, spelled_unit(powers))
 

@@ -17,9 +17,8 @@ _MEANING = words_in(
     bigger least most minimum maximum under above below between beyond within from to till until upto
     about mod modulo modulus remainder base radix rem times plus minus squared cubed root power divided
     multiplied by negative positive nonnegative nonpositive opposite inverse reciprocal half halves
-    third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh sevenths eighth
-    eighths ninth ninths tenth tenths hundredth hundredths thousandth thousandths dozen dozens score
-    hundred hundreds thousand thousands million millions billion billions trillion trillions k mil bn
+    third quarter fourth fifth sixth seventh eighth ninth tenth hundredth thousandth dozen score hundred thousand
+    lakh million crore billion trillion k mil bn
     north south east west up down left right clockwise counterclockwise anticlockwise forward backward
     ahead behind increase increased decrease decreased gain loss lost profit deficit surplus debt rise
     fall drop late early earlier later before after ago previous next undefined infinite infinity
@@ -33,7 +32,18 @@ _QUALIFIERS = words_in(
     closer farther further nearer cheaper warmer hotter colder cooler richer poorer
     win wins won losses lose loses losing pair pairs couple couples twin twins triplet triplets
     millionth millionths billionth billionths trillionth trillionths eleventh elevenths twelfth twelfths
-    twentieth twentieths factorial basis each apiece st nd rd th
+    twentieth twentieths factorial basis each apiece st nd rd th ream reams
+    """
+)
+# A word with an opposite says what a number counts: 5 heads is not 5 tails, but either may be just 5.
+CONTRASTS = words_in(
+    """
+    correct incorrect wrong head tail full empty discount surcharge markup markdown short extra fast slow upward
+    downward inward outward leftward rightward upstream downstream uphill downhill inside outside inner outer top bottom
+    front back growth decline ascent descent ascending descending repeated owed owned income expense deposit withdrawal
+    debit credit import export bought sold borrowed lent paid unpaid used unused added removed hired fired sent received
+    absorbed released passed failed success failure present absent open closed alive dead weekday weekend inclusive
+    exclusive horizontal vertical nickel dime
     """
 )
 # Words that announce an answer without changing it.
@@ -43,7 +53,10 @@ INTRODUCTIONS = words_in(
     equal equals
     """
 )
-MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+MULTIPLIERS = {
+    "dozen": 12, "hundred": 10**2, "thousand": 10**3, "lakh": 10**5, "million": 10**6, "crore": 10**7,
+    "billion": 10**9, "trillion": 10**12,
+}  # fmt: skip
 # Names of functions, which are never the noun that an answer counts.
 FUNCTION_NAMES = words_in(
     """
@@ -69,8 +82,8 @@ def words_of(text: str) -> list[str]:
 
 
 def changes_meaning(words: Iterable[str]) -> bool:
-    """Whether a word beside a number changes its meaning, as no unit does."""
-    return any(word.lower() in _MEANING for word in words)
+    """Whether a word beside a number, in the singular or plural, changes its meaning, as no unit does."""
+    return any(word.lower() in _MEANING or word.lower().removesuffix("s") in _MEANING for word in words)
 
 
 def qualifies(words: Iterable[str]) -> bool:
@@ -79,18 +92,20 @@ def qualifies(words: Iterable[str]) -> bool:
 
 
 def is_word(run: str) -> bool:
-    """Whether a run of letters is an English word, not a product of variables (``odd`` and not ``xyz``)."""
+    """Whether a run of letters is a word, not a product of variables (``odd`` and not ``xyz`` or ``mgh``)."""
     if len(run) < 3:
         return run.lower() == "no"
     if run.istitle():
         return True
     distinct = set(run.lower())
+    if len(run) < 5 and run.islower() and distinct.isdisjoint("aeiouy"):
+        return not run.isascii()
     return not (distinct <= _VARIABLES and len(distinct) == len(run))
 
 
 def is_noun(run: str, *, spaced: bool) -> bool:
     """Whether a run of letters after a number names what it counts; `spaced`: a blank is between them."""
     run = run.lower()
-    if run in _COUNTED or run.removesuffix("s") in _COUNTED:
+    if not run.isascii() or run in _COUNTED or run.removesuffix("s") in _COUNTED:
         return True
     return spaced and run not in FUNCTION_NAMES and (run in ("pts", "amu") or (len(run) >= 4 and is_word(run)))
