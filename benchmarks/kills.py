@@ -1,24 +1,19 @@
-"""Votes while the worker processes that compare answers are killed, and scores of two replicas under Ray Serve while
-replicas are killed: every answer must be the same as without a server."""
+"""Scores of two replicas under Ray Serve while replicas are killed: every one must be the same as without a server."""
 
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 
 import psutil
 
 from benchmarks import clients, models, queries, servers
 from benchmarks.timing import Comparison
 from unprm import mini
-from unprm.answers.equivalence import Equivalence
 from unprm.models.load import load_engine
-from unprm.votes import decide as votes
 
-KILLS, EVERY, REQUESTS, CLIENTS = 50, 0.25, 2000, 8
 DEATHS, DISTINCT, CALLERS, CLOSE = 20, 80, 4, 1e-4
 """Numbers of replicas killed, distinct requests and clients; tolerance for scores, which depend on the batch."""
 DOCUMENTED = {200, 429, 503, 504}
@@ -26,38 +21,6 @@ DOCUMENTED = {200, 429, 503, 504}
 
 
 def run() -> list[Comparison]:
-    """Kills first the worker processes, then the replicas."""
-    return [_comparers(), *_replicas()]
-
-
-def _comparers() -> Comparison:
-    """Sends requests, which include step scores, until all kills are done."""
-    rng = random.Random(0)
-    ballots: list[list[str]] = []
-    elected: list[str] = []
-    with servers.unprm("--max-request-seconds=30") as (url, process), ThreadPoolExecutor(1) as pool:
-        killer = pool.submit(_kill_comparers, process.pid)
-        while not killer.done():
-            ballots += [_answers(rng) for _ in range(REQUESTS)]
-            replies = clients.call(url, list(map(_request, ballots[-REQUESTS:])), CLIENTS)
-            elected += [reply.json()["answer"] for reply in replies]
-        killer.result()  # raises the killer's exception, if any
-    with Equivalence(deadline=60.0) as equivalence:
-        wrong = sum(_elected(equivalence, ballot) != answer for ballot, answer in zip(ballots, elected, strict=True))
-    what = f"votes that came out right of {len(elected):,}, {KILLS} processes killed"
-    return Comparison(what, len(elected) - wrong, "all", len(elected), unit="votes")
-
-
-def _kill_comparers(server: int) -> None:
-    rng, killed = random.Random(1), 0
-    while killed < KILLS:
-        time.sleep(EVERY)
-        with suppress(psutil.NoSuchProcess, IndexError):
-            rng.choice(psutil.Process(server).children(recursive=True)).send_signal(signal.SIGKILL)
-            killed += 1
-
-
-def _replicas() -> list[Comparison]:
     """Kills a replica whenever both answer. Answers with status 200 are compared with the engine alone."""
     repeated = queries.zipf(random.Random(1), DISTINCT, 2)
     with closing(load_engine(mini.NAME, device="cpu", dtype="float32")) as engine:
@@ -104,20 +67,3 @@ def _is_replica(process: psutil.Process) -> bool:
         return "ServeReplica:unprm:replica" in " ".join(process.cmdline())
     except psutil.Error:
         return False
-
-
-def _answers(rng: random.Random) -> list[str]:
-    """Three expressions twice each, spelled at random, and a third time one of them: which class is largest depends on
-    which answers are equal."""
-    numbers = [rng.randint(2, 10**6) for _ in range(3)]
-    spelled = [(f"\\sin({n}x)+x", f"x + \\sin( {n}x )", f"\\frac{{2x+2\\sin({n}x)}}{{2}}") for n in numbers]
-    return [rng.choice(spellings) for spellings in spelled for _ in range(2)] + [rng.choice(spelled[rng.randrange(3)])]
-
-
-def _request(answers: list[str]) -> clients.Request:
-    solutions = [{"steps": ["a"], "answer": answer, "step_scores": [0.5]} for answer in answers]
-    return clients.request("/vote/majority", {"solutions": solutions})
-
-
-def _elected(equivalence: Equivalence, answers: list[str]) -> str:
-    return answers[votes.decide("majority", equivalence.classes(answers)).solution_index]

@@ -31,11 +31,6 @@ _SMALL = 32_768
 """Bodies up to this many bytes are read at once: handing them to a thread would take longer."""
 _THREADS = 2
 """Threads of each pool that splits or encodes texts: while a long text occupies one, the other is free."""
-_COMPARERS = 8
-"""Requests whose answers are compared at the same time, each by a process of its own."""
-
-_COMPARER_MB = 512
-"""Memory limit of such a process, in MiB."""
 
 
 class Service:
@@ -50,10 +45,7 @@ class Service:
         self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
         self.models = Models(sources, settings, Watch(self.metrics.ran, lost), self._encoders)
-        self._equivalence = Equivalence(
-            deadline=settings.equivalence_deadline, workers=_COMPARERS, memory_mb=_COMPARER_MB
-        )
-        self._comparers = FairPool("comparers", _COMPARERS)
+        self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self._running = InUse()
         self.bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
         """Bytes of the bodies of all requests, held until they are answered."""
@@ -61,8 +53,7 @@ class Service:
         self._observe()
 
     async def start(self) -> None:
-        """Starts the parts; waits neither for the model nor for the comparing processes."""
-        asyncio.get_running_loop().run_in_executor(None, self._start_comparing)
+        """Starts the parts; doesn't wait for the model."""
         self.models.start()
 
     async def drain(self) -> None:
@@ -77,10 +68,8 @@ class Service:
         """Ends the parts; nothing is left running."""
         self._draining = True
         await self.models.stop(0)
-        self._comparers.close()
         self._readers.close()
         self._encoders.close()
-        await asyncio.to_thread(self._equivalence.close)
         if self.journal is not None:
             await asyncio.to_thread(self.journal.close)
 
@@ -113,24 +102,10 @@ class Service:
         return classes, [known[index] for index in compared.as_text]
 
     async def _compared(self, answers: Sequence[str], caller: str) -> Comparison:
-        if all(map(answer_text.is_integer, answers)):  # at once: these need no process
-            return self._equivalence.finish(self._equivalence.begin(answers))
-        begun = await self._readers.request(caller).run(
-            sum(map(len, answers)), partial(self._equivalence.begin, answers)
-        )
-        if begun.settled:
-            return self._equivalence.finish(begun)
-        # In threads of their own, so that requests that wait for a process delay no others; a request's time for
-        # comparing begins with its turn.
-        turns = self._comparers.request(caller)
-        return await turns.run(len(answers), partial(self._equivalence.finish, begun))
-
-    def _start_comparing(self) -> None:
-        try:
-            self._equivalence.start()
-        except Exception:  # votes go on without the processes; the log says so
-            if not self._draining:
-                logger.exception("answers are compared as text: the processes that compare them don't start")
+        if all(map(answer_text.is_integer, answers)):  # at once: handing them to a thread would take longer
+            return self._equivalence.compare(answers)
+        turns = self._readers.request(caller)
+        return await turns.run(sum(map(len, answers)), partial(self._equivalence.compare, answers))
 
     def _observe(self) -> None:
         gauge, counter = self.metrics.gauge, self.metrics.counter
@@ -141,13 +116,12 @@ class Service:
         gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
         gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
         gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
-        counter("unprm_equivalence_answers", "Answers told apart.", lambda: equivalence.stats.compared)
+        counter("unprm_equivalence_answers", "Answers compared.", lambda: equivalence.stats.compared)
         counter(
             "unprm_equivalence_timeouts",
             "Answers compared as text for lack of time.",
-            lambda: equivalence.stats.timeouts,
+            lambda: equivalence.stats.late,
         )
-        counter("unprm_equivalence_crashes", "Answers that cost a worker process.", lambda: equivalence.stats.crashes)
         counter(
             "unprm_equivalence_failures",
             "Answers compared as text because comparing them met an error.",

@@ -2,9 +2,8 @@
 
 Each answer has a key that depends only on the answer, and two answers are equal if their keys are (or if one lacks the
 unit of the other, see below): so the relation is reflexive, symmetric and transitive by construction, and the classes
-don't depend on the order of the answers or on earlier calls. Keys of numbers with roots, fractions and pi, and of
-expressions with such values, are computed in the calling process. Other functions, large numbers and finite sums are
-computed in worker processes that can be killed.
+don't depend on the order of the answers or on earlier calls. What it costs to compute a key is bounded; what would cost
+more is compared as it is written.
 
 Conventions, where mathematics leaves a choice (when in doubt, answers are different):
 
@@ -34,67 +33,35 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
   with certainty are compared as they are written.
 """
 
-import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import NamedTuple
 
 from unprm.answers.canonical import canonical
 from unprm.answers.key_cache import KeyCache
-from unprm.answers.mathtext.evaluation import NeedsWorker
 from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
 from unprm.answers.mathtext.notations import other_reading
-from unprm.answers.mathtext.scalars import Scalars
-from unprm.answers.worker import worker_command
-from unprm.answers.worker_pool import START_SECONDS, OutOfTime, WorkerDied, WorkerPool
-from unprm.errors import ShuttingDown
-
-_ATTEMPTS = 2  # a worker may also be killed for reasons unrelated to the answer
-_SHARE = 0.25  # fraction of the deadline that one answer may take, as CPU time
 
 
 @dataclass(frozen=True, slots=True)
 class EquivalenceStats:
     """Counts of answers since the start.
 
-    compared    distinct texts per call, summed over all calls
-    cached      keys found in the cache
-    in_process  keys computed without a worker
-    in_worker   keys computed by a worker
-    refused     of the latter: too large or ill-conditioned to compute, so compared as written
-    timeouts    not done by the deadline, or over one answer's share of it: compared as text
-    crashes     workers lost on them; an answer that loses two is compared as text
-    failures    comparing them raised an error, so they were compared as text
+    compared  distinct texts per call, summed over all calls
+    cached    keys found in the cache
+    refused   too large or ill-conditioned to compute, so compared as written
+    late      not done by the deadline, so compared as text in that call
+    failures  comparing them raised an error, so they were compared as text
     """
 
     compared: int = 0
     cached: int = 0
-    in_process: int = 0
-    in_worker: int = 0
     refused: int = 0
-    timeouts: int = 0
-    crashes: int = 0
+    late: int = 0
     failures: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """Answers and the `keys` known so far. `spelled`: answers without a key, by canonical spelling; `seconds`: what is
-    left of the deadline, after which they are compared as text."""
-
-    answers: Sequence[str]
-    keys: dict[str, AnswerKey]
-    spelled: dict[str, list[str]]
-    seconds: float
-
-    @property
-    def settled(self) -> bool:
-        """Whether no worker is needed."""
-        return not self.spelled
 
 
 class Comparison(NamedTuple):
@@ -106,78 +73,48 @@ class Comparison(NamedTuple):
 
 
 class Equivalence:
-    """Groups answers into classes of equal ones; owns killable worker processes (POSIX). Thread-safe.
+    """Groups answers into classes of equal ones. Thread-safe.
 
-    `deadline` is in seconds of work on one call: answers without a key by then are compared as text in that call, which
-    is not cached. One answer may take a quarter of it as CPU time: beyond that it is compared as text permanently.
-    `memory_mb` limits each of the `workers`; `cache_size` is in answers. Create it after any fork of the server.
+    `deadline` is in seconds of one call: answers whose turn comes later are compared as text in that call. One answer
+    costs tenths of a second at most, whatever it says. `cache_size` is in answers.
     """
 
-    def __init__(
-        self,
-        *,
-        deadline: float = 2.0,
-        workers: int = 1,
-        memory_mb: int = 1024,
-        cache_size: int = 65536,
-        command: Sequence[str] | None = None,
-    ) -> None:
-        if deadline <= 0 or workers < 1 or memory_mb < 256 or cache_size < 0:
-            raise ValueError(f"{deadline=}, {workers=}, {memory_mb=} (at least 256), {cache_size=}")
+    def __init__(self, *, deadline: float = 2.0, cache_size: int = 65536) -> None:
+        if deadline <= 0 or cache_size < 0:
+            raise ValueError(f"{deadline=}, {cache_size=}")
         self.deadline = deadline
-        self._pool = WorkerPool(command or worker_command(deadline * _SHARE, memory_mb), workers)
-        self._scalars = Scalars()
         self._cache = KeyCache(cache_size)
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def classes(self, answers: Sequence[str]) -> list[int]:
-        """The class of each answer, numbered from 0 by first appearance.
-
-        Takes little more than the deadline at most. Raises `ShuttingDown` after `close` if a worker is needed."""
-        return self.finish(self.begin(answers)).classes
-
-    def begin(self, answers: Sequence[str]) -> Begun:
-        """Does what needs no worker; takes milliseconds for answers of common size."""
-        start = time.monotonic()
-        wanted = set(answers)
-        keys = self._cache.get_all(wanted)
-        self._count(compared=len(wanted), cached=len(keys))
-        spelled: dict[str, list[str]] = {}
-        # The order depends only on the answers, so that a deadline always cuts off the same ones.
-        for answer in sorted(sorted(wanted - keys.keys()), key=len):
-            if time.monotonic() > start + self.deadline:
-                self._count(timeouts=1)
-                keys[answer] = text_key(answer)
-                continue
-            try:
-                form, key = self._in_process(answer)
-            except Exception:  # an error on one answer must not affect the others
-                self._count(failures=1)
-                form, key = answer, text_key(answer)
-            if key is None:
-                spelled.setdefault(form, []).append(answer)
-            else:
-                keys[answer] = self._cache.put(answer, key)
-        return Begun(answers, keys, spelled, max(0.0, self.deadline - (time.monotonic() - start)))
-
-    def finish(self, begun: Begun) -> Comparison:
-        """The classes of the answers; waits for a worker unless settled. The rest of the deadline starts now."""
-        until = time.monotonic() + begun.seconds
-        for form in sorted(sorted(begun.spelled), key=len):
-            key, final = self._key_in_worker(form, until)
-            for answer in begun.spelled[form]:
-                begun.keys[answer] = self._cache.put(answer, key) if final else key
-        joined = _joined(set(begun.keys.values()))
-        numbers: dict[str, int] = {}
-        return Comparison(
-            [numbers.setdefault(joined[begun.keys[answer]], len(numbers)) for answer in begun.answers],
-            tuple(index for index, answer in enumerate(begun.answers) if begun.keys[answer].as_text),
-        )
+        """The class of each answer, numbered from 0 by first appearance."""
+        return self.compare(answers).classes
 
     def equal(self, left: str, right: str) -> bool:
         """Whether two answers are in one class when no others are compared with them."""
         return self.classes([left, right]) == [0, 0]
+
+    def compare(self, answers: Sequence[str]) -> Comparison:
+        """The classes of the answers; takes milliseconds for answers of common size, and little more than the deadline
+        for any."""
+        until = time.monotonic() + self.deadline
+        wanted = set(answers)
+        keys = self._cache.get_all(wanted)
+        self._count(compared=len(wanted), cached=len(keys))
+        # The order depends only on the answers, so that a deadline always cuts off the same ones.
+        for answer in sorted(sorted(wanted - keys.keys()), key=len):
+            if time.monotonic() > until:
+                self._count(late=1)
+                keys[answer] = text_key(answer)
+            else:
+                keys[answer] = self._cache.put(answer, self._key(answer))
+        joined = _joined(set(keys.values()))
+        numbers: dict[str, int] = {}
+        return Comparison(
+            [numbers.setdefault(joined[keys[answer]], len(numbers)) for answer in answers],
+            tuple(index for index, answer in enumerate(answers) if keys[answer].as_text),
+        )
 
     @property
     def stats(self) -> EquivalenceStats:
@@ -185,68 +122,26 @@ class Equivalence:
         with self._lock:
             return EquivalenceStats(**self._counts)
 
-    def start(self) -> None:
-        """Spawns one worker and waits until it is ready; otherwise the first call that needs one does.
-
-        Raises `WorkerDied` if it doesn't start."""
-        self._pool.start(time.monotonic() + START_SECONDS)
-
-    def close(self) -> None:
-        """Ends the workers. Idempotent."""
-        self._pool.close()
-
     def __enter__(self) -> "Equivalence":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def _count(self, **counts: int) -> None:
         with self._lock:
             self._counts.update(counts)
 
-    def _in_process(self, answer: str) -> tuple[str, AnswerKey | None]:
-        """The canonical spelling, and the key unless a worker has to compute it."""
-        form = canonical(answer)
+    def _key(self, answer: str) -> AnswerKey:
         try:
-            key = answer_key(form, self._scalars)
-        except NeedsWorker:
-            return form, None
-        if other := other_reading(answer):
-            key = key._replace(otherwise=answer_key(canonical(other), self._scalars).key)
-        self._count(in_process=1)
-        return form, key
-
-    def _key_in_worker(self, form: str, until: float) -> tuple[AnswerKey, bool]:
-        """The key, and whether it is final; otherwise it holds for this call only."""
-        known = self._cache.get_all([form])
-        if known:
-            return known[form], True
-        for attempt in range(_ATTEMPTS):
-            try:
-                reply = self._pool.ask(form, until)
-            except OutOfTime:
-                self._count(timeouts=1)
-                return text_key(form), False
-            except WorkerDied as death:
-                if death.signal == signal.SIGPROF:
-                    self._count(timeouts=1)
-                    return self._remembered(form, text_key(form))
-                self._count(crashes=1)
-            except ShuttingDown:
-                if attempt == 0:
-                    raise
-                break  # the call has begun: fall back to text
-            else:
-                failed = reply.as_text and not reply.refused
-                self._count(in_worker=1, refused=int(reply.refused), failures=int(failed))
-                return self._remembered(form, reply)
-        return text_key(form), False
-
-    def _remembered(self, form: str, key: AnswerKey) -> tuple[AnswerKey, bool]:
-        return self._cache.put(form, key), True
+            key = answer_key(canonical(answer))
+            if other := other_reading(answer):
+                key = key._replace(otherwise=answer_key(canonical(other)).key)
+        except Exception:  # an error on one answer must not affect the others
+            self._count(failures=1)
+            return text_key(answer)
+        self._count(refused=int(key.refused))
+        return key
 
 
 def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:

@@ -1,4 +1,4 @@
-"""One set of workers for all tests that only compare answers."""
+"""One comparison for all tests that only compare answers."""
 
 import pytest
 
@@ -7,7 +7,6 @@ from unprm.answers.equivalence import Equivalence
 
 @pytest.fixture(scope="session")
 def answers():
-    with Equivalence(deadline=30) as equivalence:
-        equivalence.start()
-        yield equivalence
-        assert equivalence.stats.failures == 0  # what an error settles is settled by chance
+    equivalence = Equivalence(deadline=30)
+    yield equivalence
+    assert equivalence.stats.failures == 0  # what an error settles is settled by chance

@@ -37,7 +37,7 @@ def test_a_megabyte_is_read_at_once(unit):
 @pytest.mark.parametrize(
     ("form", "spellings"),
     {
-        "1/2": ["0.5", ".5", "1/2", r"\frac12", r"\dfrac{1}{2}", r"$\tfrac{2}{4}$", "x = 0.50", "½", "０.５"],
+        "1/2": ["0.5", ".5", "1/2", r"\frac12", r"\dfrac{1}{2}", r"$\tfrac{2}{4}$", "answer = 0.50", "½", "０.５"],
         "5": ["5", "5.0", "+5", "005", "5.", "$5$", "$$5$$", r"\(5\)", r"\boxed{5}"],
         "6": ["6", "6 apples", "$6$ ways", "six", "Six", "6 square units", "6\\"],
         r"6\unit{dollar}": [r"\$6", "$6.00", "6 dollars", r"6\text{ dollars}", "$ 6", r"\text{\$}6", "6 USD"],
@@ -45,7 +45,7 @@ def test_a_megabyte_is_read_at_once(unit):
         r"6\unit{percent}": ["6 percent", "6 pct"],
         "6°": ["6°", r"6^\circ", r"6^{\circ}"],
         r"6\unit{degC}": [r"6^\circ C", "6°C", r"6^\circ \text{C}", "6 degrees Celsius", r"6^{\circ}\mathrm{C}"],
-        "-5": ["-5", "−5", r"\text{-5}", "x=-5", "--- 5"],
+        "-5": ["-5", "−5", r"\text{-5}", "--- 5"],
         "1234": ["1234", "1,234", "1 234", r"1\,234", "1{,}234", r"1,\!234"],
         "1, 2": ["1,2", "1, 2", r"1\text{ and }2", "$1$ and $2$", "1 and 2"],
         "(1, 234)": ["(1,234)", r"\left(1, 234\right)"],
@@ -53,11 +53,12 @@ def test_a_megabyte_is_read_at_once(unit):
         "177/500000000": ["3.54e-07", r"3.54\times 10^{-7}", "0.000000354"],
         "1500000": ["1.5 million", "1,500,000", "1.5e6"],
         "1/3": [r"0.\overline{3}", r"\frac{1}{3}", r"\frac13"],
-        r"2\sqrt{3}": [r"2\sqrt3", r"2 \sqrt{3}", "2√3", r"$2\,\sqrt{3}$", r"x=2\sqrt{3}"],
+        r"2\sqrt{3}": [r"2\sqrt3", r"2 \sqrt{3}", "2√3", r"$2\,\sqrt{3}$"],
+        r"x=2\sqrt{3}": [r"x=2\sqrt{3}", r"x = 2\sqrt3"],
         "monday": ["Monday", r"\text{Monday}", r"\textbf{monday}.", r"\mbox{ Monday }"],
-        "no solution": ["No solution", r"\text{no  solution}", r"\text{No Solution.}"],
+        r"\emptyset": ["No solution", r"\text{no  solution}", r"\text{No Solution.}"],
         "C": ["C", r"\text{C}", r"\mathrm{C}", "C."],
-        "[-2, 5]": ["[-2,5]", r"x \in [-2,5]", r"x∈\left[-2,\,5\right]"],
+        "x=[-2, 5]": [r"x \in [-2,5]", r"x∈\left[-2,\,5\right]"],
         r"10\unit{cm2}": ["10 cm^2", r"10\text{ cm}^2", r"10\mbox{ cm}^{2}", "10 square centimeters", "10 sq cm"],
         r"10\unit{week}": ["10weeks", "10 weeks", r"10\text{ weeks}"],
         r"9\unit{m}": [r"9\mathrm{~m}", "9 meters", "9 m", r"9\unit{m}"],
@@ -136,5 +137,5 @@ def test_a_rational_has_one_form(numerator, denominator):
 @generated
 @given(st.integers(-(10**15), 10**15))
 def test_an_integer_has_one_form(value):
-    spellings = [str(value), f"{value:,}", f"{value}.00", f"${value}$", f"n = {value}", f"{value} apples"]
+    spellings = [str(value), f"{value:,}", f"{value}.00", f"${value}$", f"{value} apples"]
     assert {canonical(spelling) for spelling in spellings} == {str(value)}

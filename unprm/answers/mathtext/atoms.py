@@ -150,7 +150,9 @@ class Atoms(ABC):
             raise Unreadable("an open bracket")
         if isinstance(inner, Group) and inner.opening == "":
             return Group(opening, inner.items, closing)
-        if (opening, closing) == ("(", ")") or isinstance(inner, Matrix) or (opening == "[" and isinstance(inner, Number)):
+        if (opening, closing) == ("(", ")") or isinstance(inner, Matrix):
+            return inner
+        if (opening, closing) == ("[", "]") and isinstance(inner, Number):
             return inner
         return Group(opening, (inner,), closing)
 

@@ -24,27 +24,26 @@ from unprm.answers.mathtext.values import (
 )
 
 _MAX_DEGREE = 10**6  # of a root; higher ones are too near to 1
+_MAX_BITS = 4096  # of a rational
+_MAX_TERMS = 2000  # of a finite sum
 _ONE = Fraction(1)
 
 
-class NeedsWorker(Exception):
-    """The value may take long, and is computed by a worker process alone."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Evaluator:
-    """Evaluates closed trees. `bits` limits every rational, `loop` the terms of a finite sum; `functions`:
-    evaluates more than arithmetic; `real` makes roots and logarithms of negatives undefined.
+    """Evaluates closed trees, `left` of whose nodes it may still compute: so hostile answers cost little. `real` makes
+    roots and logarithms of negatives undefined.
 
-    Raises `Undefined`, `Undecided`, `Imprecise`, `NeedsWorker`, and `Unreadable` for what isn't a number."""
+    Raises `Undefined`, `Undecided` (also beyond its limits), and `Unreadable` for what isn't a number."""
 
-    bits: int = 4096
-    loop: int = 0
-    functions: bool = False
+    left: int
     real: bool = False
 
     def value(self, node: Node) -> Value:
         """The value of a closed tree."""
+        if not self.left:
+            raise Undecided
+        self.left -= 1
         match node:
             case Number(value, _):
                 return value
@@ -82,7 +81,7 @@ class Evaluator:
         return _ordered(head, values) if head in _ORDERED else self._function(head, values)
 
     def _bounded(self, value: Fraction) -> Fraction:
-        if height(value) > self.bits:
+        if height(value) > _MAX_BITS:
             raise Undecided
         return value
 
@@ -122,7 +121,7 @@ class Evaluator:
     def _rational_power(self, base: Fraction, power: int) -> Fraction:
         if abs(base) == 1:
             return base if power % 2 else _ONE
-        if (height(base) - 1) * abs(power) > self.bits:
+        if (height(base) - 1) * abs(power) > _MAX_BITS:
             raise Undecided
         return base**power
 
@@ -148,7 +147,7 @@ class Evaluator:
         index, low, high, body = args
         assert isinstance(index, Symbol)
         start, stop = _integers(self.value(low), self.value(high))
-        if stop - start >= self.loop or any(index.name in name for name in symbols(body) - {index.name}):
+        if stop - start >= _MAX_TERMS or any(index.name in name for name in symbols(body) - {index.name}):
             raise Undecided
         return tuple(substituted(body, {index.name: Number(Fraction(k))}) for k in range(start, stop + 1))
 
@@ -158,7 +157,7 @@ class Evaluator:
             return self._function("gamma", [self._sum([value, _ONE])])
         if n < 0:
             raise Undefined
-        if n * n.bit_length() > self.bits:
+        if n * n.bit_length() > _MAX_BITS:
             raise Undecided
         return Fraction(factorial(n))
 
@@ -170,10 +169,10 @@ class Evaluator:
         if k < 0:
             return Fraction(0)
         if n is not None and n >= 0:
-            if min(k, abs(n - k)) * n.bit_length() > self.bits:
+            if min(k, abs(n - k)) * n.bit_length() > _MAX_BITS:
                 raise Undecided
             return Fraction(comb(n, k))
-        if k > self.loop:
+        if k > _MAX_TERMS:
             raise Undecided
         return self._product([Fraction(1, factorial(k)), *(self._sum([over, Fraction(-j)]) for j in range(k))])
 
@@ -188,8 +187,6 @@ class Evaluator:
     def _function(self, head: str, values: list[Value]) -> Value:
         if head not in _FUNCTIONS and head not in _QUOTIENTS and head != "log":
             raise Unreadable(head)
-        if not self.functions:
-            raise NeedsWorker
         value = values[0]
         if head == "log":  # of base 10 if none is given, as in school
             base = values[1] if len(values) > 1 else Fraction(10)

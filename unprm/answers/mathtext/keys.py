@@ -52,13 +52,13 @@ class AnswerKey(NamedTuple):
     refused: bool = False
 
 
-def answer_key(canonical: str, scalars: Scalars) -> AnswerKey:
-    """The key of an answer in canonical spelling. Raises `NeedsWorker` if `scalars` can't compute it."""
+def answer_key(canonical: str) -> AnswerKey:
+    """The key of an answer in canonical spelling."""
     plain = _plain_key(canonical)
     if plain:
         return AnswerKey(plain)
     if value := without_name(canonical):
-        found = answer_key(value, scalars)
+        found = answer_key(value)
         name = canonical.removesuffix(value)
         return found._replace(key=_short(name + found.key), barer=(found.key, *found.barer))
     try:
@@ -67,7 +67,7 @@ def answer_key(canonical: str, scalars: Scalars) -> AnswerKey:
         tree = None
     if tree is None:
         return AnswerKey(_short("text " + canonical))
-    meaning = Meaning(scalars)
+    meaning = Meaning()
     key = _short(meaning.key(tree))
     barer = (with_units(tree, unqualified), with_units(tree, _only_base))
     keys = [_short(meaning.key(bare)) for bare in barer if bare is not None and bare != tree]
@@ -100,13 +100,13 @@ class Meaning:
     """Keys of trees. After a key is computed, `refused` says whether a part had to be compared as it is
     written."""
 
-    def __init__(self, scalars: Scalars) -> None:
-        self.scalars = scalars
-        self.relations = Relations(scalars, self.key)
+    def __init__(self) -> None:
+        self.scalars = Scalars()
+        self.relations = Relations(self.scalars, self.key)
         self.refused = False
 
     def key(self, node: Node) -> str:
-        """The key of an answer or a part of one. Raises `NeedsWorker`."""
+        """The key of an answer or a part of one."""
         match node:
             case Text(words):
                 return "text " + words

@@ -109,7 +109,7 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     if not all(_in_phrase(last, token) for last, token in pairwise(["", *tokens])):
         return None
     value = [token for token in segment[:at] if token != " "]
-    literal = not any(is_letters(token) or token[0] == "\\" and token not in _LITERAL for token in value)
+    literal = not any(is_letters(token) or (token[0] == "\\" and token not in _LITERAL) for token in value)
     return read_phrase(tokens, spaced=spaced, degrees=value[-1:] == ["°"], literal=literal)
 
 

@@ -13,8 +13,8 @@ _PREFIXES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _RAISED = {"squared": 2, "cubed": 3}
 _PAIRS = {
     ("fluid", "ounce"): "floz", ("fl", "oz"): "floz", ("troy", "ounce"): "troyounce", ("metric", "ton"): "tonne",
-    ("long", "ton"): "longton", ("nautical", "mile"): "nmi", ("light", "year"): "ly", ("astronomical", "unit"): "au", ("per", "cent"): "percent",
-    ("us", "dollar"): "dollar", ("degree", "celsius"): "degC", ("degree", "c"): "degC",
+    ("long", "ton"): "longton", ("nautical", "mile"): "nmi", ("light", "year"): "ly", ("astronomical", "unit"): "au",
+    ("per", "cent"): "percent", ("us", "dollar"): "dollar", ("degree", "celsius"): "degC", ("degree", "c"): "degC",
     ("degree", "fahrenheit"): "degF", ("degree", "f"): "degF",
 }  # fmt: skip
 _TEMPERATURES = {"c": "degC", "f": "degF", "celsius": "degC", "fahrenheit": "degF"}
@@ -73,10 +73,6 @@ def _is_short_time(items: Sequence[str]) -> bool:
 
 def _is_prose(item: str) -> bool:
     return item.isalpha() and (is_word(item) or bool(unit_name(item)) or item.lower() in _SMALL_WORDS)
-
-
-def _forms(word: str) -> tuple[str, str]:
-    return word, word + "s"
 
 
 class _Reader:
@@ -160,7 +156,8 @@ class _Reader:
     def _pair(self) -> str:
         """The name of the unit of two words that comes next, each in the singular or plural; else empty."""
         first, second = self._item().lower(), self._item(1).lower()
-        return next((name for pair, name in _PAIRS.items() if first in _forms(pair[0]) and second in _forms(pair[1])), "")
+        singular = first.removesuffix("s"), second if second == "celsius" else second.removesuffix("s")
+        return _PAIRS.get((first, second)) or _PAIRS.get(singular, "")
 
     def _power(self, power: int) -> int:
         """The power of the unit just taken: ``m^2``, ``s^-1``, ``m2``, ``feet squared``."""

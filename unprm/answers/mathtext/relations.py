@@ -105,11 +105,11 @@ class Relations:
         if len(sides) == 2 and is_name(sides[1]) and not symbols(sides[0]):
             sides = sides[:1]
         match sides:
-            case [Group("(", names, ")"), Group("(", values, ")")] if len(names) == len(values) and all(map(is_name, names)):
-                ordered = sorted(zip(names, values, strict=True), key=lambda pair: structure(pair[0]))
+            case [Group("(", names, ")"), Group("(", values, ")")] if len(names) == len(values):
+                ordered = sorted(zip(map(structure, names), values, strict=True), key=lambda named: named[0])
                 return self.node_key(Group("(", tuple(value for _, value in ordered), ")"))
-            case [Call("abs", (inner,)), bound] if symbols(inner) and not symbols(bound) and self.scalars.sign(bound) >= 0:
-                return list_of({self._implicit(difference(inner, end)) for end in (bound, negative(bound))})
+            case [Call("abs", (inner,)), end] if symbols(inner) and not symbols(end) and self.scalars.sign(end) >= 0:
+                return list_of({self._implicit(difference(inner, bound)) for bound in (end, negative(end))})
             case [left, right]:
                 return self._implicit(difference(left, right))
         keys = [self.node_key(side) for side in sides]

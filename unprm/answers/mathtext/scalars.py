@@ -7,17 +7,13 @@ because of the root or logarithm of a negative number, for example, is part of t
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
-from typing import TypeVar
-
-from flint import ctx
 
 from unprm.answers.mathtext.decimals import identified
-from unprm.answers.mathtext.evaluation import Evaluator, NeedsWorker
+from unprm.answers.mathtext.evaluation import Evaluator
 from unprm.answers.mathtext.piecewise import Piecewise, is_limited
 from unprm.answers.mathtext.tree import (
     Call,
@@ -25,17 +21,15 @@ from unprm.answers.mathtext.tree import (
     Number,
     Symbol,
     Unreadable,
-    children,
     has_words,
     substituted,
     symbols,
 )
-from unprm.answers.mathtext.values import PRECISIONS, Imprecise, Undecided, Undefined, Value, number_key
+from unprm.answers.mathtext.values import Undecided, Undefined, Value, number_key
 
-Read = TypeVar("Read")
 _UNDEFINED = "?"
 _LEAST = 3  # points at which an expression must have a value
-_SMALL = 200  # nodes of an expression that is computed at points in the calling process
+_MAX_NODES = 10_000  # computed for one answer, at all points
 # (lowest, highest numerator, denominator, with either sign): above 1, below 1, of either sign, integers, and two far
 # away, which only help with expressions that aren't defined everywhere.
 _RANGES = (
@@ -46,17 +40,14 @@ _NEAR = 8
 
 
 class Scalars:
-    """Keys of expressions: in a worker process of all, otherwise only of those that are computed at once. Both give the
-    same key where both give one."""
+    """Keys of the expressions in one answer, which may cost `_MAX_NODES` in total."""
 
-    def __init__(self, *, in_worker: bool = False) -> None:
-        self._in_worker = in_worker
-        self._complex = Evaluator(bits=200_000, loop=2000, functions=True) if in_worker else Evaluator()
-        self._real = replace(self._complex, real=True)
+    def __init__(self) -> None:
+        self._left = _MAX_NODES
         self._piecewise = Piecewise(self.key, self._proportional, self._is_square)
 
     def key(self, node: Node) -> str:
-        """The key. Raises `NeedsWorker`, `Undecided`, `Unreadable`."""
+        """The key. Raises `Undecided` and `Unreadable`."""
         match node:
             case Symbol("\\infty"):
                 return "oo"
@@ -75,16 +66,16 @@ class Scalars:
         return 0 if key == "0" else -1 if key.startswith(("-", "~-")) else 1
 
     def rational(self, node: Node) -> Fraction | None:
-        """The value of a closed expression if it is rational. Raises `NeedsWorker`."""
+        """The value of a closed expression if it is rational."""
         try:
-            value = self._computed(node, self._complex, lambda value: value)
+            value = self._value(node)
         except (Undecided, Undefined):
             return None
         return value if isinstance(value, Fraction) else None
 
     def proportions(self, node: Node, *, signed: bool) -> str:
         """The key of an expression up to a constant factor, up to a positive one if `signed`."""
-        return self._up_to_a_factor(self._smooth(node), signed=signed)[1]
+        return self._up_to_a_factor(self._piecewise.smooth(node), signed=signed)[1]
 
     def _up_to_a_factor(self, node: Node, *, signed: bool) -> tuple[Node, str]:
         """The first value that isn't 0, positive if `signed`, and the key of all values over that one."""
@@ -109,20 +100,15 @@ class Scalars:
         found = [self.rational(substituted(node, point)) for point in _points(node)]
         return all(value is not None and value >= 0 and _is_square(value) for value in found)
 
-    def _smooth(self, node: Node) -> Node:
-        if not self._in_worker and not is_small(node):
-            raise NeedsWorker
-        return self._piecewise.smooth(node)
-
     def closed(self, node: Node) -> str:
         """The key of an expression without unknowns."""
         try:
-            return self._computed(node, self._complex, number_key)
+            return number_key(self._value(node))
         except Undefined:
             raise Undecided from None
 
     def _at_points(self, node: Node) -> str:
-        node = self._smooth(node)
+        node = self._piecewise.smooth(node)
         keys = [self._real_key(substituted(node, point)) for point in _points(node)]
         if keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
@@ -130,31 +116,16 @@ class Scalars:
 
     def _real_key(self, node: Node) -> str:
         try:
-            return self._computed(node, self._real, number_key)
+            return number_key(self._value(node, real=True))
         except (Undefined, Undecided):
             return _UNDEFINED
 
-    def _computed(self, node: Node, evaluator: Evaluator, read: Callable[[Value], Read]) -> Read:
-        """What `read` reads from the value, at the first precision that is enough for it."""
-        for bits in PRECISIONS if self._in_worker else PRECISIONS[:1]:
-            try:
-                with ctx.workprec(bits):
-                    return read(evaluator.value(node))
-            except Imprecise:
-                continue
-            except Undecided:
-                break
-        raise Undecided if self._in_worker else NeedsWorker
-
-
-def is_small(node: Node) -> bool:
-    """Whether a node is small enough to be computed in the calling process."""
-    left = _SMALL
-    waiting = [node]
-    while waiting and left:
-        waiting += children(waiting.pop())
-        left -= 1
-    return not waiting
+    def _value(self, node: Node, *, real: bool = False) -> Value:
+        evaluator = Evaluator(self._left, real)
+        try:
+            return evaluator.value(node)
+        finally:
+            self._left = evaluator.left
 
 
 def _is_square(value: Fraction) -> bool:

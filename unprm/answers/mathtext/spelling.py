@@ -59,17 +59,17 @@ _SYNONYMS = {
     "\\le": "\\leq", "<=": "\\leq", "\\leqslant": "\\leq", "\\ge": "\\geq", ">=": "\\geq",
     "\\geqslant": "\\geq", "\\ne": "\\neq", "!=": "\\neq", "\\lt": "<", "\\gt": ">", "==": "=", "**": "^",
     "\\cdot": "*", "\\times": "*", "\\ast": "*", "\\div": "/", "\\lbrace": "\\{", "\\rbrace": "\\}",
-    "\\langle": "(", "\\rangle": ")", "\\lbrack": "[", "\\rbrack": "]", "\\vert": "|", "\\lvert": "|", "\\rvert": "|", "\\mid": "|", "\\|": "|",
+    "\\lbrack": "[", "\\rbrack": "]", "\\vert": "|", "\\lvert": "|", "\\rvert": "|", "\\mid": "|", "\\|": "|",
     "\\backslash": "\\setminus", "\\varnothing": "\\emptyset", "\\R": "\\mathbb{R}", "\\Z": "\\mathbb{Z}",
     "\\N": "\\mathbb{N}", "\\Q": "\\mathbb{Q}", "\\C": "\\mathbb{C}", "\\infin": "\\infty",
     "\\dots": "\\ldots", "\\cdots": "\\ldots", "...": "\\ldots", "\\%": "%", "\\land": "and",
     "\\wedge": "and", "\\vee": "\\lor", "\\bmod": "\\mod", "\\colon": ":", "\\arccot": "\\acot",
-    "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
+    "\\langle": "(", "\\rangle": ")", "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
     "\\vartheta": "\\theta", "\\prime": "'", "\\simeq": "\\approx", "\\sim": "\\approx",
 }  # fmt: skip
 _NO_SOLUTION = re.compile(
-    r"none|(?:the )?empty set|(?:there (?:is|are|exists?) )?(?:no|not any) (?:\w+ )?(?:solution|value|root|number|integer)s?"
-    r"(?: exists?)?"
+    r"none|(?:the )?empty set"
+    r"|(?:there (?:is|are|exists?) )?no (?:\w+ )?(?:solution|value|root|number|integer)s?(?: exists?)?"
 )
 _INFINITELY_MANY = re.compile(r"(?:there are )?infinite(?:ly many| number of)(?: solutions?)?|infinite solutions")
 _BESIDE_A_WORD = re.compile(r"(?:an?|the|due|on (?=\w+day$)) ?(?=.)")

@@ -18,8 +18,9 @@ _TABLE = """
     m: 1 ~m ~meter ~metre ~metro ~mètre метр метра метров м 米 미터 メートル; 1/10 dm decimeter decimetre;
         1/100 cm centimeter centimetre centímetro centimètre zentimeter см 厘米 センチメートル センチ;
         1/1000 мм 毫米; 1000 км километр километра километров kilómetro kilomètre 千米 公里 킬로미터 キロメートル;
-        0.0254 in inch; 0.3048 ft foot feet; 0.9144 yd yard; 1609.344 mi mile; 1852 nmi; 201.168 furlong; 20.1168 chain; 5.0292 rod;
-        1.8288 fathom; 0.1016 hand; 4828.032 league; 0.4572 cubit; 1/10000000000 angstrom; 149597870700 au;
+        0.0254 in inch; 0.3048 ft foot feet; 0.9144 yd yard; 1609.344 mi mile; 1852 nmi; 201.168 furlong;
+        20.1168 chain; 5.0292 rod; 1.8288 fathom; 0.1016 hand; 4828.032 league; 0.4572 cubit;
+        1/10000000000 angstrom; 149597870700 au;
         9460730472580800 ly lightyear
     parsec: 1 ~parsec
     m2: 10000 hectare ha; 4046.8564224 acre; 1 平方米 平方メートル; 1/10000 平方厘米; 1000000 平方公里 平方千米

@@ -13,9 +13,7 @@ from flint import acb, arb, ctx, fmpq
 
 Value = Fraction | acb
 
-PRECISIONS = (450, 900, 1800)
-"""Bits of a ball; the next is tried where one leaves a ball too wide."""
-ctx.prec = PRECISIONS[0]  # shared by all threads, so only worker processes ever change it
+ctx.prec = 600  # bits of a ball, for all threads
 DIGITS = 90  # of the key of an irrational number
 _KNOWN_BITS = 340  # of the number, for its key
 _TINY = arb(10) ** -100  # a narrower ball that holds an integer is that integer
@@ -31,11 +29,7 @@ class Undefined(Exception):
 
 
 class Undecided(Exception):
-    """No key can be computed within the limits: the expression is compared by its structure."""
-
-
-class Imprecise(Exception):
-    """A ball is too wide to tell something; it is narrower at a higher precision."""
+    """No key can be computed within the limits, or surely enough: the expression is compared by its structure."""
 
 
 def ball(value: Value) -> acb:
@@ -76,18 +70,18 @@ def _total(parts: list[arb]) -> arb:
     if not total.contains(0):
         return total
     if total.rad() > sizes[-1] * _TINY:
-        raise Imprecise
+        raise Undecided
     return arb(0)
 
 
 def inverted(value: Value) -> Value:
-    """One over the value. Raises `Undefined` and `Imprecise`."""
+    """One over the value. Raises `Undefined` and `Undecided`."""
     if value == 0:
         raise Undefined
     if isinstance(value, Fraction):
         return 1 / value
     if value.contains(0):
-        raise Imprecise
+        raise Undecided
     return settled(1 / value)
 
 
@@ -115,7 +109,7 @@ def height(value: Fraction) -> int:
 
 
 def number_key(value: Value) -> str:
-    """The key of a number. Raises `Imprecise` if its ball is too wide, `Undecided` if it is far too large or small."""
+    """The key of a number. Raises `Undecided` if its ball is too wide, or it is far too large or small."""
     if isinstance(value, Fraction):
         return _rational_key(value)
     real, imaginary = _real_key(value.real), _real_key(value.imag)
@@ -139,7 +133,7 @@ def _real_key(part: arb) -> str:
     if part.is_zero():
         return "0"
     if part.rel_accuracy_bits() < _KNOWN_BITS:
-        raise Imprecise
+        raise Undecided
     mantissa, exponent = map(int, part.mid().man_exp())
     if abs(exponent) + mantissa.bit_length() > _MAX_EXPONENT_BITS:
         raise Undecided

@@ -8,6 +8,13 @@ from tests.unprm.answers.support import apart, same
     [r"\text{(A)}", "A", "(A)", r"\textbf{A}", r"\mathrm{A}"],
     [r"\text{odd}", "odd", "$odd$", "Odd."],
     [r"\text{CBAD}", "CBAD"],
+    ["A, B, D", "ABD", "A, B and D"],
+    ["no solution", "None", r"\emptyset", "There are no real solutions", r"\{\}", "No such number exists"],
+    ["infinitely many", "infinitely many solutions", "There are infinitely many solutions"],
+    ["a triangle", "triangle", "the triangle"],
+    ["on Monday", "Monday"],
+    ["due east", "east"],
+    ["mgh", "m g h", r"m \cdot g \cdot h"],
 )  # fmt: skip
 def test_equal(answers, spellings):
     assert set(answers.classes(spellings)) == {0}
