@@ -8,7 +8,8 @@ from tests.unprm.answers.support import apart, same
         r"\begin{pmatrix} 1 & 0.5 \\ 1/3 & 4 \end{pmatrix}",
         r"\begin{bmatrix}1&\frac12\\ \frac13&4\end{bmatrix}",
     ],
-    [r"\frac12\begin{pmatrix}2\\4\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)", r"\langle 1,2\rangle", "<1,2>"],
+    [r"\frac12\begin{pmatrix}2\\4\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)"],
+    [r"\langle 1,2\rangle", "<1,2>", "(1,2)"],
     [r"2\hat i-3\hat j", r"2\mathbf{i}-3\mathbf{j}", r"2\vec{i}-3\vec{j}", r"-3\hat{\jmath}+2\hat{\imath}", "(2,-3)"],
     ["[[1,2],[3,4]]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}"],
 )  # fmt: skip
