@@ -29,6 +29,8 @@ BODIES = 32
 """In-flight bodies may total this many maximum-size bodies."""
 _SMALL = 32_768
 """Bodies up to this many bytes are read at once: handing them to a thread would take longer."""
+_SLICE = 0.02
+"""Seconds of processor time for which a request's answers are compared before it is the next caller's turn."""
 _THREADS = 2
 """Threads of each pool that splits or encodes texts: while a long text occupies one, the other is free."""
 
@@ -105,7 +107,10 @@ class Service:
         if all(map(answer_text.is_integer, answers)):  # at once: handing them to a thread would take longer
             return self._equivalence.compare(answers)
         turns = self._readers.request(caller)
-        return await turns.run(sum(map(len, answers)), partial(self._equivalence.compare, answers))
+        begun = self._equivalence.begin(answers)
+        while begun.wanted:  # in slices, so that nobody waits for all of another's answers
+            await turns.run(len(begun.wanted[-1]), partial(self._equivalence.advance, begun, _SLICE))
+        return self._equivalence.finish(begun)
 
     def _observe(self) -> None:
         gauge, counter = self.metrics.gauge, self.metrics.counter

@@ -109,7 +109,9 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         default=300.0,
         description="Time limit of a batch; a model that exceeds it counts as hung, and the server ends with status 1.",
     )
-    equivalence_deadline: Seconds = Field(default=2.0, description="Seconds for comparing a request's answers.")
+    equivalence_deadline: Seconds = Field(
+        default=2.0, description="Seconds of processor time for comparing a request's answers."
+    )
     drain_seconds: float = Field(
         default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests to finish after SIGTERM."
     )

@@ -7,19 +7,23 @@ more is compared as it is written.
 
 Conventions, where mathematics leaves a choice (when in doubt, answers are different):
 
-- The unknown's name is dropped: ``x = 5``, ``f(x) = 5`` and ``5`` are equal, as are ``x \\in [0,1]`` and
-  ``[0,1]``, ``0 < x < 1`` and ``(0,1)``, and ``y = 2x+1``, ``2x+1`` and ``2x-y+1 = 0``. Other equations and
-  inequalities are equal up to a constant factor. ``Y \\in [0,1]`` keeps its name, since Y is not an unknown number.
+- An answer joins the class that says more than it, if the call has just one such class: ``5`` joins ``x = 5``, ``5 cm``
+  or ``5 heads``, but neither of ``10 cm`` and ``10 m``. So classes depend on the set of the answers of a call.
+- The name of a value is kept: ``x = 5`` is not ``y = 5``, ``P(A) = 0.5`` not ``P(B) = 0.5``. That of a function, an
+  interval's unknown or an announcement is not: ``f(x) = 2x+1``, ``y = 2x+1``, ``2x+1`` and ``2x-y+1 = 0`` are equal, as
+  are ``0 < x < 1`` and ``(0,1)``. Other equations and inequalities are equal up to a constant factor.
 - Values with units, degrees, currency or the percent sign are compared after conversion: ``1 hour 30 minutes`` is
   ``90 minutes``, ``5 cents`` is not ``5 dollars``. Months aren't converted to days, nor degrees Celsius to Fahrenheit.
-  A number without a unit joins the class with units that has a member written with that number, if there is just one:
-  in a call with ``10 cm``, ``10`` equals it; in a call with ``10 cm`` and ``10 m``, it equals neither (and 10 % is not
-  0.1). So classes depend on the set of the answers of a call. ``10cm`` and ``10m`` are products of variables.
+  ``10 %`` is not 0.1. ``10cm`` and ``10m`` are products of variables: a unit of few letters follows a blank, and one of
+  a single letter a literal number.
 - The name of what is counted is dropped: ``5 apples`` is ``5``; but not from an answer that counts several things
   (``3 boys and 5 girls``). Words that change the meaning ("or more", "p.m.", "older", "pairs", "each") are kept.
+  Words with an opposite (heads, correct, upward) are units: see `mathtext.words.CONTRASTS`.
 - Literal numbers separated only by minus signs (``10-12``, ``2020-03-04``), and three separated by slashes, are taken
-  as ranges, scores, dates or telephone numbers, and compared as written.
-- ``1,234`` outside of brackets is a number, ``1, 234`` and ``(1,234)`` are pairs.
+  as ranges, scores, dates or telephone numbers, and compared as written; so are letters (``A-C-B``).
+- ``1,234`` outside of brackets is a number, ``1, 234`` and ``(1,234)`` are pairs. ``3,5`` is a list, unless another
+  answer of the call is 3.5 and none is another spelling of the list. ``1.234,56``, ``3{,}5`` and ``3,50 €`` show by
+  themselves that the comma is decimal. ``1.234`` has a decimal point, ``1.234.567`` has none.
 - A list of numbers or expressions has no order, and is the same as a set in braces; ``±`` stands for such a
   list. A list of words or capital letters is ordered, as are tuples and values given to different names
   (``x=1, y=2`` is ``(1,2)``). Repeated numbers count in a list; repeated tuples don't.
@@ -29,8 +33,10 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
 - ``1 1/2`` and ``1\\frac12`` are mixed numbers. ``\\log`` has base 10, ``e`` and ``i`` are the constants.
   The odd root of a negative number is real. Expressions with unknowns are compared over the reals, so
   ``\\sqrt{x^2}`` is ``|x|`` and not x. A calculation followed by its result is the result: ``2+3 = 5`` is 5.
-- Plain words are compared without regard to case. Ratios, times, numbers with a base, and what can't be read
-  with certainty are compared as they are written.
+- Plain words are compared without regard to case or a leading article; "no solution" and "none" are the empty set.
+  Options are joined: ``A, B, D`` is ``ABD``. A column, ``<1,2>`` and ``\\hat i + 2\\hat j`` are the tuple ``(1,2)``.
+  The constant of integration may have another letter: ``+C``, ``+c``, ``+K``.
+- Ratios, times, numbers with a base, and what can't be read with certainty are compared as they are written.
 """
 
 import threading
@@ -72,11 +78,22 @@ class Comparison(NamedTuple):
     as_text: tuple[int, ...] = ()
 
 
+@dataclass(slots=True)
+class Begun:
+    """A comparison of answers: the `keys` known so far, and the answers whose keys are `wanted`, the next one last.
+    `left`: seconds of processor time that it may still take."""
+
+    answers: Sequence[str]
+    keys: dict[str, AnswerKey]
+    wanted: list[str]
+    left: float
+
+
 class Equivalence:
     """Groups answers into classes of equal ones. Thread-safe.
 
-    `deadline` is in seconds of one call: answers whose turn comes later are compared as text in that call. One answer
-    costs tenths of a second at most, whatever it says. `cache_size` is in answers.
+    `deadline` is in seconds of processor time of one call: answers whose turn comes later are compared as text in that
+    call. One answer costs tens of milliseconds at most, whatever it says. `cache_size` is in answers.
     """
 
     def __init__(self, *, deadline: float = 2.0, cache_size: int = 65536) -> None:
@@ -96,24 +113,41 @@ class Equivalence:
         return self.classes([left, right]) == [0, 0]
 
     def compare(self, answers: Sequence[str]) -> Comparison:
-        """The classes of the answers; takes milliseconds for answers of common size, and little more than the deadline
-        for any."""
-        until = time.monotonic() + self.deadline
-        wanted = set(answers)
-        keys = self._cache.get_all(wanted)
-        self._count(compared=len(wanted), cached=len(keys))
-        # The order depends only on the answers, so that a deadline always cuts off the same ones.
-        for answer in sorted(sorted(wanted - keys.keys()), key=len):
-            if time.monotonic() > until:
-                self._count(late=1)
-                keys[answer] = text_key(answer)
-            else:
-                keys[answer] = self._cache.put(answer, self._key(answer))
-        joined = _joined(set(keys.values()))
+        """The classes of the answers."""
+        begun = self.begin(answers)
+        self.advance(begun, self.deadline)
+        return self.finish(begun)
+
+    def begin(self, answers: Sequence[str]) -> Begun:
+        """Looks up the answers' keys. The order of those to be computed depends only on the answers, so that a deadline
+        always cuts off the same ones."""
+        distinct = set(answers)
+        keys = self._cache.get_all(distinct)
+        self._count(compared=len(distinct), cached=len(keys))
+        return Begun(answers, keys, sorted(sorted(distinct - keys.keys()), key=len)[::-1], self.deadline)
+
+    def advance(self, begun: Begun, seconds: float) -> None:
+        """Computes keys for about so many seconds of processor time: at least one, if one is wanted."""
+        start, spent = time.thread_time(), 0.0
+        while begun.wanted:
+            answer = begun.wanted.pop()
+            begun.keys[answer] = self._cache.put(answer, self._key(answer))
+            spent = time.thread_time() - start
+            if spent >= min(seconds, begun.left):
+                break
+        begun.left -= spent
+        if begun.left <= 0:
+            self._count(late=len(begun.wanted))
+            begun.keys |= {answer: text_key(answer) for answer in begun.wanted}
+            begun.wanted.clear()
+
+    def finish(self, begun: Begun) -> Comparison:
+        """The classes of the answers, all of whose keys are known."""
+        joined = _joined(set(begun.keys.values()))
         numbers: dict[str, int] = {}
         return Comparison(
-            [numbers.setdefault(joined[keys[answer]], len(numbers)) for answer in answers],
-            tuple(index for index, answer in enumerate(answers) if keys[answer].as_text),
+            [numbers.setdefault(joined[begun.keys[answer]], len(numbers)) for answer in begun.answers],
+            tuple(index for index, answer in enumerate(begun.answers) if begun.keys[answer].as_text),
         )
 
     @property

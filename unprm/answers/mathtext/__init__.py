@@ -7,7 +7,8 @@ spelling, from a text to its canonical form
   prose       boxes, dollars and words around the mathematics
   tokens      LaTeX -> tokens -> LaTeX
   spelling    rewrites of tokens that don't change the meaning
-  names       the name of the unknown before a value: x = …
+  notations   numbers of code, trade and other languages
+  names       the name of a value: x = …
   numbers     literal numbers, also in words
   measures    units and nouns after a value, read by phrases, from the table in units
   words       English words beside a number
