@@ -188,9 +188,9 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
             fuller.setdefault(barer, set()).add(key.key)
     classes: dict[str, str] = {}
     depths = {key.key: len(key.barer) for key in sorted(keys, key=lambda key: len(key.barer))}
-    for key in sorted(depths, key=depths.__getitem__, reverse=True):
-        above = {classes[more] for more in fuller.get(key, ())}
-        classes[key] = above.pop() if len(above) == 1 else key
+    for bare in sorted(depths, key=depths.__getitem__, reverse=True):
+        above = {classes[more] for more in fuller.get(bare, ())}
+        classes[bare] = above.pop() if len(above) == 1 else bare
     certain = {key.key for key in keys if not key.otherwise}
     return {
         key: classes[key.otherwise if key.key not in certain and key.otherwise in certain else key.key] for key in keys

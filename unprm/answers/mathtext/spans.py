@@ -78,8 +78,7 @@ def _joined(first: Span, second: Span, ordered: Compare) -> Span:
 
 def outside(spans: Iterable[Span]) -> Iterator[Span]:
     """All real numbers that are in none of these spans, which are in ascending order."""
-    low, from_low = MINUS_INFINITE, False
-    for span in spans:
-        yield Span(low, span.low, from_low, not span.from_low)
-        low, from_low = span.high, not span.to_high
-    yield Span(low, INFINITE, from_low)
+    last = Span(INFINITE, MINUS_INFINITE, to_high=True)
+    for span in [*spans, Span(INFINITE, INFINITE, from_low=True)]:
+        yield Span(last.high, span.low, not last.to_high, not span.from_low)
+        last = span
