@@ -8,7 +8,7 @@ from unprm.answers.mathtext.tokens import unit_token
 from unprm.answers.mathtext.units import unit_name
 
 _MONEY = r"(?:\\\$|\\unit\{[a-z]+\})"
-_SCALES = {"k": "000", "K": "000", "M": "000000", "万": "0000", "萬": "0000", "億": "00000000", "亿": "00000000"}
+_SCALES = {"k": "000", "K": "000", "M": "000000", "万": "0000", "億": "00000000", "亿": "00000000"}
 _DENOMINATORS = dict(zip(
     ("half", "third", "quarter", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
     (2, 3, 4, 4, 5, 6, 7, 8, 9, 10), strict=True,
@@ -19,6 +19,11 @@ Rewrite = str | Callable[[re.Match[str]], str]
 
 def _ungrouped(found: re.Match[str]) -> str:
     return found[0].replace(".", "").replace(",", ".")
+
+
+def _scaled(found: re.Match[str]) -> str:
+    *value, scale = found.groups()
+    return f"{''.join(value)}*1{_SCALES[scale]}"
 
 
 def _part(found: re.Match[str]) -> str:
@@ -37,39 +42,45 @@ def _currency_first(found: re.Match[str]) -> str:
     return unit_token(name) if name in ("dollar", "euro", "gbp", "inr", "yen", "yuan", "won", "franc") else found[0]
 
 
-_RULES: tuple[tuple[re.Pattern[str], Rewrite], ...] = tuple(
-    (re.compile(pattern), rewrite)
-    for pattern, rewrite in (
-        (r"(?<![\d.,])\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|\.\d{3},\d+)(?![\d.,])", _ungrouped),  # 1.234,56
-        (r"(?<![\d.,])(\d{1,2}(?:,\d{2})+),(?=\d{3}(?![\d,]))", lambda found: found[1].replace(",", "")),  # 1,00,000
-        (r"(?<=\d)['_](?=\d{3}(?!\d))", ""),  # 1'234, 10_000
-        (r"(?<=\d)\{,\}(?!\d{3}(?!\d))(?=\d)", "."),  # 3{,}5
-        (rf"({_MONEY}\s?\d+),(\d\d)(?![\d,])", r"\1.\2"),  # €3,50
-        (rf"(?<![\d,])(\d+),(\d\d?)(?=\s?(?:\\?%|{_MONEY}))", r"\1.\2"),  # 12,5 %, 3,50 €
-        (rf"({_MONEY}\s?)([\d.,]+)\s?([kKM])\b", lambda found: f"{found[1]}{found[2]}*1{_SCALES[found[3]]}"),  # $1.2k
-        (r"(?<=\d)\s?([万萬億亿])", lambda found: f"*1{_SCALES[found[1]]}"),  # 3万
-        (r"\b(?:US|U\.S\.)\s?(?=\\?\$)", ""),  # US$5
-        (r"^([A-Z][A-Za-z]{1,2})\.?\s?(?=\d)", _currency_first),  # USD 5, Rs. 50
-        (r"^(\d+)\s?h\s?(\d\d?)(?:\s?m(?:in)?)?$", r"\1 h \2 min"),  # 1h30
-        (r"^(\d+) (?:out of|in) (\d+)$", r"\1/\2"),  # 1 out of 6
-        (rf"^(\d+)[\s-]({'|'.join(_DENOMINATORS)})s?$", _part),  # 2 thirds
-        (r"\.(\d+)\s?(?:\\ldots|\\dots)$", _cut_short),  # 0.333..., 3.14...
-        (r"(?<=\.)(\d*)\((\d+)\)", r"\1\\overline{\2}"),  # 0.1(6)
-        (r"^([-+.*\d\s]*\d)\s?j$", r"\1i"),  # 3+4j
-        (r"\*\*", "^"),  # 2**0.5
-        (r"(\\(?:math|text)rm\s*\{[^{}]*)\^\{(-?\d)\}", r"\1^\2"),  # \mathrm{m s^{-1}}
-        (r"(?:\{\})?(?:[_^]\{?(\d+)\}?\s?|\b(\d+))C_?\{?(\d+)\}?(?![\d}])", r"\\binom{\1\2}{\3}"),  # {}_5C_2
-        (r"^C\((\d+),\s?(\d+)\)$|^(\d+) choose (\d+)$", r"\\binom{\1\3}{\2\4}"),  # C(5,2), 5 choose 2
-        (r"(?<=[\d}])\s*(?:\\p?mod|\\bmod|\(?\s?\bmod(?:ulo)?)\s*\{?\s?(\d+)\s?\}?\)?$", r"\\unit{mod(\1)}"),  # 3 mod 7
-        (r"(?:\((\d[\dA-F]*)\)|(?<![\d.])(\d+))_\{?(\d+)\}?$", r"\1\2\\unit{base(\3)}"),  # 52_8
+# What a text must contain for the rule to apply, the rule, and an example.
+_RULES: tuple[tuple[str, re.Pattern[str], Rewrite], ...] = tuple(
+    (sign, re.compile(pattern), rewrite)
+    for sign, pattern, rewrite in (
+        (".", r"(?<![\d.,])\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|\.\d{3},\d+)(?![\d.,])", _ungrouped),  # 1.234,56
+        (",", r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])", lambda found: found[0].replace(",", "")),  # 1,00,000
+        ("'", r"(?<=\d)'(?=\d{3}(?!\d))", ""),  # 1'234
+        ("_", r"(?<=\d)_(?=\d{3}(?!\d))", ""),  # 10_000
+        ("{,}", r"(?<=\d)\{,\}(?!\d{3}(?!\d))(?=\d)", "."),  # 3{,}5
+        (",", rf"({_MONEY}\s?\d+),(\d\d)(?![\d,])", r"\1.\2"),  # €3,50
+        (",", rf"(?<![\d,])(\d+),(\d\d?)(?=\s?(?:\\?%|{_MONEY}))", r"\1.\2"),  # 12,5 %, 3,50 €
+        ("\\", rf"({_MONEY}\s?)([\d.,]+)\s?([kKM])\b", _scaled),  # $1.2k
+        ("万", r"(?<=\d)()\s?(万)", _scaled),  # 3万
+        ("億", r"(?<=\d)()\s?(億)", _scaled),  # 3億
+        ("亿", r"(?<=\d)()\s?(亿)", _scaled),  # 3亿
+        ("$", r"\b(?:US|U\.S\.)\s?(?=\\?\$)", ""),  # US$5
+        ("", r"^([A-Z][A-Za-z]{1,2})\.?\s?(?=\d)", _currency_first),  # USD 5, Rs. 50
+        ("h", r"^(\d+)\s?h\s?(\d\d?)(?:\s?m(?:in)?)?$", r"\1 h \2 min"),  # 1h30
+        (" ", r"^(\d+) (?:out of|in) (\d+)$", r"\1/\2"),  # 1 out of 6
+        ("", rf"^(\d+)[\s-]({'|'.join(_DENOMINATORS)})s?$", _part),  # 2 thirds
+        ("dots", r"\.(\d+)\s?(?:\\ldots|\\dots)$", _cut_short),  # 0.333..., 3.14...
+        ("(", r"(?<=\.)(\d*)\((\d+)\)", r"\1\\overline{\2}"),  # 0.1(6)
+        ("j", r"^([-+.*\d\s]*\d)\s?j$", r"\1i"),  # 3+4j
+        ("**", r"\*\*", "^"),  # 2**0.5
+        ("rm", r"(\\(?:math|text)rm\s*\{[^{}]*)\^\{(-?\d)\}", r"\1^\2"),  # \mathrm{m s^{-1}}
+        ("C", r"(?:\{\})?(?:[_^]\{?(\d+)\}?\s?|\b(\d+))C_?\{?(\d+)\}?(?![\d}])", r"\\binom{\1\2}{\3}"),  # {}_5C_2
+        ("C(", r"^C\((\d+),\s?(\d+)\)$", r"\\binom{\1}{\2}"),  # C(5,2)
+        ("choose", r"^(\d+) choose (\d+)$", r"\\binom{\1}{\2}"),  # 5 choose 2
+        ("mod", r"(?<=[\d}])\s*(?:\\[pb]?mod|\(?\s?\bmod(?:ulo)?)[{\s]*(\d+)\s?\}?\)?$", r"\\unit{mod(\1)}"),  # 3 mod 7
+        ("_", r"(?:\((\d[\dA-F]*)\)|(?<![\d.])(\d+))_\{?(\d+)\}?$", r"\1\2\\unit{base(\3)}"),  # 52_8
     )
 )  # fmt: skip
 
 
 def plain_notation(text: str) -> str:
     """The text with every notation of the rules in LaTeX."""
-    for pattern, rewrite in _RULES:
-        text = pattern.sub(rewrite, text)
+    for sign, pattern, rewrite in _RULES:
+        if sign in text:
+            text = pattern.sub(rewrite, text)
     return text
 
 

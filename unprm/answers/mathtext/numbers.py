@@ -36,6 +36,7 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _SEPARATOR = re.compile(r"[\s-]+(?:and\s+)?")
+_BRACKETS = OPENING | CLOSING
 
 
 def with_figures(text: str) -> str:
@@ -65,13 +66,14 @@ def join_thousands(tokens: list[str]) -> list[str]:
     depth = at = 0
     while at < len(tokens):
         token = tokens[at]
-        depth += (token in OPENING) - (token in CLOSING)
         if is_number(token):
             at, numbers = _run(tokens, at, inside=depth > 0)
             joined += numbers
-        else:
-            joined.append(token)
-            at += 1
+            continue
+        if token in _BRACKETS:
+            depth += 1 if token in OPENING else -1
+        joined.append(token)
+        at += 1
     return joined
 
 

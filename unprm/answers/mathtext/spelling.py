@@ -196,12 +196,8 @@ def _spelled_bold(content: str) -> list[str]:
 def _single_commas(tokens: Sequence[str]) -> list[str]:
     kept: list[str] = []
     for token in tokens:
-        solid = next((last for last in reversed(kept[-2:]) if last != " "), "")
-        if token == "," and solid == ",":
-            continue
-        if token == "\\lor" and solid == ",":
-            continue
-        kept.append(token)
+        if token not in (",", "\\lor") or next((last for last in reversed(kept[-2:]) if last != " "), "") != ",":
+            kept.append(token)
     return kept
 
 
