@@ -17,7 +17,6 @@ from unprm.answers.mathtext.tree import (
 )
 from unprm.answers.mathtext.words import FUNCTION_NAMES, words_in
 
-_MAX_ROWS = 5  # of a determinant
 _ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "acot": "arccot", "lg": "log"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _SYMBOLS = words_in(
@@ -142,9 +141,6 @@ class Commands(Atoms):
                 break
         if not self.take().startswith("\\end{"):
             raise Unreadable("an open matrix")
-        size = len(rows)
-        if environment == "vmatrix" and size <= _MAX_ROWS and all(len(row) == size for row in rows):
-            return Call("det", tuple(cell for row in rows for cell in row))
         return Matrix(_MATRICES[environment], tuple(rows))
 
     def _matrix_row(self) -> tuple[Node, ...]:

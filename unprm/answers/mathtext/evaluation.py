@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from math import ceil, comb, factorial, floor, gcd, isqrt, lcm, prod
+from math import ceil, comb, factorial, floor, gcd, lcm, prod
 
-from flint import acb, acb_mat, arb, fmpq, fmpq_mat, fmpz
+from flint import acb, arb, fmpz
 
-from unprm.answers.mathtext.tree import Call, Node, Number, Symbol, Unreadable, mapped, substituted, symbols
+from unprm.answers.mathtext.tree import Call, Node, Number, Symbol, Unreadable, mapped
 from unprm.answers.mathtext.values import (
     Undecided,
     Undefined,
@@ -25,7 +25,7 @@ from unprm.answers.mathtext.values import (
 
 _MAX_DEGREE = 10**6  # of a root; higher ones are too near to 1
 _MAX_BITS = 4096  # of a rational
-_MAX_TERMS = 2000  # of a finite sum
+_MAX_FACTORS = 200  # of a binomial coefficient that isn't of integers
 _ONE = Fraction(1)
 
 
@@ -58,8 +58,6 @@ class Evaluator:
         raise Unreadable("not a number")
 
     def _call(self, head: str, args: tuple[Node, ...]) -> Value:
-        if head == "sum":
-            return self._sum(map(self.value, self._loop(args)))
         values = [self.value(_in_radians(arg) if head in _TRIGONOMETRIC else arg) for arg in args]
         match head:
             case "+":
@@ -74,8 +72,6 @@ class Evaluator:
                 return self._binomial(*values)
             case "!":
                 return self._factorial(values[0])
-            case "det":
-                return self._determinant(values)
         if head in _ARITHMETIC:
             return _ARITHMETIC[head](*values)
         return _ordered(head, values) if head in _ORDERED else self._function(head, values)
@@ -142,15 +138,6 @@ class Evaluator:
                 return root
         return settled(ball(base).root(degree))
 
-    def _loop(self, args: tuple[Node, ...]) -> tuple[Node, ...]:
-        """The terms of a finite sum: (index, first, last, body)."""
-        index, low, high, body = args
-        assert isinstance(index, Symbol)
-        start, stop = _integers(self.value(low), self.value(high))
-        if stop - start >= _MAX_TERMS or any(index.name in name for name in symbols(body) - {index.name}):
-            raise Undecided
-        return tuple(substituted(body, {index.name: Number(Fraction(k))}) for k in range(start, stop + 1))
-
     def _factorial(self, value: Value) -> Value:
         n = integer(value)
         if n is None:
@@ -172,17 +159,9 @@ class Evaluator:
             if min(k, abs(n - k)) * n.bit_length() > _MAX_BITS:
                 raise Undecided
             return Fraction(comb(n, k))
-        if k > _MAX_TERMS:
+        if k > _MAX_FACTORS:
             raise Undecided
         return self._product([Fraction(1, factorial(k)), *(self._sum([over, Fraction(-j)]) for j in range(k))])
-
-    def _determinant(self, cells: list[Value]) -> Value:
-        """The determinant of a square matrix, given row by row."""
-        size = isqrt(len(cells))
-        rationals = [fmpq(*cell.as_integer_ratio()) for cell in cells if isinstance(cell, Fraction)]
-        if len(rationals) == len(cells):
-            return self._bounded(Fraction(str(fmpq_mat(size, size, rationals).det())))
-        return settled(acb_mat(size, size, [ball(cell) for cell in cells]).det())
 
     def _function(self, head: str, values: list[Value]) -> Value:
         if head not in _FUNCTIONS and head not in _QUOTIENTS and head != "log":

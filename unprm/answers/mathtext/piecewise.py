@@ -8,12 +8,12 @@ are equal are equal everywhere; some equal expressions give different results.
 from collections.abc import Callable
 from fractions import Fraction
 
-from unprm.answers.mathtext.tree import Call, Node, Number, Symbol, Unreadable, children, mapped, symbols
+from unprm.answers.mathtext.tree import Call, Node, Number, Symbol, children, mapped, symbols
 
 _KINKED = frozenset(["abs", "max", "min", "floor", "ceil"])
-_GROWING = frozenset(["exp", "sinh", "cosh", "tanh", "!", "binom", "sum"])
+_GROWING = frozenset(["exp", "sinh", "cosh", "tanh", "!", "binom"])
 _LIMITED = frozenset(["ln", "log"])
-_HALF = Number(Fraction(1, 2))
+_HALF, _TWO = Number(Fraction(1, 2)), Number(Fraction(2))
 
 Proportional = Callable[[Node], tuple[Node, str]]
 """Gives a value of an expression, a positive number, and the expression's key up to such a factor; it may raise."""
@@ -76,79 +76,29 @@ class Piecewise:
         self._is_square = is_square
 
     def smooth(self, node: Node) -> Node:
-        """The node with an unknown in place of everything with a kink. Raises `Unreadable`, and what the
-        callables raise."""
+        """The node with an unknown in place of everything with a kink. Raises what the callables raise."""
         if not any(head in _KINKED or head == "even root" for head in _heads(node)):
             return node
         match node:
-            case Call("sum", _):
-                raise Unreadable("a sum of what has kinks")
-            case Call("^", (Call("abs", (inner,)), exponent)) if _even(_literal(exponent)):
-                return Call("^", (self.smooth(inner), exponent))
-            case Call(head, args):
-                return self._call(head, tuple(map(self.smooth, args)))
-        return mapped(node, self.smooth)
+            case Call("^", (Call("abs", (inner,)), power)) if _even(_literal(power)):
+                return Call("^", (self.smooth(inner), power))
+        match mapped(node, self.smooth):
+            case Call("abs", (inner,)):
+                return self._distance(Call("^", (inner, _TWO)))
+            case Call("max" | "min" as head, (left, right)):
+                apart = self._distance(Call("^", (Call("+", (left, Call("neg", (right,)))), _TWO)))
+                return Call("*", (_HALF, Call("+", (left, right, apart if head == "max" else Call("neg", (apart,))))))
+            case Call("max" | "min" | "floor" | "ceil" as head, args):
+                return Symbol(f"{head} {' '.join(sorted(map(self._key, args)))}")
+            case Call("root", (inner, degree)) | Call("^", (inner, degree)) if self._is_root_of_square(inner, degree):
+                return self._distance(inner)
+            case smooth:
+                return smooth
 
-    def _call(self, head: str, args: tuple[Node, ...]) -> Node:
-        match head, args:
-            case ("abs", (inner,)):
-                return self._absolute(inner)
-            case ("max" | "min", (left, right)):
-                apart = self._absolute(Call("+", (left, Call("neg", (right,)))))
-                signed = apart if head == "max" else Call("neg", (apart,))
-                return Call("*", (_HALF, Call("+", (left, right, signed))))
-            case ("max" | "min" | "floor" | "ceil", _):
-                keys = sorted(map(self._key, args))
-                return Symbol(f"{head} {' '.join(keys)}") if symbols(Call(head, args)) else Call(head, args)
-            case ("root", (inner, degree)) if _even(order := _literal(degree)) and order:
-                return self._root(inner, order)
-            case ("^", (base, exponent)) if (power := _literal(exponent)) and power.denominator % 2 == 0:
-                return _power(self._root(base, Fraction(power.denominator)), Fraction(power.numerator))
-        return Call(head, args)
-
-    def _absolute(self, node: Node) -> Node:
-        """The absolute value, factor by factor."""
-        if not symbols(node):
-            return Call("abs", (node,))
-        match node:
-            case Call("*", factors):
-                return Call("*", tuple(map(self._absolute, factors)))
-            case Call("^", (base, exponent)) if (power := _literal(exponent)) and power.denominator == 1:
-                return node if _even(power) else _power(self._absolute(base), power)
-        return self._distance(Call("^", (node, Number(Fraction(2)))))
+    def _is_root_of_square(self, inner: Node, degree: Node) -> bool:
+        return _literal(degree) in (Fraction(2), Fraction(1, 2)) and self._is_square(inner)
 
     def _distance(self, square: Node) -> Node:
         """The root of a square of unknowns: a factor, and an unknown that is named after the square."""
         value, key = self._proportional(square)
-        return Call("*", (Call("root", (value, Number(Fraction(2)))), Symbol(f"|{key}|")))
-
-    def _root(self, inner: Node, order: Fraction) -> Node:
-        """The root of even order, with even powers moved out of it."""
-        outside: list[Node] = []
-        inside: list[Node] = []
-        for factor in _factors(inner):
-            match factor:
-                case Call("^", (base, exponent)) if symbols(base) and _even(power := _literal(exponent)) and power:
-                    rational = power / order
-                    even = _even(rational)
-                    outside.append(_power(base if even else self._absolute(base), rational))
-                case _:
-                    inside.append(factor)
-        rest = Call("*", tuple(inside)) if len(inside) != 1 else inside[0]
-        if not inside:
-            root: Node = Number(Fraction(1))
-        elif order == 2 and symbols(rest) and self._is_square(rest):
-            root = self._distance(rest)
-        else:
-            root = Call("root", (rest, Number(order)))
-        return Call("*", (*outside, root)) if outside else root
-
-
-def _power(base: Node, power: Fraction) -> Node:
-    return Call("^", (base, Number(power))) if power != 1 else base
-
-
-def _factors(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, Call) and node.head == "*":
-        return tuple(factor for arg in node.args for factor in _factors(arg))
-    return (node,)
+        return Call("*", (Call("root", (value, _TWO)), Symbol(f"|{key}|")))

@@ -105,8 +105,6 @@ def symbols(node: Node) -> frozenset[str]:
     match node:
         case Symbol(name):
             return frozenset([name]) - CONSTANTS
-        case Call("sum", (Symbol(index), low, high, body)):
-            return symbols(low) | symbols(high) | (symbols(body) - {index})
     return frozenset[str]().union(*map(symbols, children(node)))
 
 
@@ -125,10 +123,6 @@ def substituted(node: Node, values: Mapping[str, Node]) -> Node:
     match node:
         case Symbol(name):
             return values.get(name, node)
-        case Call("sum", (Symbol(index) as name, *bounds, body)):
-            outside = [substituted(bound, values) for bound in bounds]
-            inside = substituted(body, {key: value for key, value in values.items() if key != index})
-            return Call("sum", (name, *outside, inside))
     return mapped(node, lambda child: substituted(child, values))
 
 

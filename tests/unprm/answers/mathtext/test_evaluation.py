@@ -16,7 +16,7 @@ NODES = 10_000
 
 
 @same(
-    [r"\binom{5}{2}", "10", r"{5 \choose 2}", r"\frac{5!}{2!\,3!}", r"\sum_{k=1}^{4} k", r"\gcd(20,30)"],
+    [r"\binom{5}{2}", "10", r"{5 \choose 2}", r"\frac{5!}{2!\,3!}", r"\gcd(20,30)"],
     [
         r"\lfloor 3.7 \rfloor", "3", r"|-3|", r"\lceil \frac{5}{2} \rceil", r"\log_2 8", r"\log 1000",
         r"\ln e^3",
@@ -37,7 +37,6 @@ NODES = 10_000
     [r"\frac{9}{4}\pi", r"\frac94\pi", r"\frac{9\pi}{4}", r"2.25\pi", r"9\pi/4"],
     [r"\frac{n!}{(n-1)!}", "n"],
     [r"2\ln 2", r"\ln 4"],
-    [r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"],
 )  # fmt: skip
 def test_equal(answers, spellings):
     assert set(answers.classes(spellings)) == {0}
@@ -57,6 +56,7 @@ def test_equal(answers, spellings):
     ["e^{\\pi\\sqrt{163}}", "262537412640768744"],
     [r"\ln x^2", r"2\ln x", r"\log x", r"\ln x"],
     ["5!", "5", "120.5"],
+    [r"\sum_{k=1}^{4} k", r"\sum_{k=1}^{5} k", r"\sum_{k=1}^{4} 2k"],
     [r"\frac{1}{0}", r"\frac{2}{0}", r"\infty", r"-\infty", r"\frac{0}{0}"],
 )  # fmt: skip
 def test_different(answers, different):
@@ -127,9 +127,6 @@ def test_a_root_has_one_key_however_it_is_written(answers, radicand, factor, squ
         (r"\binom{\frac{1}{2}}{3}", Fraction(1, 16)),
         (r"\binom{5}{7}", 0),
         (r"(-8)^{\frac{2}{3}}", 4),
-        (r"\sum_{k=1}^{100} k", 5050),
-        (r"\begin{vmatrix}\sqrt{2}&1\\1&\sqrt{2}\end{vmatrix}", 1),
-        (r"\begin{vmatrix}\frac{1}{2}&1\\1&2\end{vmatrix}", 0),
         (r"0^{\sqrt{2}}", 0),
         (r"1^{\sqrt{2}}", 1),
         (r"e^{\pi i}", -1),
@@ -150,7 +147,6 @@ def test_values(text, value):
         ("9^{9^{9}}", Undecided),
         ("100000000!", Undecided),
         (r"\binom{99999999}{44444444}", Undecided),
-        (r"\sum_{k=1}^{3000} k", Undecided),
         (r"\sin(10^{50})", Undecided),
         (r"\gcd(\frac{1}{2},3)", Unreadable),
         (r"\max(i,1)", Unreadable),
@@ -169,9 +165,9 @@ def test_what_is_undefined_over_the_reals_alone(text):
 
 
 def test_a_value_costs_no_more_nodes_than_are_left():
-    tree = parse(r"\sum_{k=1}^{9} k")
-    evaluator = Evaluator(12)
-    assert evaluator.value(tree) == 45
+    tree = parse("1+2*3")
+    evaluator = Evaluator(5)
+    assert evaluator.value(tree) == 7
     assert evaluator.left == 0
     with pytest.raises(Undecided):
-        Evaluator(11).value(tree)
+        Evaluator(4).value(tree)
