@@ -1,6 +1,6 @@
 """The values passed between the parts of unprm, and the protocols of those parts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -286,6 +286,11 @@ class Sampler(Protocol):
     @property
     def model(self) -> str:
         """The model's name, as written to every record."""
+        ...
+
+    @property
+    def neutral(self) -> Mapping[str, float]:
+        """The settings with which a server is kept from changing the distribution; empty where the model runs here."""
         ...
 
     def prompt(self, problem: str) -> tuple[int, ...]:

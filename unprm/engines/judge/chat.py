@@ -115,6 +115,7 @@ class JudgeChat:
             "messages": messages,
             "max_tokens": max_tokens,
             "temperature": temperature,
+            "top_p": 1.0,
         }
         if likeliest:
             body |= {"logprobs": True, "top_logprobs": likeliest}
@@ -134,7 +135,7 @@ class JudgeChat:
     async def _ask(self, body: Json) -> Samples:
         try:
             async with self._places:
-                answer = _Completion.model_validate(await self._client.post("/chat/completions", body))
+                answer = _Completion.model_validate(await self._client.sample("/chat/completions", body))
         except APIStatusError as error:
             if error.status in _REFUSALS:
                 raise Refused(str(error.status)) from None

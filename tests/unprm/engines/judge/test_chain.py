@@ -10,6 +10,7 @@ from tests.judge_server import answered, choice, is_sum, judging, token
 from unprm.engines.judge.chain import chain_scores
 from unprm.engines.judge.chat import Sample, Token
 from unprm.errors import ModelInvalid
+from unprm.openai_api import NEUTRAL
 
 RIGHT, WRONG = r"Fine: \boxed{correct}. ", r"A slip: \boxed{incorrect}. "
 
@@ -63,7 +64,8 @@ def test_a_solution_is_checked_by_several_chains(layout: str) -> None:
         scores, computed, *_ = engine.score([engine.format.encode("How many?", steps)])
         assert (scores, computed) == ([(1, 0, 1)], [60])
         (body,) = judge.bodies[done:]
-        assert (body["n"], body["max_tokens"], body["temperature"]) == (3, 99, 0.6)
+        assert (body["n"], body["max_tokens"], body["temperature"], body["top_p"]) == (3, 99, 0.6, 1.0)
+        assert body.items() >= NEUTRAL.items()
         engine.close()
         *_, user = body["messages"]
         assert len(body["messages"]) == {"plain": 2, "thinkprm": 1}[layout]

@@ -9,6 +9,7 @@ from tests.judge_server import MODEL, answered, checks_sums, choice, is_sum, jud
 from unprm.engines.judge.answers import expected, stated
 from unprm.engines.judge.chat import Likely
 from unprm.errors import ModelInvalid
+from unprm.openai_api import NEUTRAL
 from unprm.types import Engine
 
 YES_NO = {"yes": 1.0, "no": 0.0}
@@ -61,7 +62,9 @@ def test_each_step_is_scored_after_the_steps_before_it() -> None:
     for body in others:
         assert first["messages"][: len(body["messages"])] == body["messages"]
     options = {name: value for name, value in first.items() if name != "messages"}
-    assert options == {"model": MODEL, "max_tokens": 1, "temperature": 0.0, "logprobs": True, "top_logprobs": 20}
+    assert options == {
+        "model": MODEL, "max_tokens": 1, "temperature": 0.0, "top_p": 1.0, "logprobs": True, "top_logprobs": 20, **NEUTRAL
+    }  # fmt: skip
 
 
 def test_candidates_of_a_problem_begin_alike_and_the_preview_shows_what_is_sent() -> None:
