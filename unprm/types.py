@@ -224,13 +224,13 @@ class ModelDescription:
 
 class BatchScores(NamedTuple):
     """For each item of a batch: its step scores, and the tokens that the model ran for it. Tokens that items share
-    count for one of them. `tokens`: those that scoring it from scratch takes, if they are not its ids. `unread`: how
-    many steps of the batch a judge gave no verdict on."""
+    count for one of them. `tokens`: those that scoring it from scratch takes, if they are not its ids. `unread`: on
+    how many of its steps a judge gave no verdict, whose scores mean nothing; None if that can't be."""
 
     scores: list[tuple[float, ...]]
     computed: list[int]
     tokens: list[int] | None = None
-    unread: int = 0
+    unread: list[int] | None = None
 
 
 class Format(Protocol):

@@ -63,9 +63,7 @@ class Roller:
         """The rollouts of adaptive sampling (paper, section 3.2), or fewer with an early stop."""
         rollouts = await self.draw(prefix, plan.block if early else plan.first)
         while not finished(rollouts, plan) and not (early and early.is_settled(rollouts, self.estimator, plan)):
-            most = (
-                plan.first if len(rollouts) < plan.first else plan.most
-            )  # the counts of sampling without an early stop
+            most = plan.first if len(rollouts) < plan.first else plan.most  # the counts without an early stop
             rollouts = await self.draw(prefix, min(most, len(rollouts) + plan.block))
         return rollouts
 
