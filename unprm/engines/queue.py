@@ -126,7 +126,7 @@ class StepScorer:
         seconds = math.inf if deadline is None else deadline - loop.time()
         self._check(encoded, seconds, permit)
         if not encoded:
-            return Scored([], Usage())
+            return Scored([], Usage(), {})
         job = Job(encoded, deadline, caller, loop.time(), loop.create_future())
         self._enqueue(job)
         self._release(permit)
