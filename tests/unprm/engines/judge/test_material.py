@@ -139,7 +139,7 @@ def test_what_a_judge_quotes_is_broken_up_when_its_check_is_sent_back() -> None:
 
 VOCABULARIES = {
     "qwen2_5": ["<|im_end|>", "<|im_start|>", "<|endoftext|>"],
-    "llama3_1": ["<|eot_id|>", "<|start_header_id|>", "<|begin_of_text|>"],
+    "llama3_2": ["<|eot_id|>", "<|start_header_id|>", "<|begin_of_text|>"],
 }
 
 
