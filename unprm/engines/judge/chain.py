@@ -119,7 +119,7 @@ def chain_scores(sample: Sample, steps: int) -> list[float] | None:
     """
     only = 1 if steps == 1 else None
     found = {verdict.step or only: verdict for verdict in verdicts(sample, _ANSWERS)}
-    read = list(takewhile(lambda verdict: verdict is not None, map(found.get, range(1, steps + 1))))
+    read = [found[number] for number in takewhile(found.__contains__, range(1, steps + 1))]
     scores = [verdict.score for verdict in read]
     if read and read[-1].stated == 0:
         scores += [0.0] * (steps - len(read))
