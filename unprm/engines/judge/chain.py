@@ -23,9 +23,9 @@ from unprm.types import Usage
 
 LIKELIEST = 5
 """Tokens whose log-probabilities are asked for at each place of a chain; two of them are the verdicts."""
-TEMPERATURE = 0.6
-"""As GenPRM was evaluated, and as DeepSeek recommends for the models that it and ThinkPRM were made of; checks of one
-solution must differ."""
+TEMPERATURE, TOP_P = 0.6, 0.95
+"""As DeepSeek recommends for the models that GenPRM and ThinkPRM were made of, and ThinkPRM's own configuration has it;
+checks of one solution must differ."""
 _ANSWERS = {"correct": 1.0, "incorrect": 0.0}
 _REPLY = re.compile(r"(</?(?:analyze|verify|output)>|\[Code Output\]|\\boxed\{)")
 """What GenPRM's checks are built of."""
@@ -55,9 +55,10 @@ class Chain:
             found = await chat.complete(
                 messages,
                 max_tokens=self.max_tokens,
-                temperature=TEMPERATURE,
                 count=self.repeats,
                 likeliest=likeliest,
+                temperature=TEMPERATURE,
+                top_p=TOP_P,
             )
         except Refused:
             return Reading([None] * len(steps), Usage())
@@ -98,7 +99,11 @@ class StepChain:
             messages = self.layout.messages(problem, steps[:count], replies)
             try:
                 found = await chat.complete(
-                    messages, max_tokens=self.max_tokens, temperature=TEMPERATURE, likeliest=likeliest
+                    messages,
+                    max_tokens=self.max_tokens,
+                    temperature=TEMPERATURE,
+                    top_p=TOP_P,
+                    likeliest=likeliest,
                 )
             except Refused:
                 break

@@ -81,7 +81,7 @@ def test_a_solution_is_checked_by_several_chains(layout: str) -> None:
         scores, computed, *_ = engine.score([engine.format.encode("How many?", steps)])
         assert (scores, computed) == ([(1, 0, 1)], [60])
         (body,) = judge.bodies[done:]
-        assert (body["n"], body["max_tokens"], body["temperature"], body["top_p"]) == (3, 99, 0.6, 1.0)
+        assert (body["n"], body["max_tokens"], body["temperature"], body["top_p"]) == (3, 99, 0.6, 0.95)
         assert body.items() >= NEUTRAL.items()
         engine.close()
         *_, user = body["messages"]
