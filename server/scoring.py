@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from unprm.concurrent import all_of
 from unprm.engines.queue import Permit
 from unprm.engines.turns import Scored
-from unprm.errors import DeadlineExceeded, SolutionTooLong
+from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Solution, Usage
 from unprm.votes.ballot import averaged
 
@@ -26,11 +26,11 @@ Value = TypeVar("Value")
 
 
 class Computed(NamedTuple):
-    """Step scores by the index of a solution; `too_long`: by index, why a solution has none; `threshold`: the recorded
-    one of a single model, if it has one."""
+    """Step scores by the index of a solution; `unscorable`: by index, why a solution has none; `threshold`: the
+    recorded one of a single model, if it has one."""
 
     steps: Mapping[int, tuple[float, ...]]
-    too_long: Mapping[int, SolutionTooLong]
+    unscorable: Mapping[int, Unscorable]
     threshold: float | None
 
 
@@ -40,8 +40,8 @@ async def score(
     """Step scores of the solutions, given by their indices in the request; for several models the mean. Adds up the
     tokens in the request's context.
 
-    `strict`: raises `SolutionTooLong` if a solution is too long for a model, and runs nothing. Raises `Overloaded`,
-    `ModelUnavailable` and `DeadlineExceeded`.
+    `strict`: raises `SolutionTooLong` if a solution is too long for a model, and runs nothing, and `NoVerdict` if a
+    judge gives none on a step. Raises `Overloaded`, `ModelUnavailable` and `DeadlineExceeded`.
     """
     described = [model.engine.description for model in models]
     recorded = described[0].recorded if len(models) == 1 else None
@@ -66,8 +66,16 @@ async def score(
             for model, encoded, permit in zip(models, outcomes, permits, strict=True)
         )
     context.usage = sum((result.usage for result in results), Usage())
+    unread = {
+        readable[place]: NoVerdict(readable[place], count, len(result.scores[place]))
+        for result in results
+        for place, count in result.unread.items()
+    }
+    if strict and unread:
+        raise unread[min(unread)]
     steps = averaged([result.scores for result in results], described)
-    return Computed(dict(zip(readable, steps, strict=True)), too_long, threshold)
+    scored = {index: each for index, each in zip(readable, steps, strict=True) if index not in unread}
+    return Computed(scored, {**too_long, **unread}, threshold)
 
 
 async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:

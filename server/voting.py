@@ -224,7 +224,7 @@ async def _scores(models: Sequence[Model], request: Candidates, parsed: _Parsed,
     if missing := parsed.missing:
         assert request.problem is not None, "checked before"
         computed = await scoring.score(models, request.problem, missing, request.on_invalid == "refuse", context)
-        unscorable, threshold = {**unscorable, **computed.too_long}, computed.threshold
+        unscorable, threshold = {**unscorable, **computed.unscorable}, computed.threshold
         for index, scores in computed.steps.items():
             steps[index] = scores
     if not any(steps):

@@ -108,11 +108,6 @@ def math_shepherd(directory: Path) -> Path:
     return _causal(MistralForCausalLM(MistralConfig(vocab_size=size, **SHAPE)), directory)
 
 
-def rlhflow(directory: Path) -> Path:
-    size = _save_tokenizer(bytelevel(*map(special, LLAMA)), directory, LLAMA_CHAT)
-    return _causal(LlamaForCausalLM(LlamaConfig(vocab_size=size, **SHAPE)), directory)
-
-
 def eurus(directory: Path) -> Path:
     size = _save_tokenizer(bytelevel(*map(special, QWEN)), directory, CHATML)
     return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE)), directory)
@@ -189,7 +184,8 @@ QWEN_CHAT = (
 )
 GRANITE = ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>")
 GRANITE_CHAT = (
-    "<|start_of_role|>system<|end_of_role|>Knowledge Cutoff Date: April 2024.\nToday's Date: {{ today }}.\n"
+    "<|start_of_role|>system<|end_of_role|>Knowledge Cutoff Date: April 2024.\n"
+    "Today's Date: {{ strftime_now('%B %d, %Y') }}.\n"
     "You are Granite, developed by IBM. You are a helpful AI assistant.<|end_of_text|>\n"
     "{% for turn in messages %}<|start_of_role|>{{ turn.role }}<|end_of_role|>{{ turn.content }}<|end_of_text|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}"
@@ -250,7 +246,7 @@ def trl(directory: Path) -> Path:
 
 WRITERS: dict[str, Callable[[Path], Path]] = {
     "math-shepherd": math_shepherd,
-    "rlhflow": rlhflow,
+    "rlhflow": fover,
     "qwen-prm": qwen_prm,
     "eurus": eurus,
     "skywork": skywork,

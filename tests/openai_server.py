@@ -16,6 +16,13 @@ class Request(NamedTuple):
     authorization: str | None
 
 
+class Refusal(NamedTuple):
+    """An answer with a status of its own."""
+
+    status: int
+    content: Any
+
+
 @contextmanager
 def openai_server(
     answer: Callable[[Any], Any],
@@ -24,7 +31,7 @@ def openai_server(
     port: int = 0,
 ) -> Iterator[tuple[str, list[Request]]]:
     """Answers the first requests with `statuses` and `headers`, the others with what `answer(body)` returns: bytes as
-    they are, or a value as JSON. Yields the address and the list of requests so far."""
+    they are, a value as JSON, or a `Refusal`. Yields the address and the list of requests so far."""
     seen: list[Request] = []
     pending = list(statuses)
 
@@ -34,6 +41,8 @@ def openai_server(
             seen.append(Request(self.path, body, self.headers.get("authorization")))
             status = pending.pop(0) if pending else 200
             content = answer(body) if status == 200 else {"error": {"message": f"no: {json.dumps(body)}"}}
+            if isinstance(content, Refusal):
+                status, content = content
             payload = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
             for name, value in ({} if status == 200 else headers or {}).items():

@@ -89,10 +89,10 @@ class TrainSettings:
     lora_rank: Annotated[int, Option(min=1)] = 8
     lora_alpha: Annotated[int, Option(min=1)] = 32
     lora_dropout: Annotated[float, Option(min=0.0, max=0.99)] = 0.1
-    lora_targets: Annotated[tuple[str, ...], Option(help="Layers that get an adapter, comma-separated.")] = (
-        "q_proj",
-        "v_proj",
-    )
+    lora_targets: Annotated[
+        tuple[str, ...],
+        Option(help="Layers that get an adapter, comma-separated; all-linear: all linear ones but the output."),
+    ] = ("q_proj", "v_proj")
     start: Annotated[
         Path | None,
         Option(help="An adapter for the same layers, of the same rank, with whose weights training begins."),

@@ -6,7 +6,8 @@
     │   ├── Unscorable
     │   │   ├── BlankSolution     blank
     │   │   ├── TooManySteps      too_many_steps
-    │   │   └── SolutionTooLong   solution_too_long
+    │   │   ├── SolutionTooLong   solution_too_long
+    │   │   └── NoVerdict         no_verdict
     │   └── NoAnswer              no_answer
     ├── Overloaded                overloaded
     ├── DeadlineExceeded          deadline_exceeded
@@ -89,6 +90,15 @@ class SolutionTooLong(Unscorable):
         takes = f"takes {tokens} tokens" if exact else f"takes at least {tokens} tokens"
         super().__init__(index, f"with its problem {takes}, the limit is {limit}")
         self.tokens, self.limit = tokens, limit
+
+
+class NoVerdict(Unscorable):
+    """A candidate of which a judge did not judge all steps."""
+
+    code = "no_verdict"
+
+    def __init__(self, index: int, unread: int, steps: int) -> None:
+        super().__init__(index, f"has no verdict of the judge on {unread} of its {steps} steps")
 
 
 class NoAnswer(InvalidRequest):

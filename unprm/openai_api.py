@@ -12,6 +12,7 @@ An error's text never repeats what was sent or answered, so it may be logged.
 
 import asyncio
 import json
+import logging
 import math
 import random
 import time
@@ -25,6 +26,8 @@ from httpx_sse import EventSource
 
 from unprm.affinity import ranked
 
+logger = logging.getLogger(__name__)
+
 Json = dict[str, Any]
 
 CONNECT_SECONDS = 10.0
@@ -37,9 +40,14 @@ PAUSE = 5.0
 LONGEST_PAUSE = 60.0
 MAX_BYTES = 2**28
 """Most bytes of an answer."""
+NEUTRAL: Mapping[str, float] = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0}
+"""Sampling settings that leave a model's distribution as it is. What a request leaves out, vLLM and SGLang take from
+the model's `generation_config.json`, and llama.cpp, which says `repeat_penalty`, from its command line."""
 _MAX_ERROR_BYTES = 2**16
 _MAX_MESSAGE = 500
 """Most characters of a server's error message."""
+_FIELD_REFUSALS = {400, 422}
+"""Statuses for a request with a field that the server does not know."""
 _RETRYABLE = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
@@ -65,12 +73,13 @@ class APIStatusError(APIError):
     """A status other than 200.
 
     `retry_after`: seconds, if the server sent them. `message`: the server's own words, if any; they may repeat what was
-    sent and are for the caller alone.
+    sent and are for the caller alone; so may `content`, the answer's body, or its beginning.
     """
 
-    def __init__(self, url: str, status: int, retry_after: float | None, message: str | None) -> None:
+    def __init__(self, url: str, status: int, retry_after: float | None, content: bytes) -> None:
         super().__init__(f"{url} answered {status}")
-        self.status, self.retry_after, self.message = status, retry_after, message
+        self.status, self.retry_after, self.content = status, retry_after, content
+        self.message = _message(content)
         self.retryable = status in _RETRYABLE
 
 
@@ -112,6 +121,7 @@ class OpenAIClient:
     ) -> None:
         self._attempts, self._first_wait, self._pause, self._max_bytes = attempts, first_wait, pause, max_bytes
         self._servers = [_Server(url.rstrip("/").removesuffix("/v1")) for url in urls]
+        self._neutral = dict(NEUTRAL)  # without the fields that a server refused
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS),
@@ -125,6 +135,34 @@ class OpenAIClient:
     async def post(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
         """The JSON that is answered to a body at a path below `/v1`. Raises an `APIError`."""
         return await self._request("POST", path, body, affinity)
+
+    async def sample(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
+        """As `post`, for samples from the model's own distribution: `NEUTRAL` is sent, too, where the body does not say
+        otherwise.
+
+        Fields that the answer to a refused request names are left out in another try. If that one is accepted, they are
+        never sent again, which is logged once. An answer that names all fields repeats the request and blames none.
+        """
+        neutral = self._neutral
+        while True:
+            sent = {**neutral, **body}
+            try:
+                answer = await self.post(path, sent, affinity)
+            except APIStatusError as error:
+                unnamed = {name for name in sent if name.encode() not in error.content}
+                kept = {name: value for name, value in neutral.items() if name in unnamed}
+                if error.status not in _FIELD_REFUSALS or kept == neutral or not unnamed:
+                    raise
+                neutral = kept
+                continue
+            if refused := [name for name in self._neutral if name not in neutral]:
+                self._neutral = {name: value for name, value in self._neutral.items() if name in neutral}
+                logger.warning(
+                    "the server refuses %s, so its own values are in force; where that is vLLM, start it with "
+                    "--generation-config vllm",
+                    ", ".join(refused),
+                )
+            return answer
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
         """As `post`, in one attempt, but the answer's body is still to come: `read_on` reads and closes it."""
@@ -187,10 +225,10 @@ class OpenAIClient:
         if response.status_code == 200:
             return response
         try:
-            message = _message(await _read(response, _MAX_ERROR_BYTES))
+            content = await _read(response, _MAX_ERROR_BYTES)
         except APIResponseError:
-            message = None
-        raise APIStatusError(server.url, response.status_code, _retry_after(response), message)
+            content = b""
+        raise APIStatusError(server.url, response.status_code, _retry_after(response), content)
 
     @contextmanager
     def _connection_errors(self, server: _Server) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """The values passed between the parts of unprm, and the protocols of those parts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -224,13 +224,13 @@ class ModelDescription:
 
 class BatchScores(NamedTuple):
     """For each item of a batch: its step scores, and the tokens that the model ran for it. Tokens that items share
-    count for one of them. `tokens`: those that scoring it from scratch takes, if they are not its ids. `unread`: how
-    many steps of the batch a judge gave no verdict on."""
+    count for one of them. `tokens`: those that scoring it from scratch takes, if they are not its ids. `unread`: on
+    how many of its steps a judge gave no verdict, whose scores mean nothing; None if that can't be."""
 
     scores: list[tuple[float, ...]]
     computed: list[int]
     tokens: list[int] | None = None
-    unread: int = 0
+    unread: list[int] | None = None
 
 
 class Format(Protocol):
@@ -286,6 +286,11 @@ class Sampler(Protocol):
     @property
     def model(self) -> str:
         """The model's name, as written to every record."""
+        ...
+
+    @property
+    def neutral(self) -> Mapping[str, float]:
+        """The settings with which a server is kept from changing the distribution; empty where the model runs here."""
         ...
 
     def prompt(self, problem: str) -> tuple[int, ...]:

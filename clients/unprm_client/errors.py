@@ -6,8 +6,8 @@
     ├── DeadlineExceeded          time ran out, in the client or on the server
     └── ServerError               an error that the server reports, see `code`
         ├── RequestRefused        the same request will be refused again
-        │   ├── MalformedJson, InvalidRequest, TooManySolutions, BlankSolution, TooManySteps, SolutionTooLong, NoAnswer,
-        │   │   UnknownModel, BodyTooLarge, UnsupportedMediaType, NotFound, MethodNotAllowed
+        │   ├── MalformedJson, InvalidRequest, TooManySolutions, BlankSolution, TooManySteps, SolutionTooLong,
+        │   │   NoVerdict, NoAnswer, UnknownModel, BodyTooLarge, UnsupportedMediaType, NotFound, MethodNotAllowed
         │   ├── UpstreamRefused   the model that a gateway samples from refused the request
         │   └── Unauthorized
         └── TryAgain              the same request may succeed later, `retry_after` seconds from now if it is known
@@ -111,6 +111,12 @@ class SolutionTooLong(RequestRefused):
     """A solution that does not fit the model's window."""
 
     code = "solution_too_long"
+
+
+class NoVerdict(RequestRefused):
+    """A solution of which the server's judge did not judge all steps."""
+
+    code = "no_verdict"
 
 
 class UnknownModel(RequestRefused):

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from unprm.wire import ScoreResponse
 from unprm_client.aio import AsyncClient
 from unprm_client.client import Client
-from unprm_client.errors import BlankSolution, ClientError, SolutionTooLong, TooManySteps
+from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionTooLong, TooManySteps
 
 AT_A_TIME = 32
 """Concurrent requests; the server batches them together, and reads a problem once for all its solutions."""
-_UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps)
+_UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
 
 
 def rewards(client: Client, problems: Sequence[str], solutions: Sequence[str | Sequence[str]]) -> list[float]:
     """The lowest step score of each solution, a text or its steps, to the problem at its place, in [0, 1]; 0 for one
-    that can't be scored (blank, too long, too many steps). Raises the first other `ClientError`, and `ValueError` for
-    unequal lengths."""
+    that can't be scored (blank, too long, too many steps, not judged). Raises the first other `ClientError`, and
+    `ValueError` for unequal lengths."""
     requests = [
         {"problem": problem, "solutions": [solution]} for problem, solution in zip(problems, solutions, strict=True)
     ]

@@ -45,6 +45,7 @@ TABLE = {
     "blank": Row(422, "A solution is blank"),
     "too_many_steps": Row(422, "Too many steps in a solution"),
     "solution_too_long": Row(422, "A solution is too long for the model"),
+    "no_verdict": Row(422, "The judge gave no verdict on a step"),
     "unknown_model": Row(422, "No model of this name is served"),
     "upstream_refused": Row(400, "The model behind the gateway refused the request"),
     "no_answer": Row(422, "No solution has an answer"),

@@ -6,7 +6,7 @@ never. Everything depends on the seed alone.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from unprm import steps
 from unprm.errors import SamplerFailed
@@ -26,6 +26,7 @@ class ScriptedSampler:
         self.affinities: set[str] = set()
 
     model = "scripted"
+    neutral: Mapping[str, float] = {}
 
     def prompt(self, problem: str) -> tuple[int, ...]:
         return tuple(map(ord, problem + "\n"))

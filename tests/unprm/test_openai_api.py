@@ -8,9 +8,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.openai_server import openai_server
+from tests.openai_server import Refusal, openai_server
 from unprm.affinity import ranked
-from unprm.openai_api import APIConnectionError, APIError, APIResponseError, APIStatusError, OpenAIClient, read_on
+from unprm.openai_api import (
+    NEUTRAL,
+    APIConnectionError,
+    APIError,
+    APIResponseError,
+    APIStatusError,
+    OpenAIClient,
+    read_on,
+)
 
 Result = TypeVar("Result")
 ATTEMPTS = 4
@@ -121,6 +129,63 @@ def test_an_answer_that_can_t_be_read_is_refused(payload: bytes, message: str) -
     with openai_server(lambda body: payload) as (url, seen), pytest.raises(APIResponseError, match=message):
         _post(_client(url, max_bytes=4096 if len(payload) < 9000 else 10**6))
     assert len(seen) == 1
+
+
+def _samples(client: OpenAIClient, *bodies: Any) -> Any:
+    async def story() -> Any:
+        return [await client.sample("/completions", body) for body in bodies]
+
+    return _run(client, story)
+
+
+def test_samples_leave_no_setting_to_the_server() -> None:
+    with openai_server(_echo) as (url, _):
+        assert _samples(_client(url), {"n": 2, "top_k": 5}) == [{"answer": {**NEUTRAL, "n": 2, "top_k": 5}}]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        lambda names: Refusal(400, {"error": {"message": f"Unrecognized request arguments supplied: {names}"}}),
+        lambda names: Refusal(422, {"detail": [{"loc": ["body", names[0]], "type": "extra_forbidden"}]}),
+        lambda names: Refusal(400, [{"error": {"code": 400, "message": f'Unknown name "{names[0]}"'}}]),
+    ],
+    ids=["all at once", "one at a time", "in another form"],
+)
+def test_what_a_strict_server_names_is_sent_no_more(refusal: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A server that takes only top_k of the fields."""
+
+    def strict(body: Any) -> Any:
+        unknown = [name for name in body if name in NEUTRAL and name != "top_k"]
+        return refusal(unknown) if unknown else {"answer": body}
+
+    with openai_server(strict) as (url, seen):
+        answers = _samples(_client(url), {"seed": 1}, {"seed": 2})
+    assert answers == [{"answer": {"top_k": -1, "seed": 1}}, {"answer": {"top_k": -1, "seed": 2}}]
+    assert sum(request.body["seed"] == 2 for request in seen) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "the server refuses min_p, repetition_penalty, repeat_penalty, so its own values are in force; where that is "
+        "vLLM, start it with --generation-config vllm"
+    ]
+
+
+def test_a_request_that_is_refused_for_another_reason_costs_no_field() -> None:
+    """Be it that the server's answer repeats the request, or that it finds fault with a second one, too."""
+
+    def answer(body: Any) -> Any:
+        return Refusal(400, b"top_k, or whatever") if body["seed"] == 2 else {"answer": body}
+
+    with openai_server(answer, statuses=[400, 401]) as (url, seen):
+        client = _client(url)
+
+        async def story() -> Any:
+            for seed, status in ((1, 400), (1, 401), (2, 400)):
+                with pytest.raises(APIStatusError, match=f"answered {status}"):
+                    await client.sample("/completions", {"seed": seed})
+            return await client.sample("/completions", {"seed": 3})
+
+        assert _run(client, story) == {"answer": {**NEUTRAL, "seed": 3}}
+    assert [len(request.body) for request in seen] == [5, 5, 5, 4, 5]
 
 
 def test_a_stream_is_passed_through() -> None:

@@ -97,7 +97,7 @@ def test_scores_through_the_chat_api_are_those_of_the_model(engine: JudgeEngine,
         [score for scores in expected for score, _ in scores], abs=1e-3
     )
     assert found.tokens == [sum(tokens for _, tokens in each) + 2 for each in expected]  # each request adds a token
-    assert found.unread == 0
+    assert found.unread == [0, 0]
     long = engine.format.encode(PROBLEM * 8, [step for steps in SOLUTIONS for step in steps])
     for _ in range(2):
         scored = engine.score([long])

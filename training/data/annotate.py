@@ -23,6 +23,7 @@ from ..resumable import ResumableFile
 from ..schema import AnnotatedSolution, QuestionValue, SelectedSolution
 from ..settings import AnnotateSettings
 from .annotator import Annotator
+from .sample import Origin, origin_of
 
 
 def unresolved_path(annotated: Path) -> Path:
@@ -38,10 +39,10 @@ def questions_path(annotated: Path) -> Path:
 class AnnotationFiles(ExitStack):
     """The three files of an annotation; a context manager. `board`: progress display, if any."""
 
-    def __init__(self, output: Path, settings: AnnotateSettings, model: str, selected: Path) -> None:
+    def __init__(self, output: Path, settings: AnnotateSettings, source: Origin, selected: Path) -> None:
         super().__init__()
         config = {
-            **asdict(settings), "stage": "annotate", "model": model, "selected": resumable.config_of(selected)
+            **asdict(settings), "stage": "annotate", **origin_of(source), "selected": resumable.config_of(selected)
         }  # fmt: skip
         self.resolved = self.enter_context(ResumableFile(output, AnnotatedSolution, config))
         self.unresolved = self.enter_context(ResumableFile(unresolved_path(output), AnnotatedSolution, config))
@@ -79,7 +80,7 @@ async def annotate(
     Returns the failed questions with reasons.
     """
     solutions = load(selected, sampler.model)
-    with AnnotationFiles(output, settings, sampler.model, selected) as files:
+    with AnnotationFiles(output, settings, sampler, selected) as files:
         annotator = Annotator(sampler, equivalence, settings, files.questions.records, files.write)
         todo = [solution for solution in solutions if not files.is_done(solution)]
         title = f"annotating by {settings.search} search"

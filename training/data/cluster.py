@@ -24,19 +24,14 @@ from ..settings import AnnotateSettings, SampleSettings
 from .annotate import AnnotationFiles, by_question, load
 from .annotator import Annotator
 from .questions import Question
-from .sample import open_samples, sample_question
+from .sample import Origin, open_samples, sample_question
 
 Batch = dict[str, Any]
 """Columns of Ray Data: `kind`, the name of a record's class, and `json`. What an actor gets has no `kind`."""
 
 
-class Source(Protocol):
+class Source(Origin, Protocol):
     """Loads an actor's sampler; it is pickled."""
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        ...
 
     def load(self, settings: SamplingSettings) -> Sampler:
         """The sampler."""
@@ -129,7 +124,7 @@ def sample(
     console: Console,
 ) -> dict[str, str]:
     """Does the same as `training.data.sample.sample`, on the cluster."""
-    with open_samples(output, source.model, settings) as written:
+    with open_samples(output, source, settings) as written:
         todo = [question for question in questions if question.id not in written.records]
         title = f"sampling from {source.model} on {cluster.actors} actors"
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
@@ -153,7 +148,7 @@ def annotate(
 ) -> dict[str, str]:
     """Does the same as `training.data.annotate.annotate`, on the cluster."""
     solutions = load(selected, source.model)
-    with AnnotationFiles(output, settings, source.model, selected) as files:
+    with AnnotationFiles(output, settings, source, selected) as files:
         todo = [solution for solution in solutions if not files.is_done(solution)]
         title = f"annotating by {settings.search} search on {cluster.actors} actors"
         with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as files.board:

@@ -63,7 +63,8 @@ class Roller:
         """The rollouts of adaptive sampling (paper, section 3.2), or fewer with an early stop."""
         rollouts = await self.draw(prefix, plan.block if early else plan.first)
         while not finished(rollouts, plan) and not (early and early.is_settled(rollouts, self.estimator, plan)):
-            rollouts = await self.draw(prefix, min(plan.most, len(rollouts) + plan.block))
+            most = plan.first if len(rollouts) < plan.first else plan.most  # the counts without an early stop
+            rollouts = await self.draw(prefix, min(most, len(rollouts) + plan.block))
         return rollouts
 
     async def _more(self, prefix: Prefix, have: int, count: int) -> list[Rollout]:
@@ -105,7 +106,8 @@ class EarlyStop:
     """Ends sampling when the verdict "value < tau" is settled.
 
     With `confidence` 1: when no outcome of the remaining rollouts could change it, provided that their log-perplexity
-    does not exceed `largest` (the largest seen for the question) or the largest seen from this prefix. Below 1: when
+    does not exceed `largest` (the largest seen for the question) or the largest seen from this prefix; this matters to
+    `mc_ppl` alone, since the other estimators' weights are bounded. Below 1: when
     the verdict stays the same in that fraction of simulated continuations, whose rollouts are right at a rate drawn
     from the posterior Beta(right + ½, wrong + ½), with perplexities of rollouts seen.
     """
@@ -122,8 +124,9 @@ class EarlyStop:
         if self.confidence < 1:
             return self._kept_share(rollouts, estimator, plan, verdict) >= self.confidence
         largest = max([self.largest, *(surprisal_mean(rollout.logprobs) for rollout in rollouts)])
-        extremes = ([*rollouts, *[Rollout((-largest,), right)] * rest] for right in (True, False))
-        return all((estimator(outcome) < self.tau) is verdict for outcome in extremes)
+        # weights rise with the surprisal (mc_ppl) or fall (inverse_ppl): the heaviest rollout has the largest or none
+        heaviest = (Rollout((-surprisal,), right) for surprisal in (0.0, largest) for right in (True, False))
+        return all((estimator([*rollouts, *[one] * rest]) < self.tau) is verdict for one in heaviest)
 
     def _kept_share(
         self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings, verdict: bool

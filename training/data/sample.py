@@ -1,9 +1,10 @@
 """Samples candidate solutions for questions, with the log-probabilities of their tokens (paper, section 3.1)."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, Protocol
 
 from rich.console import Console
 
@@ -14,6 +15,25 @@ from ..resumable import ResumableFile
 from ..schema import SampledQuestion
 from ..settings import SampleSettings
 from .questions import Question
+
+
+class Origin(Protocol):
+    """A sampler, or what loads one."""
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def neutral(self) -> Mapping[str, float]:
+        """As `Sampler.neutral`."""
+        ...
+
+
+def origin_of(source: Origin) -> dict[str, Any]:
+    """What a file's configuration says of the sampler that made its records."""
+    return {"model": source.model} | ({"neutral_sampling": dict(source.neutral)} if source.neutral else {})
 
 
 def seed_of(*parts: object) -> int:
@@ -33,7 +53,7 @@ async def sample(
 
     `concurrency`: questions sampled at the same time. Returns the failed questions with reasons.
     """
-    with open_samples(output, sampler.model, settings) as written:
+    with open_samples(output, sampler, settings) as written:
         todo = [question for question in questions if question.id not in written.records]
         title = f"sampling from {sampler.model}"
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
@@ -46,9 +66,9 @@ async def sample(
             return await stage.run(todo, work, lambda question: question.id, concurrency)
 
 
-def open_samples(output: Path, model: str, settings: SampleSettings) -> ResumableFile[SampledQuestion]:
+def open_samples(output: Path, source: Origin, settings: SampleSettings) -> ResumableFile[SampledQuestion]:
     """Opens the file of the samples, which remembers its settings."""
-    return ResumableFile(output, SampledQuestion, {"stage": "sample", "model": model, **asdict(settings)})
+    return ResumableFile(output, SampledQuestion, {"stage": "sample", **origin_of(source), **asdict(settings)})
 
 
 async def sample_question(question: Question, sampler: Sampler, settings: SampleSettings) -> SampledQuestion:

@@ -61,7 +61,7 @@ async def study(
     with ExitStack() as stack:
         runs: list[tuple[AnnotationFiles, Annotator]] = []
         for name, variant in searches.items():
-            files = stack.enter_context(AnnotationFiles(output / f"{name}.jsonl", variant, sampler.model, selected))
+            files = stack.enter_context(AnnotationFiles(output / f"{name}.jsonl", variant, sampler, selected))
             runs.append((files, Annotator(sampler, equivalence, variant, files.questions.records, files.write)))
         done = sum(files.is_done(solution) for files, _ in runs for solution in solutions)
         total = len(runs) * len(solutions)

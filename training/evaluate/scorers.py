@@ -18,6 +18,8 @@ SECONDS = 600.0
 """Timeout in seconds of a request to a server."""
 IN_FLIGHT = 8
 """Concurrent requests to a server, which batches them."""
+_UNSCORABLE = {"solution_too_long", "too_many_steps", "no_verdict"}
+"""A server's codes for a solution that has no scores, and whose steps are not blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class ServerScorer:
     def _score(self, solution: Solution) -> Scores:
         body = {"problem": solution.problem, "solutions": [list(solution.steps)]}
         response = self._send("POST", "/score_steps", body)
-        if response.status_code == 422 and response.json()["code"] in ("solution_too_long", "too_many_steps"):
+        if response.status_code == 422 and response.json()["code"] in _UNSCORABLE:
             return None
         self._check(response)
         return tuple(ScoreResponse.model_validate(response.json()).solutions[0].step_scores or ())

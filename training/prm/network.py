@@ -85,15 +85,15 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
     """
     torch.manual_seed(settings.seed)  # for the adapter's initial weights
     targets = ", ".join(settings.lora_targets)
-    lora = LoraConfig(
+    config = LoraConfig(
         r=settings.lora_rank,
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
-        target_modules=list(settings.lora_targets),
+        target_modules=lora.ALL_LINEAR if targets == lora.ALL_LINEAR else list(settings.lora_targets),
         task_type="CAUSAL_LM",
     )
     try:
-        tuned: PeftModel = get_peft_model(base, lora)
+        tuned: PeftModel = get_peft_model(base, config)
     except ValueError as error:
         raise ModelInvalid(f"no adapter can be put on the layers {targets} of {settings.base}: {error}") from error
     if isinstance(base.get_output_embeddings(), BaseTunerLayer):

@@ -126,7 +126,7 @@ class StepScorer:
         seconds = math.inf if deadline is None else deadline - loop.time()
         self._check(encoded, seconds, permit)
         if not encoded:
-            return Scored([], Usage())
+            return Scored([], Usage(), {})
         job = Job(encoded, deadline, caller, loop.time(), loop.create_future())
         self._enqueue(job)
         self._release(permit)
@@ -281,11 +281,16 @@ class StepScorer:
             return
         batch, scored = finished
         totals = scored.tokens or [len(item.ids) for item in batch]
-        for places, values, cost, total in zip(batch.values(), scored.scores, scored.computed, totals, strict=True):
+        unread = scored.unread or [0] * len(batch)
+        for places, values, cost, total, missing in zip(
+            batch.values(), scored.scores, scored.computed, totals, unread, strict=True
+        ):
             for job, position in places:
                 if job.done.done():  # its caller has gone
                     continue
                 job.scores[position] = values
+                if missing:
+                    job.unread[position] = missing
                 job.total += total
                 job.computed, cost = job.computed + cost, 0  # charged to the first
                 if len(job.scores) == len(job.items):
@@ -304,4 +309,5 @@ class StepScorer:
         past = self._tokens_per_second or speed
         self._tokens_per_second = _MEMORY * past + (1 - _MEMORY) * speed
         waits = [started - place.job.arrived for places in batch.values() for place in places if place.position == 0]
-        self._observe(BatchFigures(len(batch), tokens, sum(scores.computed), seconds, waits, scores.unread))
+        unread = sum(scores.unread or ())
+        self._observe(BatchFigures(len(batch), tokens, sum(scores.computed), seconds, waits, unread))

@@ -96,8 +96,9 @@ def _scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
 
 
 def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
-    scores, computed, tokens = answer.scores, answer.computed, answer.tokens
-    if not len(scores) == len(computed) == len(batch) == len(batch if tokens is None else tokens):
+    scores, optional = answer.scores, (answer.tokens, answer.unread)
+    lengths = {len(values) for values in (batch, scores, answer.computed, *optional) if values is not None}
+    if len(lengths) != 1:
         return f"it has scores for {len(scores)} of {len(batch)} items"
     for item, values in zip(batch, scores, strict=True):
         if len(values) != len(item.positions):

@@ -5,7 +5,7 @@ large request neither waits for the rest nor holds it up. All state lives on the
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
@@ -14,10 +14,12 @@ from unprm.types import Encoded, Usage
 
 
 class Scored(NamedTuple):
-    """Step scores in the order of the request's items, and what they cost."""
+    """Step scores in the order of the request's items, and what they cost. `unread`: on how many of
+    its steps a judge gave no verdict, by the index of an item with such steps."""
 
     scores: list[tuple[float, ...]]
     usage: Usage
+    unread: Mapping[int, int]
 
 
 @dataclass(eq=False, slots=True)
@@ -36,6 +38,7 @@ class Job:
     computed: int = 0
     total: int = 0
     scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    unread: dict[int, int] = field(default_factory=dict)
 
     def tokens(self) -> int:
         """Tokens of the items that still wait."""
@@ -44,7 +47,7 @@ class Job:
     def scored(self) -> Scored:
         """The answer, once all items have scores."""
         usage = Usage(self.total, self.computed, self.total - self.computed)
-        return Scored([self.scores[index] for index in range(len(self.items))], usage)
+        return Scored([self.scores[index] for index in range(len(self.items))], usage, self.unread)
 
 
 class Place(NamedTuple):

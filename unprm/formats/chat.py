@@ -4,120 +4,110 @@ A verdict is the model's predicted answer, so it is read at the token before the
 steps.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Self
 
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
-from unprm.formats.chatml import END, START
 from unprm.formats.conversations import Conversation
 from unprm.formats.family import Verdicts
-from unprm.formats.pieces import Draft, PieceFormat
+from unprm.formats.pieces import Draft, PieceFormat, parts_of
+from unprm.formats.rendered import render
 from unprm.types import Encoded
 
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A chat template: `begin` once, then `{start}{role}{stop}{lead}{text}{end}{tail}` for each turn.
-
-    `begin`, `start`, `stop` and `end` are tokens of the vocabulary; `begin` and `stop` may be empty. `system`: text of
-    the system turn that it adds to a chat without one, if not empty. `strips`: whether it strips the other texts.
-    """
-
-    start: str
-    end: str
-    begin: str = ""
-    stop: str = ""
-    lead: str = ""
-    tail: str = ""
-    system: str = ""
-    strips: bool = False
-
-    @property
-    def marks(self) -> list[str]:
-        """Its tokens."""
-        return [mark for mark in (self.begin, self.start, self.stop, self.end) if mark]
+_MARKS = "\ue000\ue001\ue002\ue003\ue004\ue005"
 
 
-LLAMA = Template(
-    begin="<|begin_of_text|>",
-    start="<|start_header_id|>",
-    stop="<|end_header_id|>",
-    lead="\n\n",
-    end="<|eot_id|>",
-    strips=True,
-)
-"""Llama 3, without a system turn."""
+class Chat(NamedTuple):
+    """What a chat template writes around the messages: `opening` before the user's first, `asked` between each of the
+    user's and its answer, `answered` between an answer and the user's next, `closing` after the last answer. `strips`:
+    whether it strips space around the user's."""
 
-QWEN = Template(
-    start=START,
-    lead="\n",
-    end=END,
-    tail="\n",
-    system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-)
-"""Qwen2.5's instruction models."""
+    opening: str
+    asked: str
+    answered: str
+    closing: str
+    strips: bool
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """That of the model in a directory. Raises `ModelInvalid` if there is none, or none that writes the same around
+        each pair of messages."""
+        text, stripped, _ = render(directory, *_MARKS)
+        opening, *between, closing = re.split(f"[{_MARKS}]", text)
+        asked, answered = set(between[::2]), set(between[1::2])
+        if len(asked) != 1 or len(answered) != 1:
+            raise ModelInvalid(f"{directory}: its chat template does not treat all messages alike")
+        return cls(opening, asked.pop(), answered.pop(), closing, _MARKS[0] in stripped)
 
 
 class VerdictChatFormat(PieceFormat):
-    """A conversation in a template. `logits_divisor`: what the model divides its logits by.
+    """A conversation in a model's chat template. `logits_divisor`: what the model divides its logits by.
 
-    Raises `ModelInvalid` if the vocabulary lacks a token of the template, or the answers begin with the same token.
+    Raises `ModelInvalid` if no token of the vocabulary parts the messages, or if the answers begin with the same one.
     """
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        family: str,
-        conversation: Conversation,
-        template: Template,
-        logits_divisor: float = 1.0,
+        self, tokenizer: Tokenizer, family: str, conversation: Conversation, chat: Chat, logits_divisor: float = 1.0
     ) -> None:
-        super().__init__(tokenizer, template.marks)
+        # text and tokens by turns: what text a token of the template does not part from a message is encoded with it
+        opening, asked, answered, closing = (parts_of(text, tokenizer) for text in chat[:4])
+        super().__init__(tokenizer, sorted({*opening[1::2], *asked[1::2], *answered[1::2], *closing[1::2]}))
+        if len(asked) == 1 or len(answered) == 1:
+            raise ModelInvalid(
+                f"no token of its own parts the messages in the chat template of a family {family} model"
+            )
         self.family = family
-        self._conversation, self._template = conversation, template
-        opened, self._answer, other = self._turns("assistant", ["", conversation.positive, conversation.negative])
-        size = len(opened)
-        positive, negative = (ids[size : size + 1] if ids[:size] == opened else [] for ids in (self._answer, other))
+        self._conversation, self._strips = conversation, chat.strips
+        self._leads, self._tail = (opening[-1], answered[-1]), asked[0]
+        self._opening, self._asked = self._ids(opening[:-1]), self._ids(["", *asked[1:-1]])
+        self._answered, self._closing = self._ids(["", *answered[1:-1]]), self._ids(["", *closing[1:]])
+        lead, end = asked[-1], answered[0]
+        before, self._answer, other, self._last = self.pieces.encode(
+            [lead, *(lead + answer + end for answer in conversation.answers), lead + conversation.positive + closing[0]]
+        )
+        self._before = len(before) - 1
+        positive, negative = (
+            ids[len(before) : len(before) + 1] if ids[: len(before)] == before else [] for ids in (self._answer, other)
+        )
         if not positive or not negative or positive == negative:
             raise ModelInvalid(
                 f"the answers {conversation.positive!r} and {conversation.negative!r} don't begin with a token each "
                 f"that tells them apart in this vocabulary: the model is none of family {family}"
             )
         self.readout = Verdicts(positive[0], negative[0], logits_divisor)
-        self._before = size - 1
-        self._closing = [self.pieces.mark(template.end), *self.pieces.encode([template.tail])[0]]
-        self._opening = [self.pieces.mark(template.begin)] if template.begin else []
-        if template.system:
-            self._opening += [*self._turns("system", [template.system])[0], *self._closing]
 
     @property
     def input_format(self) -> str:
         """The input, described in words."""
-        words, system = self._conversation, self._template.system
-        head = f"chat: system {system}, user" if system else "chat without a system turn: user"
+        words = self._conversation
         first = words.first.format(problem="{problem}", step="{step 1}")
         later = words.later.format(step="{step 2}")
-        text = f"{head} {first}, assistant {words.positive}, user {later}, assistant {words.positive}, … "
+        text = (
+            f"the model's chat template: user {first}, assistant {words.positive}, user {later}, "
+            f"assistant {words.positive}, … "
+        )
         read = f"(scored before each {words.positive}: P({words.positive}) against {words.negative})"
         return text.replace("\n", "\\n") + read
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat; scored where each answer is predicted."""
-        words = self._conversation
+        words, (first, later) = self._conversation, self._leads
         texts = [words.first.format(problem=problem, step=steps[0]), *(words.later.format(step=s) for s in steps[1:])]
-        if self._template.strips:
+        if self._strips:
             texts = [text.strip() for text in texts]
+        asked = [f"{lead}{text}{self._tail}" for lead, text in zip([first, *[later] * len(steps)], texts, strict=False)]
+        *turns, last = self.pieces.encode(asked)
         draft = Draft().add(self._opening)
-        for turn in self._turns("user", texts):
-            draft.add(turn).add(self._closing).add(self._answer, scored=[self._before]).add(self._closing)
+        for turn in turns:
+            draft.add(turn).add(self._asked).add(self._answer, scored=[self._before]).add(self._answered)
+        draft.add(last).add(self._asked).add(self._last, scored=[self._before]).add(self._closing)
         return draft.done()
 
-    def _turns(self, role: str, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of a turn with each of the texts, up to the mark that ends it."""
-        start, stop, lead = [self.pieces.mark(self._template.start)], self._template.stop, self._template.lead
-        if not stop:
-            return [start + ids for ids in self.pieces.encode([f"{role}{lead}{text}" for text in texts])]
-        name, *bodies = self.pieces.encode([role, *(lead + text for text in texts)])
-        return [[*start, *name, self.pieces.mark(stop), *body] for body in bodies]
+    def _ids(self, parts: Sequence[str]) -> list[int]:
+        """Ids of text and tokens by turns."""
+        texts = iter(self.pieces.encode(parts[::2]))
+        return [token for k, part in enumerate(parts) for token in ([self.pieces.mark(part)] if k % 2 else next(texts))]

@@ -1,24 +1,11 @@
 """FoVer's PRMs: a chat in which the user gives the steps and the assistant answers each with `correct` or `incorrect`
 (Kamoi et al., "Efficient PRM Training Data Synthesis via Formal Verification", 2025)."""
 
-from dataclasses import replace
-from pathlib import Path
-
-from tokenizers import Tokenizer
-
-from unprm.formats.chat import LLAMA, QWEN, VerdictChatFormat
+from unprm.formats.chat import Chat, VerdictChatFormat
 from unprm.formats.conversations import FOVER
 from unprm.formats.family import Family, KnownModel, Verdicts
 
 NAME = "fover"
-DATED = replace(LLAMA, system="Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n")
-"""Llama 3.1's template with the system turn that it adds, whose dates are fixed."""
-
-
-def _build(tokenizer: Tokenizer, directory: Path) -> VerdictChatFormat:
-    template = DATED if tokenizer.token_to_id(QWEN.start) is None else QWEN
-    return VerdictChatFormat(tokenizer, NAME, FOVER, template)
-
 
 FAMILY = Family(
     name=NAME,
@@ -31,5 +18,5 @@ FAMILY = Family(
         KnownModel("ryokamoi/Qwen-2.5-7B-FoVer-PRM", "Apache-2.0", 7.6),
         KnownModel("ryokamoi/Qwen-2.5-7B-FoVer-PRM-2026", "Apache-2.0", 7.6),
     ),
-    build=_build,
+    build=lambda tokenizer, directory: VerdictChatFormat(tokenizer, NAME, FOVER, Chat.read(directory)),
 )

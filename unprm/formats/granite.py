@@ -1,8 +1,7 @@
 """IBM's Granite Math PRMs: a chat in which each of the user's turns asks whether the response is correct so far, and
 the assistant answers `Y` or `N` (model card of granite-3.3-8b-lora-math-prm, 2025).
 
-The card takes P(Y) among all tokens; here it is P(Y) against N. Their template writes today's date into the system
-turn; here it is the day of the first release, so that scores don't change overnight.
+The card takes P(Y) among all tokens; here it is P(Y) against N.
 """
 
 import json
@@ -10,24 +9,16 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from unprm.formats.chat import Template, VerdictChatFormat
+from unprm.formats.chat import Chat, VerdictChatFormat
 from unprm.formats.conversations import GRANITE
 from unprm.formats.family import Family, KnownModel, Verdicts
 
 NAME = "granite"
-TEMPLATE = Template(
-    start="<|start_of_role|>",
-    stop="<|end_of_role|>",
-    end="<|end_of_text|>",
-    tail="\n",
-    system="Knowledge Cutoff Date: April 2024.\nToday's Date: June 24, 2025.\n"
-    "You are Granite, developed by IBM. You are a helpful AI assistant.",
-)
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> VerdictChatFormat:
     config = json.loads((directory / "config.json").read_text("utf-8"))
-    return VerdictChatFormat(tokenizer, NAME, GRANITE, TEMPLATE, float(config.get("logits_scaling", 1.0)))
+    return VerdictChatFormat(tokenizer, NAME, GRANITE, Chat.read(directory), float(config.get("logits_scaling", 1.0)))
 
 
 FAMILY = Family(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tokenizers import Tokenizer
 
 from unprm.formats.family import Family, KnownModel, Outcome
-from unprm.formats.pieces import Draft, PieceFormat, Pieces
+from unprm.formats.pieces import Draft, PieceFormat, Pieces, parts_of
 from unprm.formats.rendered import PROBLEM, SOLUTION, render
 from unprm.steps import join
 from unprm.types import Encoded
@@ -44,13 +44,10 @@ class OutcomeFormat(PieceFormat):
 
     def __init__(self, tokenizer: Tokenizer, chat: Chat) -> None:
         super().__init__(tokenizer)
-        added = {token.content: number for number, token in tokenizer.get_added_tokens_decoder().items()}
-        names = sorted(added, key=len, reverse=True)
-        parts = re.split(f"({'|'.join(map(re.escape, names))})", chat.text) if names else [chat.text]
-        self._parts = [added.get(part, part) for part in parts if part]
-        self._chat = chat
+        self._chat, parts = chat, parts_of(chat.text, tokenizer)
         # also what is an added token, but no special one, is plain text in a problem or a step
-        self.pieces = Pieces(tokenizer, [part for part in parts if part in added])
+        self.pieces = Pieces(tokenizer, parts[1::2])
+        self._parts = [self.pieces.mark(part) if k % 2 else part for k, part in enumerate(parts) if part]
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat; every step is scored at its last token, as transformers finds it."""
@@ -67,15 +64,12 @@ class OutcomeFormat(PieceFormat):
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
-    text, model = render(directory)
-    spaced = {mark for mark in (PROBLEM, SOLUTION) if f" {mark} " in text}
-    for mark in spaced:
-        text = text.replace(f" {mark} ", mark)
+    text, stripped, model = render(directory, PROBLEM, SOLUTION)
     # as its authors do: what begins every text is left to the tokenizer, also where the template has it
     begin = "".join(model.convert_ids_to_tokens(model("")["input_ids"]))
     config = json.loads((directory / "config.json").read_text("utf-8"))
     text = begin + text.removeprefix(model.bos_token or "")
-    return OutcomeFormat(tokenizer, Chat(text, frozenset({PROBLEM, SOLUTION} - spaced), config.get("pad_token_id")))
+    return OutcomeFormat(tokenizer, Chat(text, stripped, config.get("pad_token_id")))
 
 
 FAMILY = Family(

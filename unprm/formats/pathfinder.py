@@ -30,7 +30,7 @@ INSTRUCTION = (
     "consistency of the current step and whether it will lead to the correct final solution"
 )
 _TURN = "<\\|im_start\\|>{}\n{}<\\|im_end\\|>\n".format
-_CHAT = re.compile(_TURN("system", "(.*)") + _TURN("user", f" {PROBLEM} ") + _TURN("assistant", f" {SOLUTION} "))
+_CHAT = re.compile(_TURN("system", "(.*)") + _TURN("user", PROBLEM) + _TURN("assistant", SOLUTION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,9 @@ def _parts(steps: Sequence[str]) -> list[str]:
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> PathfinderFormat:
-    found = _CHAT.fullmatch(render(directory).text)
-    if found is None:
+    text, stripped, _ = render(directory, PROBLEM, SOLUTION)
+    found = _CHAT.fullmatch(text)
+    if found is None or stripped:
         raise ModelInvalid(f"{directory}: its chat template is not Qwen2.5's, which this family's input is made with")
     return PathfinderFormat(tokenizer, found[1])
 

@@ -1,5 +1,6 @@
 """Encodes text as token ids, with special tokens only where a family's template has them."""
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar, Self
@@ -111,6 +112,13 @@ def plain(tokenizer: Tokenizer) -> Tokenizer:
     # a post-processor might add tokens, and exclude space from offsets
     copy.post_processor = None
     return copy
+
+
+def parts_of(text: str, tokenizer: Tokenizer) -> list[str]:
+    """A template's text, parted at the vocabulary's added tokens: text and tokens by turns, from text to text, which
+    may be empty."""
+    names = sorted((token.content for token in tokenizer.get_added_tokens_decoder().values()), key=len, reverse=True)
+    return re.split(f"({'|'.join(map(re.escape, names))})", text) if names else [text]
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:

@@ -1,5 +1,6 @@
-"""A model's chat template, applied to a problem and a solution."""
+"""A model's own chat template, applied to texts that stand for those of a request."""
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,19 +11,22 @@ if TYPE_CHECKING:
 
 PROBLEM, SOLUTION = "\ue000", "\ue001"
 """Stand for the texts in a chat; characters that no template has."""
+TODAY = date(2025, 6, 24)
+"""The day of a template that writes today's date into the chat, so that scores don't change overnight."""
 
 
 class Rendered(NamedTuple):
-    """A chat's text, in which `PROBLEM` and `SOLUTION` stand once each, with a space on both sides unless the template
-    strips it; and the tokenizer that has the template."""
+    """A chat's text, in which each mark stands once; those around whose text the template strips space; and the
+    tokenizer that has the template."""
 
     text: str
+    stripped: frozenset[str]
     model: "PreTrainedTokenizerFast"
 
 
-def render(directory: Path) -> Rendered:
-    """The chat template of the model in a directory, with the problem as the user's turn and the solution as the
-    assistant's. Raises `ModelInvalid` if there is none, or it does not repeat both."""
+def render(directory: Path, *marks: str) -> Rendered:
+    """The chat template of the model in a directory, with the marks as the messages of user and assistant in turn.
+    Raises `ModelInvalid` if there is none, or it does not repeat each message once."""
     # slow to import, and listing the families does without
     from jinja2 import TemplateError
     from transformers import PreTrainedTokenizerFast
@@ -30,12 +34,15 @@ def render(directory: Path) -> Rendered:
     model = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
     if not model.chat_template:
         raise ModelInvalid(f"{directory} has no chat template, which this family's input is made with")
-    turns = [{"role": "user", "content": f" {PROBLEM} "}, {"role": "assistant", "content": f" {SOLUTION} "}]
+    roles = ("user", "assistant") * len(marks)
+    turns = [{"role": role, "content": f" {mark} "} for role, mark in zip(roles, marks, strict=False)]
     try:
-        text = str(model.apply_chat_template(turns, tokenize=False))
+        text = str(model.apply_chat_template(turns, tokenize=False, strftime_now=TODAY.strftime))
     except TemplateError as error:
         raise ModelInvalid(f"{directory}: its chat template takes no problem and solution ({error})") from error
-    for mark, role in ((PROBLEM, "user"), (SOLUTION, "assistant")):
+    stripped = frozenset(mark for mark in marks if f" {mark} " not in text)
+    for role, mark in zip(roles, marks, strict=False):
         if text.count(mark) != 1:
             raise ModelInvalid(f"{directory}: its chat template does not repeat the {role}'s message once")
-    return Rendered(text, model)
+        text = text.replace(f" {mark} ", mark)
+    return Rendered(text, stripped, model)

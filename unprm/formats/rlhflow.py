@@ -1,7 +1,7 @@
-"""RLHFlow's PRMs: a Llama 3 chat in which the user gives the steps and the assistant answers each with `+` or `-`
+"""RLHFlow's PRMs: a chat in which the user gives the steps and the assistant answers each with `+` or `-`
 (Xiong et al., "An Implementation of Generative PRM", 2024)."""
 
-from unprm.formats.chat import LLAMA, VerdictChatFormat
+from unprm.formats.chat import Chat, VerdictChatFormat
 from unprm.formats.conversations import RLHFLOW
 from unprm.formats.family import Family, KnownModel, Verdicts
 
@@ -16,6 +16,6 @@ FAMILY = Family(
         KnownModel("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "Llama 3.1 Community", 8.0, 28.4),
         KnownModel("RLHFlow/Llama3.1-8B-PRM-Deepseek-Data", "Llama 3.1 Community", 8.0, 26.6),
     ),
-    build=lambda tokenizer, directory: VerdictChatFormat(tokenizer, NAME, RLHFLOW, LLAMA),
+    build=lambda tokenizer, directory: VerdictChatFormat(tokenizer, NAME, RLHFLOW, Chat.read(directory)),
     aggregate="mean",
 )

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 
-from unprm.formats.chat import LLAMA
 from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat
 from unprm.types import Encoded
 
 TAG = " \n\n\n\n"
+_BEGIN = "<|begin_of_text|>"
+"""What Llama begins every text with."""
 
 
 class VersaprmFormat(PieceFormat):
@@ -23,8 +24,8 @@ class VersaprmFormat(PieceFormat):
     )
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        begin = tokenizer.token_to_id(LLAMA.begin)
-        super().__init__(tokenizer, () if begin is None else [LLAMA.begin])
+        begin = tokenizer.token_to_id(_BEGIN)
+        super().__init__(tokenizer, () if begin is None else [_BEGIN])
         self._begin = [] if begin is None else [begin]
         self._tag, positive, negative = map(self.pieces.single, (TAG, "+", "-"))
         self.readout = Verdicts(positive, negative)

@@ -167,6 +167,7 @@ def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedMo
     """A complete network of this kind, from safetensors only. Raises `ModelInvalid` if it can't be loaded."""
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
+    lora.refuse_patterns(directory)  # transformers gives an adapter's directory to PEFT
     try:
         with _LOADING:
             network, report = kind.from_pretrained(
@@ -192,6 +193,7 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
         return load_base(files.base, dtype)
     if not (files.adapter / lora.WEIGHTS).is_file():
         raise ModelInvalid(f"{files.adapter} has no {lora.WEIGHTS}")
+    lora.refuse_patterns(files.adapter)
     base = load_base(files.base, dtype)
     try:
         return base if lora.merge_plain(base, files.adapter) else _merged_by_peft(base, files)

@@ -2,6 +2,8 @@
 loading a small model. All others are merged by PEFT."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,12 @@ _WITHOUT_EFFECT = {
     "revision",
 }
 """Fields that do not affect what is merged, whatever their values."""
+ALL_LINEAR = "all-linear"
+"""PEFT's word for all linear layers but the output."""
+_NAMING = re.compile(r"modules|pattern|parameters")
+"""In the names of the fields in which PEFT takes texts for layers' names or, most of them, for regular expressions."""
+_NAME = re.compile(r"\^?[\w.-]+")
+"""A layer's name, or its end; one in full may begin with `^`."""
 
 
 def merge_plain(network: PreTrainedModel, directory: Path) -> bool:
@@ -62,6 +70,21 @@ def merge_plain(network: PreTrainedModel, directory: Path) -> bool:
     return True
 
 
+def refuse_patterns(directory: Path) -> None:
+    """Raises `ModelInvalid` if the adapter in a directory, if there is one, chooses layers by regular expressions: one
+    alone can keep the process busy for ever, and nothing could stop it."""
+    try:
+        config = json.loads((directory / CONFIG).read_text("utf-8"))
+    except (OSError, ValueError):
+        return
+    for field in config if isinstance(config, dict) else ():
+        if _NAMING.search(field) and not all(map(_NAME.fullmatch, _texts(config[field]))):
+            raise ModelInvalid(
+                f"{directory / CONFIG}: {field} has a pattern, and patterns are not evaluated: list the layers' "
+                f"names, or write {ALL_LINEAR}"
+            )
+
+
 def base(directory: Path) -> tuple[str, str | None]:
     """The base that an adapter's configuration names, and its revision; raises `ModelInvalid` if it names none."""
     path = directory / CONFIG
@@ -90,6 +113,15 @@ def _is_plain(config: Any) -> bool:
         and all(config.get(field) in values for field, values in _VALUES.items())
         and not any(config[field] for field in others)
     )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from _texts(part)
 
 
 def _names(layer: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Base of the samplers that work on token ids."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from unprm.samplers.prompts import Prompter
@@ -18,6 +18,8 @@ class TokenSampler(ABC):
 
     Raises `ModelInvalid` if there is no tokenizer, or its chat template changes the problem.
     """
+
+    neutral: Mapping[str, float] = {}
 
     def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
         self._name, self._settings = name, settings

@@ -1,13 +1,14 @@
 """Creates a sampler by its name."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from unprm.errors import SamplerFailed
 from unprm.models.checkpoint import fetch, load_base
-from unprm.openai_api import OpenAIClient
+from unprm.openai_api import NEUTRAL, OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import Sampler, SamplerName, SamplingSettings
@@ -27,6 +28,11 @@ class SamplerSource:
     kind: SamplerName
     model: str
     urls: tuple[str, ...] = ()
+
+    @property
+    def neutral(self) -> Mapping[str, float]:
+        """That of the sampler."""
+        return NEUTRAL if self.kind in ("openai", "chat") else {}
 
     def load(self, settings: SamplingSettings) -> Sampler:
         """The sampler. Raises `ModelInvalid` if the model can't be loaded, `SamplerFailed` if urls are missing."""

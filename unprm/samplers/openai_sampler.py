@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from unprm.errors import SamplerFailed
-from unprm.openai_api import APIError, OpenAIClient
+from unprm.openai_api import NEUTRAL, APIError, OpenAIClient
 from unprm.samplers.base import TokenSampler, highest
 from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
@@ -71,6 +71,8 @@ class _Answer(_Form, Generic[_AnyChoice]):
 class OpenAISampler(TokenSampler):
     """Token ids in, token ids out, through one server or many. `directory` holds the model's tokenizer."""
 
+    neutral = NEUTRAL
+
     def __init__(self, client: OpenAIClient, model: str, directory: Path, settings: SamplingSettings) -> None:
         super().__init__(directory, model, settings)
         self._client = client
@@ -111,6 +113,8 @@ class OpenAISampler(TokenSampler):
 
 class ChatSampler:
     """Text in, text and log-probabilities out: any chat API, for candidate solutions."""
+
+    neutral = NEUTRAL
 
     def __init__(self, client: OpenAIClient, model: str, settings: SamplingSettings) -> None:
         self._client, self._model, self._settings = client, model, settings
@@ -195,7 +199,7 @@ async def _choices(
 ) -> list[_AnyChoice]:
     """All `n` choices of an answer, by index. Raises `SamplerFailed`."""
     try:
-        choices = form.model_validate(await client.post(path, body, affinity)).choices
+        choices = form.model_validate(await client.sample(path, body, affinity)).choices
     except APIError as error:
         raise SamplerFailed(f"POST /v1{path}: {error} ({error.attempts} attempts)") from error
     except ValidationError as error:

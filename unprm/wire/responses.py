@@ -35,7 +35,7 @@ class UsageOut(WireModel):
 class Unscored(WireModel):
     """Why a candidate has no reward."""
 
-    code: Literal["blank", "solution_too_long", "too_many_steps"]
+    code: Literal["blank", "solution_too_long", "too_many_steps", "no_verdict"]
     detail: str
 
     @classmethod

@@ -13,6 +13,7 @@ export const SENTENCES = {
   too_many_solutions: "These are more candidates than the server takes at once. Take some away.",
   too_many_steps: "A candidate has more steps than the server takes. Shorten it, or take it away.",
   solution_too_long: "A candidate is longer than the model can read. Shorten it, or take it away.",
+  no_verdict: "The judge gave no verdict on a step of a candidate. Score again, or shorten the candidate.",
   unknown_model: "The server has no model of this name any more. Reload the page, and choose another one.",
   no_answer: "No candidate has an answer, so there is nothing to vote for. Write answers as \\boxed{…} or “The answer is …”.",
   overloaded: "The server has too much to do. Wait a moment, then score again.",

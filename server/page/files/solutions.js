@@ -19,6 +19,7 @@ const REASONS = {
   blank: "it has no step",
   solution_too_long: "it did not fit the model",
   too_many_steps: "it has too many steps",
+  no_verdict: "the judge gave no verdict on a step",
 };
 
 /** The index of the first score below the threshold; null if there is none, or no scores. */

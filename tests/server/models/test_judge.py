@@ -10,6 +10,7 @@ import pytest
 from server.models.load import load
 from server.settings import Settings, SettingsInvalid
 from tests.judge_server import MODEL, Judge, answered, checks_sums, choice, judging, last_step, token
+from tests.openai_server import Refusal
 from tests.server.harness import Running, boxed, serving
 from tests.server.upstream import upstream
 from tests.support import until
@@ -93,14 +94,31 @@ def test_the_gateway_elects_by_a_judge() -> None:
         assert answer["unprm"]["usage"]["tokens"] == 606
 
 
-def test_steps_without_a_verdict_are_counted() -> None:
-    def answer(body: Any) -> Any:
-        silent = "3 + 3" in last_step(body)
-        return answered(choice("Well", token("Well", Well=0.9))) if silent else checks_sums(body)
+def test_a_candidate_with_a_step_that_is_not_judged_is_unscored_and_wins_nothing() -> None:
+    """Neither a step on which the judge says something else, nor one that its server refuses."""
 
+    def answer(body: Any) -> Any:
+        step = last_step(body)
+        if "3 * 2" in step:
+            return Refusal(400, {"error": {"message": "too long"}})
+        return answered(choice("Well", token("Well", Well=0.9))) if "3 + 3" in step else checks_sums(body)
+
+    said = "solution {} has no verdict of the judge on 1 of its 3 steps"
+    solutions = [RIGHT, boxed(6, "1 + 2 = 3", "3 * 2 = 6"), boxed(7, "1 + 2 = 4", "4 + 3 = 7")]
+    unscored = [{"code": "no_verdict", "detail": said.format(index)} for index in range(2)]
     with judging(answer) as judge, served(judge) as running:
-        running.post("/score_steps", {"problem": PROBLEM, "solutions": [RIGHT]})
-        assert running.metric("unprm_unread_steps_total") == 1
+        body = {"problem": PROBLEM, "solutions": solutions}
+        scored = running.post("/score_steps", body).json()["solutions"]
+        assert [each["unscored"] for each in scored] == [*unscored, None]
+        assert [each["step_scores"] for each in scored] == [None, None, pytest.approx([0.2, 0.9, 0.9])]
+        assert running.metric("unprm_unread_steps_total") == 2
+        vote = running.post("/vote/prm", body).json()
+        assert (vote["answer"], vote["unscored_count"]) == ("7", 2)
+        for refused in ({**body, "on_invalid": "refuse"}, {**body, "solutions": solutions[:2]}):
+            response = running.post("/score_steps", refused)
+            assert (response.status_code, response.json()["code"]) == (422, "no_verdict")
+            assert response.json()["detail"] == said.format(0)
+            assert response.json()["errors"][0]["pointer"] == "/solutions/0"
 
 
 def test_a_judge_is_loaded_beside_another_model() -> None:

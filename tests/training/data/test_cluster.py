@@ -3,7 +3,8 @@
 import io
 import os
 import signal
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ class ScriptedSource:
     mark: Path
     fatal: str = ""
     model: str = "scripted"
+    neutral: Mapping[str, float] = field(default_factory=dict)
 
     def load(self, settings):
         return _Mortal(self.mark, self.fatal)

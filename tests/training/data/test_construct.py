@@ -111,6 +111,21 @@ def test_another_number_of_samples_is_refused(selected):
         _sample(selected, settings=replace(SAMPLE, k=13))
 
 
+def test_records_of_a_server_that_was_left_to_its_own_settings_are_not_added_to(tmp_path, equivalence):
+    """Files from before neutral settings were sent have none in their configuration; those of a model that ran here
+    never have."""
+    remote = ScriptedSampler()
+    remote.neutral = {"top_k": -1}
+    _sample(tmp_path)
+    with pytest.raises(OutputMismatch, match=r'neutral_sampling was null, is {"top_k": -1}'):
+        _sample(tmp_path, remote)
+    _select(tmp_path, equivalence)
+    _annotate(tmp_path, equivalence)
+    with pytest.raises(OutputMismatch, match=r'neutral_sampling was null, is {"top_k": -1}'):
+        _annotate(tmp_path, equivalence, sampler=remote)
+    assert _annotate(tmp_path, equivalence, sampler=remote, name="anew")[0] == {}
+
+
 def test_selected_solutions_are_the_most_uncertain_of_each_kind(selected):
     chosen = _records(selected / "selected.jsonl")
     counts = Counter((record["question"], record["correct"]) for record in chosen)

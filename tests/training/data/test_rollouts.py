@@ -1,6 +1,7 @@
 """Adaptive sampling of rollouts, and ending it early."""
 
 import asyncio
+import random
 
 import pytest
 
@@ -125,6 +126,30 @@ def test_a_settled_verdict_is_never_changed_by_the_rest(estimator):
             for more in range(PLAN.most - 16 + 1):
                 after = [*seen, *_rollouts(more, PLAN.most - 16 - more)]
                 assert (estimator(after) < 0.4) is verdict
+
+
+@pytest.mark.parametrize("estimator", list(ESTIMATORS.values()))
+def test_certainty_ends_in_the_verdict_of_all_rollouts(equivalence, estimator):
+    """Of texts as sure and as long as they come, with any threshold, also where the first count is no multiple of a
+    block."""
+
+    async def saved(number):
+        rng = random.Random(number)
+        plan = rng.choice((PLAN, AdaptiveSettings(first=20), AdaptiveSettings(first=24, most=24)))
+        rate, scale = rng.random() ** 2, rng.choice((0.1, 0.7, 3.0))
+        drawn = [Rollout((-rng.expovariate(1 / scale),), rng.random() < rate) for _ in range(plan.most)]
+        stop = EarlyStop(rng.random(), 1.0, max(-rollout.logprobs[0] for rollout in drawn), seed=0)
+        roller = Roller(ScriptedSampler(), equivalence, estimator)
+        everything, early = [
+            await roller.sample(Prefix((1,), 1, "37", seed=0, rollouts=list(drawn)), plan, way) for way in (None, stop)
+        ]
+        assert (estimator(early) < stop.tau) is (estimator(everything) < stop.tau), number
+        return len(everything) - len(early)
+
+    async def all_saved():
+        return [await saved(number) for number in range(1500)]
+
+    assert any(asyncio.run(all_saved()))
 
 
 def test_certainty_needs_more_rollouts_than_confidence():

@@ -23,7 +23,7 @@ from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.train import STATE, Trainer
 from training.schema import LabelledSolution
-from training.settings import TrainSettings
+from training.settings import LINEAR, TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.models.checkpoint import load_base
 from unprm.models.load import load_engine
@@ -79,6 +79,16 @@ def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
         Trainer(_settings(base, data, output, negative="no good"))
     with pytest.raises(ModelInvalid, match="differ"):
         Trainer(_settings(base, data, output, positive="-"))
+
+
+def test_all_linear_layers_are_trained_and_read_back(base, data, tmp_path):
+    for name, targets in (("all", ("all-linear",)), ("named", LINEAR)):
+        Trainer(_settings(base, data, tmp_path / name, epochs=1, lora_targets=targets)).run(QUIET)
+    tensors = load_file(tmp_path / "all" / "adapter_model.safetensors")
+    assert {name.split(".")[-3] for name in tensors} == set(LINEAR)
+    served, named = (load_engine(str(tmp_path / name), device="cpu") for name in ("all", "named"))
+    items = [served.format.encode(solution.problem, solution.steps) for solution in learnable(3, seed=9)]
+    assert served.score(items) == named.score(items)
 
 
 def test_training_begins_with_a_given_adapter(base, data, tmp_path):

@@ -5,6 +5,7 @@ Nothing here comes from `unprm`.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -174,7 +175,7 @@ def eurus(place: Path, reference: Path, beta: float) -> Score:
     return score
 
 
-def _answered(place: Path, user: Callable[[str, str, int], str], words: Sequence[str], **fields: str) -> Score:
+def _answered(place: Path, user: Callable[[str, str, int], str], words: Sequence[str], **fields: Any) -> Score:
     """P(the first word's first token) against the second's after each of the user's turns; all are answered with the
     first. `user`: the turn of problem, step and its index."""
     tokenizer, logits = _tokenizer(place), _causal(place)
@@ -212,7 +213,7 @@ def granite(place: Path) -> Score:
     def user(problem: str, step: str, number: int) -> str:
         return f"{step if number else f'{problem} {step}'} Is this response correct so far (Y/N)?"
 
-    return _answered(place, user, ["Y", "N"], today="June 24, 2025")
+    return _answered(place, user, ["Y", "N"], strftime_now=lambda layout: "June 24, 2025")
 
 
 def versaprm(place: Path) -> Score:

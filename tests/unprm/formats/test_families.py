@@ -155,7 +155,7 @@ def test_a_family_that_is_none_is_refused(places):
 def test_a_model_of_another_family_is_refused(places, adapter, base):
     refused(places["qwen-prm"], "is a model of family qwen-prm, not skywork: leave out --family", family="skywork")
     refused(places["eurus"], "no token '▁ки'|no token '<s>'", family="math-shepherd")
-    refused(places["eurus"], r"no token '<\|begin_of_text\|>'", family="rlhflow")
+    refused(places["math-shepherd"], "has no chat template, which this family's input", family="rlhflow")
     refused(places["math-shepherd"], r"no token '<\|im_start\|>'", family="eurus")
     refused(places["rlhflow"], "no tensor v_head.summary.weight", family="skywork")
     refused(places["eurus"], "has no prm_config.json", family="unprm")

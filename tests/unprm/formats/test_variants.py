@@ -15,10 +15,9 @@ from tests import checkpoints
 from tests.unprm.formats import references
 from tests.unprm.formats.test_families import OTHERS, PROBLEM, STEPS
 from unprm.errors import ModelInvalid
-from unprm.formats.chat import VerdictChatFormat
+from unprm.formats.chat import Chat, VerdictChatFormat
 from unprm.formats.conversations import Conversation
 from unprm.formats.family import Verdicts
-from unprm.formats.granite import TEMPLATE
 from unprm.models.load import load_engine
 from unprm.types import Engine
 
@@ -133,14 +132,44 @@ def test_adapters_that_can_not_be_read_are_refused(tmp_path):
 
 def test_chats_need_the_tokens_of_their_template(tmp_path):
     place = checkpoints.write("versaprm", tmp_path / "m")
-    refused(place, r"no token '<\|start_of_role\|>'", family="granite")
+    refused(place, "has no chat template, which this family's input is made with", family="granite")
     refused(checkpoints.write("eurus", tmp_path / "qwen"), "' \\\\n\\\\n\\\\n\\\\n' is 3 tokens", family="versaprm")
 
 
 def test_answers_that_the_vocabulary_does_not_tell_apart_are_refused():
     words = Tokenizer(models.WordLevel({"?": 0, "Y": 1}, "?"))
     words.add_special_tokens([*checkpoints.GRANITE])
+    start, stop, end = checkpoints.GRANITE
+    asked, answered = (f"{end}\n{start}{role}{stop}" for role in ("assistant", "user"))
+    chat = Chat(answered, asked, answered, end, strips=False)
     with pytest.raises(ModelInvalid, match=r"answers 'yes' and 'no' don't begin with a token each .* of family x"):
-        VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "yes", "no"), TEMPLATE)
-    form = VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), TEMPLATE)
+        VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "yes", "no"), chat)
+    form = VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), chat)
     assert form.readout == Verdicts(1, 0)
+    with pytest.raises(ModelInvalid, match="no token of its own parts the messages"):
+        VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), Chat("", ":", "", "", True))
+
+
+@pytest.mark.parametrize(
+    ("template", "pattern"),
+    [
+        ("{% for turn in messages %}{% if loop.index < 6 %}{{ turn.content }}{% endif %}{% endfor %}", "message once"),
+        (
+            "{% for turn in messages %}{{ loop.index }}<|eot_id|>{{ turn.content }}{% endfor %}",
+            "treat all messages alike",
+        ),
+    ],
+)
+def test_a_template_that_ends_or_numbers_the_messages_is_refused(tmp_path, template, pattern):
+    place = checkpoints.write("rlhflow", tmp_path / "m")
+    (place / "chat_template.jinja").write_text(template, "utf-8")
+    refused(place, pattern, family="rlhflow")
+
+
+def test_a_template_that_says_todays_date_says_the_same_every_day(tmp_path):
+    template = "{{ strftime_now('%d %b %Y') }}" + checkpoints.LLAMA_CHAT
+    for family in ("rlhflow", "outcome"):
+        place = checkpoints.write(family, tmp_path / family)
+        (place / "chat_template.jinja").write_text(template, "utf-8")
+        form = load(place, family=family).format
+        assert form.text(form.encode("p", ["a"])).startswith("24 Jun 2025<|begin_of_text|>")

@@ -9,6 +9,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
+from unprm.errors import ModelInvalid
 from unprm.models import lora
 from unprm.models.checkpoint import PrmFiles, load_base, load_merged
 
@@ -109,8 +110,10 @@ def test_whatever_else_an_adapter_asks_for_is_left_to_peft(network, adapter, tmp
         {"use_rslora": True},
         {"use_dora": True},
         {"rank_pattern": {"q_proj": 2}},
-        {"target_modules": r".*\.1\.self_attn\.[qv]_proj"},
+        {"target_modules": "all-linear"},
         {"target_modules": ["q_proj", "embed_tokens"]},
+        {"rank_pattern": {"^model.layers.0.self_attn.q_proj": 2}, "alpha_pattern": {"layers.1.self_attn.q_proj": 3}},
+        {"layers_to_transform": [1], "layers_pattern": "layers"},
     ],
 )
 def test_what_peft_merges_is_loaded(base, tmp_path, options, dtype):
@@ -118,8 +121,33 @@ def test_what_peft_merges_is_loaded(base, tmp_path, options, dtype):
     plain = {"r": 4, "target_modules": ["q_proj"], "init_lora_weights": False, "task_type": "CAUSAL_LM"}
     tuned = get_peft_model(load_base(base, torch.float32), LoraConfig(**plain | options))
     tuned.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
-    assert not lora.merge_plain(load_base(base, dtype), tmp_path / "adapter")
+    plainly = lora.merge_plain(load_base(base, dtype), tmp_path / "adapter")
+    assert plainly is (options == {"target_modules": "all-linear"})  # which PEFT writes as the names
     assert same(loaded(base, tmp_path / "adapter", dtype), by_peft(base, tmp_path / "adapter", dtype))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"target_modules": r"(.*.*)*\.[qv]_proj"},
+        {"target_modules": ["q_proj"], "exclude_modules": "v.*"},
+        {"modules_to_save": ["lm_head", "(?:x+x+)+y"]},
+        {"rank_pattern": {"q_proj": 4, r".*\.1\.v_proj": 2}},
+        {"alpha_pattern": {"[qv]_proj": 2}},
+        {"layers_to_transform": [0], "layers_pattern": ["layers", "h|layer"]},
+        {"peft_type": "IA3", "feedforward_modules": "mlp.+"},
+    ],
+)
+def test_patterns_of_layers_are_refused(base, adapter, tmp_path, fields):
+    """Such as take a regular expression's search for ever, which holds the whole process."""
+    place = changed(adapter, tmp_path / "adapter", **fields)
+    name = list(fields)[-1]
+    with pytest.raises(ModelInvalid, match=rf"adapter_config\.json: {name} has a pattern.*write all-linear"):
+        loaded(base, place, torch.float32)
+    whole = shutil.copytree(base, tmp_path / "whole")
+    shutil.copytree(place, whole, dirs_exist_ok=True)
+    with pytest.raises(ModelInvalid, match=f"{name} has a pattern"):
+        load_base(whole, torch.float32)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.openai_server import openai_server
 from unprm.errors import SamplerFailed
-from unprm.openai_api import OpenAIClient
+from unprm.openai_api import NEUTRAL, OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.prompts import INSTRUCTION, messages
 from unprm.types import SamplingSettings
@@ -61,6 +61,7 @@ def test_token_ids_go_in_and_come_out(base):
     assert authorization == "Bearer secret"
     assert body["prompt"] == list(prompt)
     assert (body["n"], body["seed"], body["temperature"], body["max_tokens"]) == (3, 77, 0.7, 9)
+    assert body.items() >= NEUTRAL.items()
     assert [completion.ids for completion in completions] == [prompt[-2:]] * 3
     assert [completion.logprobs for completion in completions] == [(-0.5 - index, 0.0) for index in range(3)]
     assert [completion.finished for completion in completions] == [False, True, True]
@@ -224,5 +225,6 @@ def test_a_chat_api_gives_candidates_and_refuses_prefixes():
         solutions = asyncio.run(story())
     path, body, _ = seen[0]
     assert path == "/v1/chat/completions"
+    assert body.items() >= NEUTRAL.items()
     assert body["messages"] == [{"role": "user", "content": f"{INSTRUCTION}\n\nWhat is 40 + 2?"}]
     assert [(s.text, s.ids, s.logprobs) for s in solutions] == [("Step 1: 42.", (), (-0.25, -0.5))] * 2

@@ -10,38 +10,53 @@ from unprm.engines.judge.chat import Likely, Sample, Token
 
 THOUGHT = "</think>"
 """Ends a reasoning model's thoughts; verdicts after it count before those within."""
+LEAST_SHARE = 0.1
+"""Least probability that all answers have together where one is read: a model that would rather write something else
+says nothing by the little that is left for them."""
+_STEP = rf"(?:^|{THOUGHT})[ \t*#>_-]*step[ \t]*(?P<step>\d{{1,9}})\b"
+"""The name of a step at the beginning of a line, or after the thoughts."""
 _SHORTEST = 2
 """Fewest characters by which the beginning of an answer is recognised: `in` of `incorrect`."""
 _WORD = re.compile(r"\w+")
 
 
 class Verdict(NamedTuple):
-    """A written answer: its score, and the expected one by the probabilities of all answers in its place."""
+    """A written answer: its score, the expected one by the probabilities of all answers in its place, and the number of
+    the step that was named last before it, None if there was none."""
 
     stated: float
     score: float
+    step: int | None
 
 
 def verdicts(sample: Sample, answers: Mapping[str, float]) -> list[Verdict]:
     r"""The answers that the sample puts in `\boxed{}`, in their order. Without log-probabilities of an answer in that
     place, its expected score is the one stated. `answers`: scores of the answers, which are in lower case."""
     text = "".join(token.token for token in sample.tokens) if sample.tokens else sample.text
-    boxed = re.compile(rf"\\boxed\{{\s*(?:\\text\{{\s*)?({'|'.join(answers)})\b", re.IGNORECASE)
-    found = list(boxed.finditer(text, text.rfind(THOUGHT) + 1)) or list(boxed.finditer(text))
-    read = [(answers[each[1].lower()], _expected_at(each.start(1), sample.tokens, answers)) for each in found]
-    return [Verdict(said, said if score is None else score) for said, score in read]
+    boxed = rf"\\boxed\{{\s*(?:\\text\{{\s*)?(?P<answer>{'|'.join(answers)})\b"
+    marks = list(re.finditer(rf"{_STEP}|{boxed}", text, re.IGNORECASE | re.MULTILINE))
+    last = [mark for mark in marks if mark.start() >= text.rfind(THOUGHT)]
+    found, step = [], None
+    for mark in last if any(mark["answer"] for mark in last) else marks:
+        if mark["step"]:
+            step = int(mark["step"])
+        else:
+            said = answers[mark["answer"].lower()]
+            score = _expected_at(mark.start("answer"), sample.tokens, answers)
+            found.append(Verdict(said, said if score is None else score, step))
+    return found
 
 
 def expected(likely: Iterable[Likely], answers: Mapping[str, float]) -> float | None:
-    """The mean of the answers' scores, each weighted by its probability, summed over its spellings; None if no token is
-    one of them. `answers`: scores of the answers, which are in lower case."""
+    """The mean of the answers' scores, each weighted by its probability, summed over its spellings; None if these have
+    less than `LEAST_SHARE` together. `answers`: scores of the answers, which are in lower case."""
     weighted = total = 0.0
     for each in likely:
         if (answer := _meant(each.token, answers)) is not None:
             probability = math.exp(min(0.0, each.logprob))
             weighted += probability * answers[answer]
             total += probability
-    return min(1.0, weighted / total) if total > 0 else None
+    return min(1.0, weighted / total) if total >= LEAST_SHARE else None
 
 
 def stated(text: str, answers: Mapping[str, float]) -> float | None:
@@ -51,7 +66,7 @@ def stated(text: str, answers: Mapping[str, float]) -> float | None:
 
 
 def _expected_at(place: int, tokens: Sequence[Token], answers: Mapping[str, float]) -> float | None:
-    """The expected score of the answer that begins at this character; None if no token there is an answer."""
+    """The expected score of the answer that begins at this character; None if the tokens there don't tell."""
     starts = accumulate((len(token.token) for token in tokens), initial=0)
     for token, start in zip(tokens, starts, strict=False):
         before = place - start  # characters of the token before the verdict, such as a brace

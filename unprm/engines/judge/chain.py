@@ -1,7 +1,7 @@
 r"""Scores read from written checks.
 
-ThinkPRM (Khalifa et al., "Process Reward Models That Think", 2025) checks a whole solution at once. A chain ends the
-check of each step with `\boxed{correct}` or `\boxed{incorrect}`, in the order of the steps. GenPRM (Zhao et al.,
+ThinkPRM (Khalifa et al., "Process Reward Models That Think", 2025) checks a whole solution at once. A chain names
+each step, and ends its check with `\boxed{correct}` or `\boxed{incorrect}`. GenPRM (Zhao et al.,
 "GenPRM: Scaling Test-Time Compute of Process Reward Models via Generative Reasoning", 2025, equation 6) checks step
 after step, and ends each check with `\boxed{Yes}` or `\boxed{No}`. A step's score is the mean over several samples of
 the probability of the better answer against that of the other where its verdict is written, or of 1 and 0 where the
@@ -11,6 +11,7 @@ server gives no log-probabilities. What a judge writes, code included, is read a
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from unprm.concurrent import all_of
 from unprm.engines.judge.answers import THOUGHT, verdicts
@@ -22,9 +23,9 @@ from unprm.types import Usage
 
 LIKELIEST = 5
 """Tokens whose log-probabilities are asked for at each place of a chain; two of them are the verdicts."""
-TEMPERATURE = 0.6
-"""As GenPRM was evaluated, and as DeepSeek recommends for the models that it and ThinkPRM were made of; checks of one
-solution must differ."""
+TEMPERATURE, TOP_P = 0.6, 0.95
+"""As DeepSeek recommends for the models that GenPRM and ThinkPRM were made of, and ThinkPRM's own configuration has it;
+checks of one solution must differ."""
 _ANSWERS = {"correct": 1.0, "incorrect": 0.0}
 _REPLY = re.compile(r"(</?(?:analyze|verify|output)>|\[Code Output\]|\\boxed\{)")
 """What GenPRM's checks are built of."""
@@ -54,9 +55,10 @@ class Chain:
             found = await chat.complete(
                 messages,
                 max_tokens=self.max_tokens,
-                temperature=TEMPERATURE,
                 count=self.repeats,
                 likeliest=likeliest,
+                temperature=TEMPERATURE,
+                top_p=TOP_P,
             )
         except Refused:
             return Reading([None] * len(steps), Usage())
@@ -97,7 +99,11 @@ class StepChain:
             messages = self.layout.messages(problem, steps[:count], replies)
             try:
                 found = await chat.complete(
-                    messages, max_tokens=self.max_tokens, temperature=TEMPERATURE, likeliest=likeliest
+                    messages,
+                    max_tokens=self.max_tokens,
+                    temperature=TEMPERATURE,
+                    top_p=TOP_P,
+                    likeliest=likeliest,
                 )
             except Refused:
                 break
@@ -113,12 +119,15 @@ class StepChain:
 def chain_scores(sample: Sample, steps: int) -> list[float] | None:
     """A chain's scores of the steps; None unless it has a verdict for each.
 
-    A chain may stop at the first incorrect step: those after it get 0.
+    A verdict is on the step that was named last before it, or on the only step; the last one on a step counts. A chain
+    may stop at the first incorrect step: those after it get 0.
     """
-    found = verdicts(sample, _ANSWERS)
-    scores = [verdict.score for verdict in found]
-    if 0 < len(found) < steps and found[-1].stated == 0:
-        scores += [0.0] * (steps - len(found))
+    only = 1 if steps == 1 else None
+    found = {verdict.step or only: verdict for verdict in verdicts(sample, _ANSWERS)}
+    read = [found[number] for number in takewhile(found.__contains__, range(1, steps + 1))]
+    scores = [verdict.score for verdict in read]
+    if read and read[-1].stated == 0:
+        scores += [0.0] * (steps - len(read))
     return scores if len(scores) == steps else None
 
 

@@ -103,7 +103,14 @@ class JudgeChat:
         self.answer_tokens = 1
 
     async def complete(
-        self, messages: Messages, *, max_tokens: int, temperature: float, count: int = 1, likeliest: int = 0
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float = 1.0,
+        count: int = 1,
+        likeliest: int = 0,
     ) -> Samples:
         """`count` completions, or fewer if the server returns none any more. `likeliest`: of how many tokens the
         log-probabilities are asked for.
@@ -115,6 +122,7 @@ class JudgeChat:
             "messages": messages,
             "max_tokens": max_tokens,
             "temperature": temperature,
+            "top_p": top_p,
         }
         if likeliest:
             body |= {"logprobs": True, "top_logprobs": likeliest}
@@ -134,7 +142,7 @@ class JudgeChat:
     async def _ask(self, body: Json) -> Samples:
         try:
             async with self._places:
-                answer = _Completion.model_validate(await self._client.post("/chat/completions", body))
+                answer = _Completion.model_validate(await self._client.sample("/chat/completions", body))
         except APIStatusError as error:
             if error.status in _REFUSALS:
                 raise Refused(str(error.status)) from None

@@ -15,9 +15,6 @@ from unprm.types import BatchScores, Encoded, ModelDescription
 
 logger = logging.getLogger(__name__)
 
-UNREAD = 0.5
-"""Score of a step on which the judge gives no verdict."""
-
 Result = TypeVar("Result")
 
 
@@ -50,11 +47,11 @@ class JudgeEngine:
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores per item; tokens as the judge's server counts them."""
         readings = self.run(self._read(batch))
-        unread = sum(reading.scores.count(None) for reading in readings)
-        if unread:
+        unread = [reading.scores.count(None) for reading in readings]
+        if any(unread):
             steps = sum(len(item.positions) for item in batch)
-            logger.warning("the judge gave no verdict on %d of %d steps, which score %g", unread, steps, UNREAD)
-        scores = [tuple(UNREAD if score is None else score for score in reading.scores) for reading in readings]
+            logger.warning("the judge gave no verdict on %d of %d steps", sum(unread), steps)
+        scores = [tuple(0.0 if score is None else score for score in reading.scores) for reading in readings]
         usages = [reading.usage for reading in readings]
         computed, tokens = [usage.computed_tokens for usage in usages], [usage.tokens for usage in usages]
         return BatchScores(scores, computed, tokens, unread)

@@ -105,8 +105,9 @@ FOVER = _trained(conversations.FOVER)
 GRANITE = _trained(conversations.GRANITE)
 
 PLAIN_CHAIN = ChainLayout(
-    system=_MATERIAL + "Check the steps in their order, one paragraph for each, and end each paragraph with "
-    r"\boxed{{correct}} or \boxed{{incorrect}}. Write these nowhere else. Stop after the first incorrect step.",
+    system=_MATERIAL + "Check the steps in their order, one paragraph for each. Begin each paragraph with the step's "
+    r"number, as in Step 1:, and end it with \boxed{{correct}} or \boxed{{incorrect}}. Write these nowhere else. "
+    "Stop after the first incorrect step.",
     user=_PROBLEM + "{steps}\n\nCheck each of these steps.",
     step="Step {number}:\n" + _STEP,
     separator="\n\n",

@@ -10,11 +10,12 @@ from unprm.engines.judge.chain import Chain, StepChain
 from unprm.engines.judge.chat import JudgeChat, Refused, Sample
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, PLAIN, PLAIN_CHAIN, THINKPRM, StepLayout, grades
-from unprm.engines.judge.readout import JudgeReadout
+from unprm.engines.judge.readout import JudgeReadout, mean
 from unprm.engines.judge.stepwise import ANSWER_TOKENS, Stepwise
 from unprm.errors import ModelInvalid, ModelUnreachable
 from unprm.models.names import public_name
 from unprm.models.options import EngineOptions, JudgeOptions
+from unprm.steps import THRESHOLD
 from unprm.types import BatchScores, ModelDescription, SelfTest
 
 logger = logging.getLogger(__name__)
@@ -119,28 +120,35 @@ def self_test(engine: JudgeEngine, *, sampled: bool) -> SelfTest:
     """Scores a right and a wrong sum, together and in the other order; both must keep their places. `sampled`: scores
     are means over samples, and differ.
 
-    Raises `ModelInvalid` if scores are missing or change places, if no verdict is found, or if the wrong sum scores
-    above the right one; `ModelUnreachable` if the judge does not answer.
+    Raises `ModelInvalid` if scores change places, if no verdict is found on one of them, or if it is not that the right
+    one is right and the wrong one wrong; `ModelUnreachable` if the judge does not answer.
     """
     right, wrong = (engine.format.encode(_SUM, [step]) for step in (_RIGHT, _WRONG))
     first, second = engine.score([right, wrong]), engine.score([wrong, right])
-    if first.unread + second.unread == 4:
+    pairs = list(zip(_read(first), reversed(_read(second)), strict=True))
+    rights, wrongs = map(mean, pairs)
+    if rights is None or wrongs is None:
         raise ModelInvalid(
             "in the self-test the judge gives no verdict that can be read; a reasoning model needs --judge-readout "
             "chain, and tokens enough for it (--judge-tokens)"
         )
-    ordered = [*first.scores, *reversed(second.scores)]
-    difference = max(abs(one - other) for (one,), (other,) in zip(ordered[:2], ordered[2:], strict=True))
+    difference = max((abs(one - other) for one, other in pairs if one is not None and other is not None), default=0.0)
     tolerance = 1.0 if sampled else TOLERANCE
-    rights, wrongs = ordered[0][0] + ordered[2][0], ordered[1][0] + ordered[3][0]
-    logger.info("self-test: the right sum scores %.3f, the wrong one %.3f", rights / 2, wrongs / 2)
+    logger.info("self-test: the right sum scores %.3f, the wrong one %.3f", rights, wrongs)
     if difference > tolerance:
         raise ModelInvalid(f"in the self-test scores of the same step differ by {difference:.2f}")
-    if rights < wrongs:
+    if not wrongs < THRESHOLD <= rights:
         raise ModelInvalid(
-            f"in the self-test {_WRONG} scores {wrongs / 2:.2f} and {_RIGHT} only {rights / 2:.2f}: it is no judge"
+            f"in the self-test {_RIGHT} scores {rights:.2f} and {_WRONG} {wrongs:.2f}, which must lie on either side "
+            f"of {THRESHOLD:g}: it is no judge"
         )
     return SelfTest(difference, tolerance, cached=_cached(second))
+
+
+def _read(scores: BatchScores) -> list[float | None]:
+    """The score of each item's only step, None without a verdict."""
+    unread = scores.unread or [0] * len(scores.scores)
+    return [None if missing else score for (score,), missing in zip(scores.scores, unread, strict=True)]
 
 
 def _cached(scores: BatchScores) -> bool:

@@ -5,6 +5,7 @@ value head is such an output; vLLM supports a head of two classes itself. All ar
 rows are picked here: vLLM's own pooling at step tags looks for ids in the wrong dimension of a causal model.
 """
 
+import fcntl
 import hashlib
 import json
 import shutil
@@ -136,11 +137,18 @@ def _kept(sources: Sequence[Path], variant: str, write: Callable[[Path], None]) 
         stat = path.stat()
         digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
     place = Path(cached_assets_path("unprm", namespace="vllm", subfolder=digest.hexdigest()[:16]))
-    if not (place / "config.json").exists():
-        partial = place.with_name(f"{place.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        write(partial)
-        place.rmdir()
-        partial.rename(place)  # atomic: complete or not there
+    fill(place, write)
     return place
+
+
+def fill(place: Path, write: Callable[[Path], None]) -> None:
+    """Lets `write` make a model's files in an empty directory, unless it has them. Processes that fill the same one at
+    the same time wait for the first; when it is killed, the next begins anew."""
+    with place.with_name(f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "config.json").exists():
+            partial = place.with_name(f"{place.name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            write(partial)
+            partial.rename(place)  # atomic, also onto an empty directory: complete or not there

@@ -10,36 +10,54 @@ from tests.judge_server import answered, choice, is_sum, judging, token
 from unprm.engines.judge.chain import chain_scores
 from unprm.engines.judge.chat import Sample, Token
 from unprm.errors import ModelInvalid
+from unprm.openai_api import NEUTRAL
 
 RIGHT, WRONG = r"Fine: \boxed{correct}. ", r"A slip: \boxed{incorrect}. "
+
+
+def check(*verdicts: str) -> str:
+    """A check that names each step, and has these verdicts on them."""
+    return "".join(f"Step {number}: {verdict}\n" for number, verdict in enumerate(verdicts, 1))
 
 
 @pytest.mark.parametrize(
     ("text", "scores"),
     [
-        (RIGHT * 3, [1, 1, 1]),
-        (RIGHT + WRONG + RIGHT, [1, 0, 1]),
-        (RIGHT + WRONG, [1, 0, 0]),  # it stops at the first error
-        (WRONG, [0, 0, 0]),
-        (RIGHT * 2, None),
-        (RIGHT * 4, None),
+        (check(RIGHT, RIGHT, RIGHT), [1, 1, 1]),
+        (check(RIGHT, WRONG, RIGHT), [1, 0, 1]),
+        (check(RIGHT, WRONG), [1, 0, 0]),  # it stops at the first error
+        (check(WRONG), [0, 0, 0]),
+        (check(RIGHT, RIGHT), None),
+        (check(RIGHT, RIGHT, WRONG, WRONG), [1, 1, 0]),  # there is no fourth step
+        (check(RIGHT, "", WRONG), None),
+        (check(RIGHT + RIGHT, WRONG), [1, 0, 0]),  # by number it would be the third that is wrong
+        (check(RIGHT * 2, RIGHT, WRONG), [1, 1, 0]),
+        (check(WRONG + "No, wait. " + RIGHT, "Step 1 gave 3.", WRONG).replace("Step 2: S", "Step 2: s"), None),
+        (check(WRONG + "No, wait. " + RIGHT, "by step 1, 3. " + RIGHT, WRONG), [1, 1, 0]),
+        (f"### **Step 1**\n{RIGHT}\n- step 2 - {RIGHT}\n\n  Step 3. {RIGHT}\nAll: {WRONG}", [1, 1, 0]),
+        (RIGHT * 3, None),  # which is on which?
         ("", None),
         ("All of it is correct.", None),
-        (f"<think>{WRONG * 5}</think>{RIGHT * 3}", [1, 1, 1]),
-        (f"<think>{RIGHT * 3}</think>Is the solution correct? Yes", [1, 1, 1]),
-        (r"\boxed{\text{Correct}} \boxed{ incorrect } \boxed{Correct}", [1, 0, 1]),
+        (f"<think>\n{check(WRONG, WRONG, WRONG)}</think>{check(RIGHT, RIGHT, RIGHT)}", [1, 1, 1]),
+        (f"<think>\n{check(RIGHT, RIGHT, RIGHT)}</think>Is the solution correct? Yes", [1, 1, 1]),
+        (check(r"\boxed{\text{Correct}}", r"\boxed{ incorrect }", r"\boxed{Correct}"), [1, 0, 1]),
     ],
 )
 def test_a_chain_has_a_verdict_for_each_step_or_is_dropped(text: str, scores: list[float] | None) -> None:
     assert chain_scores(Sample(text, ()), 3) == scores
 
 
+def test_a_verdict_on_the_only_step_needs_no_name() -> None:
+    assert chain_scores(Sample(RIGHT, ()), 1) == [1]
+    assert chain_scores(Sample(f"Step 1: {RIGHT}So: {WRONG}", ()), 1) == [0]
+
+
 def test_the_probability_of_a_verdict_is_read_where_it_is_written() -> None:
     tokens = [
-        token("So "),
+        token("Step 1: so "),
         token("\\boxed{", **{"\\boxed{": 1.0}),
         token("correct", correct=0.6, inc=0.2, other=0.2),
-        token("} \\boxed", x=1.0),
+        token("}\nStep 2: \\boxed", x=1.0),
         token("{in", **{"{in": 0.9, "{correct": 0.1, "(correct": 0.5}),
         token("correct}"),
     ]
@@ -51,7 +69,7 @@ def checks(body: Any) -> Any:
     """A chain whose verdicts are sums', one token for each word."""
     content = body["messages"][-1]["content"]
     verdicts = [RIGHT if is_sum(line) else WRONG for line in content.splitlines() if " = " in line and "?" not in line]
-    return answered(*[choice("".join(verdicts))] * body.get("n", 1), completion=50)
+    return answered(*[choice(check(*verdicts))] * body.get("n", 1), completion=50)
 
 
 @pytest.mark.parametrize("layout", ["plain", "thinkprm"])
@@ -63,7 +81,8 @@ def test_a_solution_is_checked_by_several_chains(layout: str) -> None:
         scores, computed, *_ = engine.score([engine.format.encode("How many?", steps)])
         assert (scores, computed) == ([(1, 0, 1)], [60])
         (body,) = judge.bodies[done:]
-        assert (body["n"], body["max_tokens"], body["temperature"]) == (3, 99, 0.6)
+        assert (body["n"], body["max_tokens"], body["temperature"], body["top_p"]) == (3, 99, 0.6, 0.95)
+        assert body.items() >= NEUTRAL.items()
         engine.close()
         *_, user = body["messages"]
         assert len(body["messages"]) == {"plain": 2, "thinkprm": 1}[layout]
@@ -71,8 +90,8 @@ def test_a_solution_is_checked_by_several_chains(layout: str) -> None:
             assert "\n\n[Solution]\n\nStep 1: 1 + 2 = 3\nStep 2: 3 + 3 = 7\nStep 3: 7 + 1 = 8\n\n" in user["content"]
 
 
-def test_chains_without_all_verdicts_are_left_out_and_without_any_a_step_scores_a_half() -> None:
-    chains = iter([[RIGHT * 2, RIGHT, WRONG], [RIGHT, "", RIGHT * 5]])
+def test_chains_without_all_verdicts_are_left_out_and_without_any_no_step_is_read() -> None:
+    chains = iter([[check(RIGHT, RIGHT), check(RIGHT), check(WRONG)], [check(RIGHT), "", RIGHT * 5]])
 
     def answer(body: Any) -> Any:
         if "1 + 1" in body["messages"][-1]["content"]:
@@ -83,8 +102,8 @@ def test_chains_without_all_verdicts_are_left_out_and_without_any_a_step_scores_
         engine = judge.load(judge_readout="chain", judge_repeats=3)
         item = engine.format.encode("How many?", ["a", "b"])
         read, unread = engine.score([item]), engine.score([item])
-        assert (read.scores, read.unread) == ([pytest.approx((0.5, 0.5))], 0)
-        assert (unread.scores, unread.unread) == ([(0.5, 0.5)], 2)
+        assert (read.scores, read.unread) == ([pytest.approx((0.5, 0.5))], [0])
+        assert unread.unread == [2]
         engine.close()
 
 
@@ -150,7 +169,7 @@ def test_genprm_checks_step_after_step_and_each_check_follows_what_it_wrote_itse
     )
 
 
-def test_a_step_scores_by_the_checks_that_judge_it_and_a_half_without_any() -> None:
+def test_a_step_scores_by_the_checks_that_judge_it_and_is_unread_without_any() -> None:
     texts = {"a": iter([r"\boxed{Yes}", "", r"\boxed{no}", r"\boxed{\text{Yes}}"]), "b": iter(["", "so: Yes", "?", ""])}
 
     def answer(body: Any) -> Any:
@@ -161,7 +180,7 @@ def test_a_step_scores_by_the_checks_that_judge_it_and_a_half_without_any() -> N
         engine = judge.load(judge_readout="chain", judge_layout="genprm")
         item = engine.format.encode("How many?", ["a", "b"])
         found = engine.score([item])
-        assert (found.scores, found.unread) == ([(pytest.approx(2 / 3), 0.5)], 1)
+        assert (found.scores[0][0], found.unread) == (pytest.approx(2 / 3), [1])
         engine.close()
 
 
@@ -171,7 +190,7 @@ def test_a_check_ends_where_the_server_refuses_the_conversation() -> None:
         port = int(judge.url.rpartition(":")[2])
     with judging(judges_sums, port=port, statuses=[200, 400]) as judge:
         scores, computed, _, unread = engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)])
-        assert (scores, computed, unread) == ([(1, 0.5, 0.5)], [11], 2)
+        assert (scores[0][0], computed, unread) == (1, [11], [2])
         assert len(judge.bodies) == 2
         engine.close()
 

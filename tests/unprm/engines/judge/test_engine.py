@@ -40,7 +40,17 @@ def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> N
             lambda body: answered(
                 choice("Yes", token("Yes", **({"No": 0.9, "Yes": 0.1} if is_sum(last_step(body)) else {"Yes": 1.0})))
             ),
-            r"1 \+ 1 = 3 scores 1\.00 and 1 \+ 1 = 2 only 0\.10: it is no judge",
+            r"1 \+ 1 = 2 scores 0\.10 and 1 \+ 1 = 3 1\.00, which must lie on either side of 0\.5: it is no judge",
+        ),
+        (lambda body: answered(choice("Yes", token("Yes", Yes=0.9, No=0.1))), r"= 2 scores 0\.90 and 1 \+ 1 = 3 0\.90"),
+        (
+            lambda body: answered(choice("Yes", token("Yes", Yes=0.9 if is_sum(last_step(body)) else 0.8, No=0.2))),
+            r"= 2 scores 0\.82 and 1 \+ 1 = 3 0\.80",
+        ),
+        (lambda body: answered(choice("…", token("…", **{"…": 0.9, "Yes": 1e-5, "No": 9e-5}))), "gives no verdict"),
+        (
+            lambda body: checks_sums(body) if is_sum(last_step(body)) else answered(choice("?", token("?", Hm=1.0))),
+            "gives no verdict that can be read",
         ),
         (lambda body: {"nonsense": 1}, "answered what is no chat completion"),
         (lambda body: b"nonsense", "answered what is no chat completion"),
@@ -84,9 +94,9 @@ def test_a_refused_request_costs_its_step_a_verdict_and_others_nothing() -> None
         port = int(judge.url.rpartition(":")[2])
     with judging(statuses=[400], port=port):
         first = engine.score([engine.format.encode("How many?", STEPS)])
-        assert first.scores == [pytest.approx((0.9, 0.5))]  # the last step is last_step first
+        assert first.scores[0][0] == pytest.approx(0.9)  # the last step is asked first
         assert first.tokens == [101]
-        assert first.unread == 1
+        assert first.unread == [1]
         engine.close()
 
 

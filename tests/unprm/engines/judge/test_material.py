@@ -3,13 +3,14 @@
 import re
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.judge_server import answered, choice, judging, token
+from tests.judge_server import answered, choice, is_sum, judging, token
 from tests.support import ROOT
 from unprm.engines.judge.answers import verdicts
 from unprm.engines.judge.chat import Sample
@@ -102,7 +103,11 @@ def test_a_mark_is_of_its_problem_and_even_a_known_one_cannot_be_forged() -> Non
 
 @pytest.mark.parametrize("layout", ["plain", "granite"])
 def test_the_server_gets_the_same_messages_whatever_the_texts_say(layout: str) -> None:
-    with judging(lambda body: answered(choice("Y", token("Y", Y=0.6, Yes=0.6, N=0.1, No=0.1)))) as judge:
+    def answer(body: Any) -> Any:
+        yes = 0.6 if is_sum(body["messages"][-1]["content"]) else 0.1
+        return answered(choice("Y", token("Y", Y=yes, Yes=yes, N=0.7 - yes, No=0.7 - yes)))
+
+    with judging(answer) as judge:
         engine = judge.load(judge_layout=layout)
         done = len(judge.bodies)
         for hostile in HOSTILE:
@@ -119,8 +124,13 @@ def test_the_server_gets_the_same_messages_whatever_the_texts_say(layout: str) -
 def test_what_a_judge_quotes_is_broken_up_when_its_check_is_sent_back() -> None:
     tokens = "".join(special for special in SPECIAL if special != "</think>")
     check = "<analyze>\n{}\n</analyze>\n<verify>\n[Code Output]\n</verify>\n<output>\n$\\boxed{{Yes}}$\n</output>\n"
-    answer = answered(choice("<think>Hm.</think>" + check.format(tokens)))
-    with judging(lambda body: answer) as judge:
+
+    def answer(body: Any) -> Any:
+        if not is_sum(body["messages"][-1]["content"]):
+            return answered(choice(r"\boxed{No}"))
+        return answered(choice("<think>Hm.</think>" + check.format(tokens)))
+
+    with judging(answer) as judge:
         engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=1)
         engine.score([engine.format.encode("How many?", ["harmless", "so 2"])])
         engine.close()
@@ -129,7 +139,7 @@ def test_what_a_judge_quotes_is_broken_up_when_its_check_is_sent_back() -> None:
 
 VOCABULARIES = {
     "qwen2_5": ["<|im_end|>", "<|im_start|>", "<|endoftext|>"],
-    "llama3_1": ["<|eot_id|>", "<|start_header_id|>", "<|begin_of_text|>"],
+    "llama3_2": ["<|eot_id|>", "<|start_header_id|>", "<|begin_of_text|>"],
 }
 
 

@@ -1,6 +1,7 @@
 """Scores read from the answer to each step: what is sent, and what is made of the answers."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.judge_server import MODEL, answered, checks_sums, choice, is_sum, jud
 from unprm.engines.judge.answers import expected, stated
 from unprm.engines.judge.chat import Likely
 from unprm.errors import ModelInvalid
+from unprm.openai_api import NEUTRAL
 from unprm.types import Engine
 
 YES_NO = {"yes": 1.0, "no": 0.0}
@@ -25,6 +27,9 @@ def likely(**probabilities: float) -> list[Likely]:
     [
         ({"Yes": 0.6, " yes": 0.1, "YES": 0.05, "No": 0.2, "▁No": 0.05}, YES_NO, 0.75),
         ({"Yes": 0.4, "Maybe": 0.5}, YES_NO, 1.0),
+        ({"Yes": 0.05, "No": 0.05, "Maybe": 0.9}, YES_NO, 0.5),
+        ({"Yes": 0.01, "No": 0.08, "Maybe": 0.9}, YES_NO, None),
+        ({"Yes": 1e-5, "No": 9e-5}, YES_NO, None),
         ({"Maybe": 0.9, "The": 0.1, "": 0.1, "Y": 0.1, "n": 0.1, "Yesterday": 0.1}, YES_NO, None),
         ({"correct": 0.3, "in": 0.6, "c": 0.1}, WORDS, 1 / 3),
         ({"inc": 0.5, "cor": 0.5}, WORDS, 0.5),
@@ -61,7 +66,8 @@ def test_each_step_is_scored_after_the_steps_before_it() -> None:
     for body in others:
         assert first["messages"][: len(body["messages"])] == body["messages"]
     options = {name: value for name, value in first.items() if name != "messages"}
-    assert options == {"model": MODEL, "max_tokens": 1, "temperature": 0.0, "logprobs": True, "top_logprobs": 20}
+    sampling = {"max_tokens": 1, "temperature": 0.0, "top_p": 1.0, **NEUTRAL}
+    assert options == {"model": MODEL, "logprobs": True, "top_logprobs": 20, **sampling}
 
 
 def test_candidates_of_a_problem_begin_alike_and_the_preview_shows_what_is_sent() -> None:
@@ -80,10 +86,20 @@ def test_candidates_of_a_problem_begin_alike_and_the_preview_shows_what_is_sent(
 
 
 def test_the_conversations_of_trained_verifiers() -> None:
-    with judging(lambda body: answered(choice("Y", token("Y", Y=0.75, N=0.25)))) as judge:
+    def answering(right: str, wrong: str) -> Callable[[Any], Any]:
+        """Sure of itself in the self-test, and undecided elsewhere."""
+
+        def answer(body: Any) -> Any:
+            said = body["messages"][-1]["content"]
+            yes = 0.6 if "1 + 1" not in said else 0.9 if "= 2" in said else 0.1
+            return answered(choice(right, token(right, **{right: yes, wrong: 1 - yes})))
+
+        return answer
+
+    with judging(answering("Y", "N")) as judge:
         engine = judge.load(judge_layout="granite")
         done = len(judge.bodies)
-        assert engine.score([engine.format.encode("P", ["a", "b"])]).scores == [pytest.approx((0.75, 0.75))]
+        assert engine.score([engine.format.encode("P", ["a", "b"])]).scores == [pytest.approx((0.6, 0.6))]
         question = "Is this response correct so far (Y/N)?"
         assert [(message["role"], message["content"]) for message in judge.bodies[done]["messages"]] == [
             ("user", f"P a {question}"),
@@ -91,10 +107,10 @@ def test_the_conversations_of_trained_verifiers() -> None:
             ("user", f"b {question}"),
         ]
         engine.close()
-    with judging(lambda body: answered(choice("correct", token("correct", correct=0.5, incorrect=0.5)))) as judge:
+    with judging(answering("correct", "incorrect")) as judge:
         engine = judge.load(judge_layout="fover")
         done = len(judge.bodies)
-        assert engine.score([engine.format.encode("P", ["a", "b"])]).scores == [pytest.approx((0.5, 0.5))]
+        assert engine.score([engine.format.encode("P", ["a", "b"])]).scores == [pytest.approx((0.6, 0.6))]
         first, second, third = judge.bodies[done]["messages"]
         assert first["content"].startswith("** Problem **\nP\n\n** Task **\n")
         assert first["content"].endswith("\n\n** Sotluion **\na")
@@ -108,6 +124,12 @@ def test_grades_are_expected_digits_and_criteria_are_averaged() -> None:
         if "clarity" in body["messages"][-1]["content"]:
             return answered(choice("9", token("9", **{"9": 0.5, "0": 0.5})))
         return answered(choice("9", token("9", **({"9": 1.0} if good else {"3": 1.0}))))
+
+    with (
+        judging(lambda body: answered(choice("9", token("9", **{"9": 1.0})))) as judge,
+        pytest.raises(ModelInvalid, match=r"1 \+ 1 = 2 scores 1\.00 and 1 \+ 1 = 3 1\.00"),
+    ):
+        judge.load(judge_readout="grade")
 
     with judging(answer) as judge:
         engine = judge.load(judge_readout="grade", judge_criterion=["truth", "clarity {of} it"])
@@ -174,7 +196,7 @@ def test_an_answer_may_begin_with_white_space() -> None:
         engine.close()
 
 
-def test_a_step_without_a_verdict_scores_a_half_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_without_a_verdict_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     def answer(body: Any) -> Any:
         if "CANARY" in last_step(body):
             return answered(choice("Well", token("Well", Well=0.9, Hm=0.1)))
@@ -182,10 +204,10 @@ def test_a_step_without_a_verdict_scores_a_half_and_is_counted(caplog: pytest.Lo
 
     with judging(answer) as judge:
         engine = judge.load()
-        found = engine.score([engine.format.encode("How many?", ["CANARY", STEPS[1]])])
-        assert (found.scores, found.unread) == ([pytest.approx((0.5, 0.2))], 1)
+        found = engine.score([engine.format.encode("How many?", steps) for steps in (["CANARY", STEPS[1]], STEPS[:1])])
+        assert (found.scores[0][1], found.unread) == (pytest.approx(0.2), [1, 0])
         engine.close()
-    assert "no verdict on 1 of 2 steps" in caplog.text
+    assert "no verdict on 1 of 3 steps" in caplog.text
     assert "CANARY" not in caplog.text
 
 
