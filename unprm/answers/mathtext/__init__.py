@@ -19,7 +19,6 @@ values, from an expression to its key
   values      rationals and balls, and the keys of numbers
   evaluation  closed expressions -> values
   decimals    long decimals that are the rounding of a simple number
-  piecewise   parts with kinks (absolute values, roots of squares) as unknowns of their own
   scalars     any expression -> its key: its value, or its values at fixed points
 relations and the rest, from any tree to its key
   quantities  values with units, converted

@@ -1,26 +1,25 @@
 """Computes the key of an expression, the same for equal expressions.
 
 A closed expression has the key of its number. One with unknowns has the keys of its values at fixed points:
-each unknown gets eight numbers, which depend only on its name, some integers, some of either sign; with
-logarithms or even roots two more, far away. Kinks are made smooth first (see `piecewise`). A missing value,
-because of the root or logarithm of a negative number, for example, is part of the key.
+each unknown gets twelve numbers, which depend only on its name, some integers, some of either sign, some far away,
+where kinks as in ``|x-40|`` show; with unknown exponents eight. A missing value, because of the root or logarithm of a
+negative number, for example, is part of the key.
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from math import isqrt
 
 from unprm.answers.mathtext.decimals import identified
 from unprm.answers.mathtext.evaluation import Evaluator
-from unprm.answers.mathtext.piecewise import Piecewise, is_limited
 from unprm.answers.mathtext.tree import (
     Call,
     Node,
     Number,
     Symbol,
     Unreadable,
+    children,
     has_words,
     substituted,
     symbols,
@@ -30,13 +29,15 @@ from unprm.answers.mathtext.values import Undecided, Undefined, Value, number_ke
 _UNDEFINED = "?"
 _LEAST = 3  # points at which an expression must have a value
 _MAX_NODES = 2000  # computed for one answer, at all points; of 5,450 real answers one takes more than 700
-# (lowest, highest numerator, denominator, with either sign): above 1, below 1, of either sign, integers, and two far
-# away, which only help with expressions that aren't defined everywhere.
+# (lowest, highest numerator, denominator, with either sign): above 1, below 1, of either sign, integers, and far away.
 _RANGES = (
     (28, 89, 23, False), (62, 311, 17, False), (2, 30, 31, False), (3, 36, 37, False), (2, 40, 41, True),
     (5, 95, 29, True), (2, 23, 1, False), (3, 30, 1, False), (1000, 4000, 7, False), (1000, 4000, -11, False),
+    (10**6, 4 * 10**6, 7, False), (10**6, 4 * 10**6, -11, False),
 )  # fmt: skip
 _NEAR = 8
+_KINKED = frozenset(["abs", "max", "min", "floor", "ceil"])
+_GROWING = frozenset(["exp", "sinh", "cosh", "tanh", "power"])
 
 
 class Scalars:
@@ -44,7 +45,6 @@ class Scalars:
 
     def __init__(self) -> None:
         self._left = _MAX_NODES
-        self._piecewise = Piecewise(self.key, self._proportional, self._is_square)
 
     def key(self, node: Node) -> str:
         """The key. Raises `Undecided` and `Unreadable`."""
@@ -75,10 +75,6 @@ class Scalars:
 
     def proportions(self, node: Node, *, signed: bool) -> str:
         """The key of an expression up to a constant factor, up to a positive one if `signed`."""
-        return self._up_to_a_factor(self._piecewise.smooth(node), signed=signed)[1]
-
-    def _up_to_a_factor(self, node: Node, *, signed: bool) -> tuple[Node, str]:
-        """The first value that isn't 0, positive if `signed`, and the key of all values over that one."""
         values = [substituted(node, point) for point in _points(node)]
         keys = [self._real_key(value) for value in values]
         pivot = next((value for value, key in zip(values, keys, strict=True) if key not in ("0", _UNDEFINED)), None)
@@ -86,19 +82,10 @@ class Scalars:
             raise Undecided
         if signed and self.sign(pivot) < 0:
             pivot = Call("neg", (pivot,))
-        quotients = (
+        return ";".join(
             key if key == _UNDEFINED else self._real_key(Call("*", (value, Call("inv", (pivot,)))))
             for value, key in zip(values, keys, strict=True)
         )
-        return pivot, ";".join(quotients)
-
-    def _proportional(self, node: Node) -> tuple[Node, str]:
-        return self._up_to_a_factor(node, signed=True)
-
-    def _is_square(self, node: Node) -> bool:
-        """Whether an expression is the square of a rational one, judged by its values."""
-        found = [self.rational(substituted(node, point)) for point in _points(node)]
-        return all(value is not None and value >= 0 and _is_square(value) for value in found)
 
     def closed(self, node: Node) -> str:
         """The key of an expression without unknowns."""
@@ -108,7 +95,6 @@ class Scalars:
             raise Undecided from None
 
     def _at_points(self, node: Node) -> str:
-        node = self._piecewise.smooth(node)
         keys = [self._real_key(substituted(node, point)) for point in _points(node)]
         if keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
@@ -128,15 +114,24 @@ class Scalars:
             self._left = evaluator.left
 
 
-def _is_square(value: Fraction) -> bool:
-    return isqrt(value.numerator) ** 2 == value.numerator and isqrt(value.denominator) ** 2 == value.denominator
-
-
 def _points(node: Node) -> Iterator[Mapping[str, Node]]:
-    """The values of a node's unknowns at each point."""
-    names = symbols(node)
-    for index in range(len(_RANGES) if is_limited(node) else _NEAR):
+    """The values of a node's unknowns at each point. Raises `Undecided` if it has kinks and would grow too large where
+    they may be."""
+    names, heads = symbols(node), frozenset(_heads(node))
+    grows = not heads.isdisjoint(_GROWING)
+    if grows and not heads.isdisjoint(_KINKED):
+        raise Undecided
+    for index in range(_NEAR if grows else len(_RANGES)):
         yield {name: _sample(name, index) for name in names}
+
+
+def _heads(node: Node) -> Iterator[str]:
+    """The heads of calls on unknowns; "power" if one is in the exponent."""
+    if symbols(node):
+        if isinstance(node, Call):
+            yield "power" if node.head == "^" and symbols(node.args[1]) else node.head
+        for child in children(node):
+            yield from _heads(child)
 
 
 @lru_cache(maxsize=4096)
