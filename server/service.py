@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, TypeVar
 
@@ -14,6 +14,7 @@ from unprm.answers.equivalence import Comparison, Equivalence
 from unprm.errors import ShuttingDown
 
 from .http.context import Context
+from .http.lifetime import Lifetime
 from .models.model import Source, Watch
 from .models.registry import Models
 from .observe.journal import Journal
@@ -55,6 +56,7 @@ class Service:
         )
         self._comparers = FairPool("comparers", _COMPARERS)
         self._running = InUse()
+        self._lifetimes: set[Lifetime] = set()
         self.bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
         """Bytes of the bodies of all requests, held until they are answered."""
         self._draining = False
@@ -66,12 +68,16 @@ class Service:
         self.models.start()
 
     async def drain(self) -> None:
-        """Refuses new work and waits for running requests, for `drain_seconds` at most."""
+        """Refuses new work and waits for running requests, for `most_drain_seconds` at most; those that are left then,
+        or when it is cancelled, end with `ShuttingDown`."""
         self._draining = True
         try:
-            await asyncio.wait_for(self._running.ended(), self.settings.drain_seconds)
+            await asyncio.wait_for(self._running.ended(), self.settings.most_drain_seconds)
         except TimeoutError:
             await self.models.stop(0)
+        finally:
+            for lifetime in self._lifetimes:
+                lifetime.end(ShuttingDown())
 
     async def stop(self) -> None:
         """Ends the parts; nothing is left running."""
@@ -90,11 +96,18 @@ class Service:
             raise ShuttingDown
         self.models.check_ready()
 
-    def admitted(self) -> AbstractContextManager[None]:
-        """Counts a request while it runs; raises `ShuttingDown` if no more are accepted."""
+    @contextmanager
+    def admitted(self, lifetime: Lifetime) -> Iterator[None]:
+        """Counts a request while it runs; raises `ShuttingDown` if no more are accepted. `lifetime` is ended with the
+        server, if the request has not ended by then."""
         if self._draining:
             raise ShuttingDown
-        return self._running.one()
+        self._lifetimes.add(lifetime)
+        try:
+            with self._running.one():
+                yield
+        finally:
+            self._lifetimes.remove(lifetime)
 
     async def read(self, context: Context, function: Callable[[], T]) -> T:
         """Runs a function on the texts of a request: at once if they are short, else by turns in threads."""

@@ -110,8 +110,11 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Time limit of a batch; a model that exceeds it counts as hung, and the server ends with status 1.",
     )
     equivalence_deadline: Seconds = Field(default=2.0, description="Seconds for comparing a request's answers.")
-    drain_seconds: float = Field(
-        default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests to finish after SIGTERM."
+    drain_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Time for running requests to finish after SIGTERM; default: the longest that one may take.",
     )
     upstream_url: Address | None = Field(
         default=None,
@@ -181,6 +184,13 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
                 options = ", ".join(f"--{name.replace('_', '-')}" for name in ModelOptions.model_fields)
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
         return self
+
+    @property
+    def most_drain_seconds(self) -> float:
+        """Maximum time for running requests to finish."""
+        if self.drain_seconds is not None:
+            return self.drain_seconds
+        return self.max_request_seconds if self.upstream_url is None else self.gateway_seconds
 
     def models(self) -> dict[str, LoadModelRequest]:
         """The models to serve, by name; the name of a single one may be empty."""

@@ -124,6 +124,11 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
     return Response(body, row.status, _headers(error, row), MEDIA_TYPE)
 
 
+def event(data: bytes | memoryview) -> bytes:
+    """A server-sent event; `data` has no line breaks."""
+    return b"data: " + bytes(data) + b"\n\n"
+
+
 def details_of(code: str, detail: str, request_id: str, errors: Sequence[FieldError] = ()) -> ProblemDetails:
     """The body of the response to an error code."""
     row = TABLE[code]

@@ -17,7 +17,7 @@ from .protocol import BoundedProtocol
 
 logger = logging.getLogger(__name__)
 
-_LAST_SECONDS = 5
+LAST_SECONDS = 5
 """Time for callers to read their responses once all of them are ready."""
 
 
@@ -50,7 +50,7 @@ class DrainingServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=_LAST_SECONDS,
+            timeout_graceful_shutdown=LAST_SECONDS,
             ssl_certfile=settings.ssl_certfile,
             ssl_keyfile=settings.ssl_keyfile,
         )

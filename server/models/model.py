@@ -142,7 +142,7 @@ class Model:
         """Stops the model once loading, which can't be interrupted, has ended and no request uses it."""
         await self.loaded()
         await self.use.ended()
-        await self.stop(self._settings.drain_seconds)
+        await self.stop(self._settings.most_drain_seconds)
         self._engine = self._scorer = None
         gc.unfreeze()
         await asyncio.to_thread(_settle)

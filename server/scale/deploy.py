@@ -54,7 +54,7 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
 
 def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.Application:
     """Replicas behind entrances. `engine` as in `Replica`."""
-    drain = settings.drain_seconds
+    drain = settings.most_drain_seconds
     replicas = serve.deployment(
         Replica,
         name="replica",

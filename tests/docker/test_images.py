@@ -14,6 +14,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
+from server.http.serving import LAST_SECONDS
 from server.scale.settings import RAY, ScaleSettings
 from server.settings import PREFIX, Settings
 from tests.support import ROOT
@@ -204,9 +205,20 @@ def test_the_health_check_asks_the_port_that_is_served(
         runpy.run_path(str(DOCKER / "ready.py"))
 
 
-def test_who_stops_the_server_waits_for_it_to_drain() -> None:
-    compose = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))
-    assert int(compose["services"]["unprm"]["stop_grace_period"].rstrip("s")) > Settings().drain_seconds
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.scale.yaml"])
+def test_who_stops_the_server_waits_for_it_to_drain(name: str) -> None:
+    compose = yaml.safe_load((DOCKER / name).read_text("utf-8"))
+    assert int(compose["services"]["unprm"]["stop_grace_period"].rstrip("s")) > _longest_end()
+
+
+@needs_helm
+def test_kubernetes_waits_for_the_server_to_drain() -> None:
+    assert _server()["spec"]["terminationGracePeriodSeconds"] > _longest_end(upstream_url="http://upstream")
+
+
+def _longest_end(**options: Any) -> float:
+    """Seconds that a server may take from SIGTERM to its end."""
+    return Settings(**options).most_drain_seconds + LAST_SECONDS
 
 
 def ray_service() -> dict[str, Any]:

@@ -97,6 +97,8 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         started = time.monotonic()
         assert server.end(signal.SIGINT) == 0
         assert time.monotonic() - started < 4
+        assert "code=shutting_down" in server.text
+        assert "exception=" not in server.text
 
 
 def test_an_engine_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:

@@ -47,6 +47,12 @@ def test_other_variables_are_refused_as_ever(name: str, value: str, monkeypatch:
         Settings.load([])
 
 
+def test_running_requests_may_finish_as_late_as_they_may_end() -> None:
+    assert Settings.load(["--max-request-seconds=7"]).most_drain_seconds == 7
+    assert Settings.load(["--upstream-url=http://upstream", "--gateway-seconds=99"]).most_drain_seconds == 99
+    assert Settings.load(["--upstream-url=http://upstream", "--drain-seconds=0"]).most_drain_seconds == 0
+
+
 def test_the_address_of_a_service_is_no_port_as_an_option() -> None:
     with pytest.raises(SettingsInvalid, match="port"):
         Settings.load(["--port=tcp://10.0.0.11:80"])

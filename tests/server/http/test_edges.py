@@ -20,6 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 from server import scoring, service
 from server.app import create_app
 from server.http import body, protocol, work
+from server.http.lifetime import Lifetime
 from server.settings import Settings
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
@@ -209,7 +210,7 @@ def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
         await send({"type": "http.response.body"})
 
     async def run() -> None:
-        async with asyncio.timeout(0.01) as time_left:
+        async with Lifetime(asyncio.get_running_loop().time() + 0.01, TimeoutError()) as time_left:
             await work.run(route, {}, never, send, time_left)
 
     asyncio.run(run())
