@@ -148,5 +148,6 @@ async def _run(model: Model, batch: Sequence[Encoded], permit: Permit, context: 
             result = await model.scorer.score(batch, deadline=context.deadline, caller=context.share, permit=permit)
         except DeadlineExceeded:  # the scorer knows only the time that was left
             raise DeadlineExceeded(context.seconds) from None
+        model.used(result.usage)
         tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
         return result

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
-from unprm.errors import ShuttingDown
+from unprm.errors import ShuttingDown, UnprmError
 
 from .http.context import Context
 from .http.lifetime import Lifetime
@@ -42,15 +42,17 @@ _COMPARER_MB = 512
 class Service:
     """Models, answer equivalence and metrics of one app, and the count of its running requests."""
 
-    def __init__(self, settings: Settings, sources: Source | Mapping[str, Source], lost: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, sources: Source | Mapping[str, Source], lost: Callable[[], None], metrics: Metrics
+    ) -> None:
         self.settings = settings
-        self.metrics = Metrics()
+        self.metrics = metrics
         self.journal = None
         if settings.journal is not None:
             self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
         self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
-        self.models = Models(sources, settings, Watch(self.metrics.ran, lost), self._encoders)
+        self.models = Models(sources, settings, Watch(metrics.ran, metrics.used, lost), self._encoders)
         self._equivalence = Equivalence(
             deadline=settings.equivalence_deadline, workers=_COMPARERS, memory_mb=_COMPARER_MB
         )
@@ -95,6 +97,15 @@ class Service:
         if self._draining:
             raise ShuttingDown
         self.models.check_ready()
+
+    @property
+    def ready(self) -> bool:
+        """Whether `check_ready` raises nothing."""
+        try:
+            self.check_ready()
+        except UnprmError:
+            return False
+        return True
 
     @contextmanager
     def admitted(self, lifetime: Lifetime) -> Iterator[None]:
@@ -152,8 +163,10 @@ class Service:
             counter("unprm_journal_dropped", "Requests that the journal lacks.", lambda: journal.dropped)
         gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running.count)
         gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
-        gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
-        gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
+        gauge("unprm_ready", "Whether the server takes work, as /readyz says.", lambda: self.ready)
+        by_model = self.metrics.gauge_by_model
+        by_model("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
+        by_model("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
         counter("unprm_equivalence_answers", "Answers told apart.", lambda: equivalence.stats.compared)
         counter(
             "unprm_equivalence_timeouts",

@@ -16,7 +16,7 @@ from unprm.openai_api import Json, read_on
 from unprm.types import Usage
 
 from ..http.context import Context, TheContext
-from ..http.errors import TABLE, code_of, event, problem
+from ..http.errors import TABLE, event, note, problem
 from ..http.openapi import problems
 from ..http.work import WorkRoute
 from ..service import Service, TheService
@@ -227,7 +227,7 @@ async def _events(
             yield chunks.progress(step)
             step = await anext(steps)
     except Exception as error:  # the status is already sent: an error is an event, as with OpenAI
-        context.code = code_of(error)
+        note(error, context)
         yield event(problem(error, context.request_id, gateway=True).body)
         return
     usage = bool((request.stream_options or {}).get("include_usage"))

@@ -10,7 +10,7 @@ import httpx
 from pydantic import ValidationError
 
 from unprm.errors import Overloaded, UnprmError
-from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, OpenAIClient
+from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, Observe, OpenAIClient, ignore
 
 from .answers import Chunk, Completion, ModelList, Token
 
@@ -70,10 +70,10 @@ class Sampled:
 
 
 class Upstream:
-    """One upstream; its address may end in `/v1`. The caller sets the deadline."""
+    """One upstream; its address may end in `/v1`. The caller sets the deadline. `observe` as in `OpenAIClient`."""
 
-    def __init__(self, url: str, key: str | None) -> None:
-        self._client = OpenAIClient([url], key, timeout=None)
+    def __init__(self, url: str, key: str | None, observe: Observe = ignore) -> None:
+        self._client = OpenAIClient([url], key, timeout=None, observe=observe)
 
     async def sample(self, body: Json, count: int) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.

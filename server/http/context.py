@@ -16,12 +16,14 @@ CONTEXT = "unprm.context"
 class Context:
     """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
     of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `code`: the error's,
-    if the response is an error."""
+    if the response is an error, for the log and the metrics; `hurried`: whether the caller wants the answer much sooner
+    than the server's limit."""
 
     request_id: str
     arrived: float
     deadline: float | None = None
     seconds: float = 0.0
+    hurried: bool = False
     caller: str = ""
     share: str = ""
     body: bytes = b""

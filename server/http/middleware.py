@@ -72,7 +72,7 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        self.metrics.answered(route, status, seconds, context.usage)
+        self.metrics.answered(route, status, context.code, seconds)
         if self.journal is not None and context.body:
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),

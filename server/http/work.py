@@ -22,6 +22,9 @@ from .errors import event, respond
 from .lifetime import Lifetime
 
 TIMEOUT_HEADER = "X-Request-Timeout"
+_HURRIED = 0.5
+"""A time below this share of the server's limit is the caller's own affair if it does not suffice. (An entrance of
+`server.scale` and a patient client always send a little less than the limit.)"""
 
 
 class WorkRoute(APIRoute):
@@ -50,7 +53,9 @@ class WorkRoute(APIRoute):
         """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of `read_body`."""
         service: Service = scope["app"].state.service
         headers, context = Headers(scope=scope), context_of(scope)
-        context.seconds = seconds_of(headers, self.seconds(service.settings))
+        limit = self.seconds(service.settings)
+        context.seconds = seconds_of(headers, limit)
+        context.hurried = context.seconds < _HURRIED * limit
         context.deadline = context.arrived + context.seconds
         start: Message | None = None
 

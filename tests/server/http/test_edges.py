@@ -191,6 +191,7 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
                 assert part
                 answer += part
         assert b" 504 " in answer.splitlines()[0]
+        assert server.metric('unprm_requests_total{status="504",code="caller_deadline"}') == 1
 
 
 def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
