@@ -84,7 +84,11 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         default=None,
         description="recorded: calibrate scores and set the error threshold by FoVer's data; see docs/engines.md.",
     )
-    host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")
+    host: Annotated[list[str], NoDecode] = Field(
+        default=["127.0.0.1"],
+        min_length=1,
+        description="Address to listen on; 0.0.0.0 for every network, :: for IPv6 too. Several: each, or with commas.",
+    )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: SecretStr | None = Field(
         default=None,
@@ -163,9 +167,9 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         }
         return init_settings, env_settings
 
-    @field_validator("model", mode="before")
+    @field_validator("model", "host", mode="before")
     @classmethod
-    def _models_listed(cls, value: object) -> object:
+    def _listed(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")

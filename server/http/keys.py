@@ -2,18 +2,18 @@
 
 import hmac
 import logging
-import os
 import re
 import string
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from .changes import Signature, signature
+
 logger = logging.getLogger(__name__)
 
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})", re.ASCII)
-Signature = tuple[int, int, int]
 
 
 class KeysInvalid(Exception):
@@ -64,12 +64,10 @@ class Keys:
 
 
 def _signature(file: Path) -> Signature:
-    """A value that differs between versions of a file."""
     try:
-        stat = os.stat(file)
+        return signature(file)
     except OSError as error:
         raise KeysInvalid(f"the file of keys {file} can't be read ({error.strerror})") from None
-    return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
 def _read(file: Path) -> dict[bytes, str]:
