@@ -61,11 +61,14 @@ async def score(
             raise too_long[min(too_long)]
         if not readable:
             return Computed({}, too_long, threshold)
+        batches = [[item for index in readable if isinstance(item := each[index], Encoded)] for each in outcomes]
+        tokens = sum(len(item.ids) for batch in batches for item in batch)
+        context.charge(tokens)
         results = await all_of(
-            _run(model, [item for index in readable if isinstance(item := encoded[index], Encoded)], permit, context)
-            for model, encoded, permit in zip(models, outcomes, permits, strict=True)
+            _run(model, batch, permit, context) for model, batch, permit in zip(models, batches, permits, strict=True)
         )
     context.usage = sum((result.usage for result in results), Usage())
+    context.charge(context.usage.tokens - tokens)  # a judge's server counts its own
     steps = averaged([result.scores for result in results], described)
     return Computed(dict(zip(readable, steps, strict=True)), too_long, threshold)
 

@@ -59,13 +59,17 @@ class Sampled:
         self.completion_tokens += other.completion_tokens
 
     @property
+    def tokens(self) -> int:
+        """All tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
     def usage(self) -> Json:
         """The token usage in the form of OpenAI's API."""
-        total = self.prompt_tokens + self.completion_tokens
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
-            "total_tokens": total,
+            "total_tokens": self.tokens,
         }
 
 

@@ -20,7 +20,7 @@ from .errors import Unauthorized, respond
 from .keys import Keys
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
+_OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
 """Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _METRICS = "/metrics"
 _ADMIN = "/admin/"
@@ -106,6 +106,7 @@ class Authorization:
             context = context_of(scope)
             context.caller = caller_of(Headers(scope=scope), keys)
             context.share = share_of(context.caller, scope.get("client"))
+            context.quota = keys.quota(context.caller)
         await self.app(scope, receive, send)
 
 

@@ -64,6 +64,8 @@ class WorkRoute(APIRoute):
             start = start or message
             await send(message)
 
+        if context.quota is not None:
+            context.quota.check()
         try:
             async with Lifetime(context.deadline, DeadlineExceeded(context.seconds)) as lifetime:
                 with service.admitted(lifetime), service.bodies.holding(context.share) as hold:

@@ -1,8 +1,10 @@
 """Images, compose files and manifests: they keep to their schemas and rules, and say what the documentation says."""
 
+import configparser
 import importlib
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -21,6 +23,7 @@ from tests.support import ROOT
 
 DOCKER = ROOT / "docker"
 DOCKERFILES = ["Dockerfile", "Dockerfile.cpu"]
+UNIT = DOCKER / "systemd" / "unprm.service"
 COMPOSE = ["compose.yaml", "compose.gpu.yaml", "compose.scale.yaml"]
 SETTINGS = {"compose.scale.yaml": ScaleSettings}
 BIN = Path(sys.executable).parent
@@ -214,6 +217,29 @@ def test_who_stops_the_server_waits_for_it_to_drain(name: str) -> None:
 @needs_helm
 def test_kubernetes_waits_for_the_server_to_drain() -> None:
     assert _server()["spec"]["terminationGracePeriodSeconds"] > _longest_end(upstream_url="http://upstream")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    unit = UNIT.read_text("utf-8").replace("/opt/unprm/bin/unprm", sys.executable)  # which has to be there
+    (tmp_path / UNIT.name).write_text(unit, "utf-8")
+    ended = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", tmp_path / UNIT.name], capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
+
+
+def test_the_unit_starts_the_server_and_waits_for_it(tmp_path: Path) -> None:
+    unit = configparser.RawConfigParser()
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(UNIT, "utf-8")
+    service = dict(unit["Service"])
+    program, command, option = service["ExecStart"].split()
+    assert (program, command) == ("/opt/unprm/bin/unprm", "serve")
+    (tmp_path / "unprm.toml").write_text("port = 9005", "utf-8")
+    assert Settings.load([option.replace("/etc/unprm", str(tmp_path))]).port == 9005
+    assert int(service["TimeoutStopSec"].rstrip("s")) > _longest_end(upstream_url="http://upstream")
+    assert service["RestartPreventExitStatus"] == "2"
 
 
 def _longest_end(**options: Any) -> float:
