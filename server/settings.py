@@ -105,7 +105,8 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Bearer token that callers must send; given as an option, other users of the machine can see it.",
     )
     api_keys_file: Path | None = Field(
-        default=None, description="File with a line NAME KEY for each caller; read again when it changes."
+        default=None,
+        description="File of lines NAME KEY [TOKENS A MINUTE], one a caller; read again when it changes.",
     )
     admin_key: SecretStr | None = Field(
         default=None, min_length=1, description="Bearer token for /admin/models; without one, the route does not exist."

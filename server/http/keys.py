@@ -26,9 +26,9 @@ class KeysInvalid(Exception):
 class Keys:
     """Names of callers by their keys; `key` is that of a caller without a name.
 
-    `file` has a line `NAME KEY [TOKENS]` for each caller, with the tokens a minute that it may use, if they are limited;
-    blank lines and those that begin with # are ignored. It is checked at every request, so that rewriting it changes the
-    keys. If a new version is invalid, that is logged and the old keys stay; if the first is, raises `KeysInvalid`.
+    `file` has a line `NAME KEY [TOKENS]` for each caller, TOKENS being those that it may use in a minute; blank lines
+    and those that begin with # are ignored. It is checked at every request, so that rewriting it changes the keys. If a
+    new version is invalid, that is logged and the old keys stay; if the first is, raises `KeysInvalid`.
     """
 
     def __init__(self, key: SecretStr | None, file: Path | None) -> None:

@@ -52,11 +52,8 @@ def test_other_variables_are_refused_as_ever(name: str, value: str, monkeypatch:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        (
-            "unprm.toml",
-            'max-solutions = 7\nmodel = ["one=unprm-mini", "other=unprm-mini"]\nport = 9003\napi-key = "k"\n',
-        ),
-        ("unprm.yaml", "max_solutions: 7\nmodel: [one=unprm-mini, other=unprm-mini]\nport: 9003\napi-key: k\n"),
+        ("a.toml", 'max-solutions = 7\nmodel = ["one=unprm-mini", "other=unprm-mini"]\nport = 9003\napi-key = "k"'),
+        ("a.yaml", "max_solutions: 7\nmodel: [one=unprm-mini, other=unprm-mini]\nport: 9003\napi-key: k"),
     ],
 )
 def test_settings_come_from_a_file_unless_an_option_or_a_variable_says_otherwise(

@@ -183,8 +183,6 @@ class _Bearer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sent = dict(scope.get("headers", ())).get(b"authorization", b"")
         if scope["type"] == "http" and not hmac.compare_digest(sent, self._expected):
-            refusal = PlainTextResponse(
-                "send the key as `Authorization: Bearer KEY`", 401, {"WWW-Authenticate": "Bearer"}
-            )
-            return await refusal(scope, receive, send)
+            words = "send the key as `Authorization: Bearer KEY`"
+            return await PlainTextResponse(words, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         await self._app(scope, receive, send)

@@ -470,12 +470,8 @@ def test_model_unavailable_while_it_is_loaded() -> None:
 
     with serving(load, model=["/secret/place"]) as server:
         assert server.get("/healthz").status_code == 200
-        for response in (
-            server.get("/readyz"),
-            server.get("/health"),
-            server.get("/model"),
-            server.post("/score_steps", ask("a")),
-        ):
+        refused = [server.get(path) for path in ("/readyz", "/health", "/model")]
+        for response in (*refused, server.post("/score_steps", ask("a"))):
             assert "being loaded" in check(response, "model_unavailable").detail
         assert server.post("/vote/majority", ask(boxed(1), boxed(2))).json()["model"] == "place"
         gate.set()
