@@ -10,11 +10,12 @@ import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
+from pydantic import SecretStr
 
 from server.http.serving import LAST_SECONDS
 from server.scale.settings import RAY, ScaleSettings
@@ -31,6 +32,12 @@ BIN = Path(sys.executable).parent
 
 CPU = ["--set", "model=unprm-mini,options={--log-level=debug},image.repository=here/unprm,image.tag=cpu,gpus=0"]
 CPU += ["--set", "nodeSelector.disk=ssd,storage.class=fast"]
+DIGEST = "sha256:" + "0" * 64
+EVERYTHING = ["--set", f"image.digest={DIGEST},image.pullSecrets[0].name=registry,variablesSecret=unprm-variables"]
+EVERYTHING += ["--set", "ingress.host=prm.example,ingress.class=nginx,ingress.tlsSecret=prm-tls"]
+EVERYTHING += ["--set-string", "ingress.annotations.nginx\\.ingress\\.kubernetes\\.io/proxy-read-timeout=605"]
+EVERYTHING += ["--set", "serviceMonitor.enabled=true,serviceMonitor.labels.release=prometheus"]
+EVERYTHING += ["--set", "podDisruptionBudget.maxUnavailable=0"]
 needs_helm = pytest.mark.skipif(not (BIN / "helm").exists(), reason="there is no package of Helm for this machine")
 
 
@@ -61,7 +68,7 @@ def test_the_ray_cluster_keeps_to_the_schema_of_kubernetes() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("values", [[], CPU], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("values", [[], CPU, EVERYTHING], ids=["gpu", "cpu", "everything"])
 def test_the_chart_keeps_to_the_schema_of_kubernetes(values: list[str], tmp_path: Path) -> None:
     (tmp_path / "rendered.yaml").write_text(rendered(*values), "utf-8")
     checked(BIN / "kubernetes-validate", "--strict", tmp_path / "rendered.yaml")
@@ -82,13 +89,61 @@ def test_values_of_the_chart() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("value", ["gpus=two", "modle=unprm-mini", "service.port=0", "options={model}"])
+def test_secrets_become_variables_and_the_image_is_pulled_by_its_digest() -> None:
+    pod = yaml.safe_load(rendered(*EVERYTHING, template="deployment"))["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert container["image"] == f"unprm@{DIGEST}"
+    assert container["envFrom"] == [{"secretRef": {"name": "unprm-variables"}}]
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert "annotations" not in pod["metadata"]  # the monitor would be the second to ask
+    assert {"envFrom", "imagePullSecrets"} & {*_container(), *_server()["spec"]} == set()
+    named = set(re.findall(r"UNPRM_[A-Z_]+", (DOCKER / "helm" / "values.yaml").read_text("utf-8")))
+    fields = Settings.model_fields.items()
+    secret = {PREFIX + name.upper() for name, field in fields if SecretStr in get_args(field.annotation)}
+    assert named == secret - {"UNPRM_API_KEY"}
+
+
+@needs_helm
+def test_the_server_is_reached_watched_and_kept_as_the_values_say() -> None:
+    ingress, monitor, budget = (
+        yaml.safe_load(rendered(*EVERYTHING, template=name)) for name in ("ingress", "monitor", "budget")
+    )
+    service = yaml.safe_load(rendered(*EVERYTHING, template="service"))
+    name, labels = service["metadata"]["name"], service["metadata"]["labels"]
+    (rule,) = ingress["spec"]["rules"]
+    assert rule["host"] == "prm.example"
+    assert rule["http"]["paths"][0]["backend"] == {"service": {"name": name, "port": {"name": "http"}}}
+    assert ingress["spec"]["tls"] == [{"hosts": ["prm.example"], "secretName": "prm-tls"}]
+    assert ingress["metadata"]["annotations"] == {"nginx.ingress.kubernetes.io/proxy-read-timeout": "605"}
+    assert monitor["metadata"]["labels"] == {"app": name, "release": "prometheus"}
+    assert monitor["spec"]["selector"]["matchLabels"] == labels
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["path"]) == (service["spec"]["ports"][0]["name"], "/metrics")
+    assert budget["spec"] == {"maxUnavailable": 0, "selector": {"matchLabels": labels}}
+    assert {document["kind"] for document in yaml.safe_load_all(rendered())} == {
+        "Deployment", "PersistentVolumeClaim", "Service"
+    }  # fmt: skip
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    "value",
+    [
+        "image.digest=latest",
+        "podDisruptionBudget.most=1",
+        "ingress.hots=a",
+        "gpus=two",
+        "modle=unprm-mini",
+        "service.port=0",
+        "options={model}",
+    ],
+)
 def test_the_chart_refuses_wrong_values(value: str) -> None:
     refused = subprocess.run(
         [BIN / "helm", "template", "unprm", DOCKER / "helm", "--set", value], capture_output=True, text=True
     )
     assert refused.returncode == 1
-    assert value.partition("=")[0].partition("{")[0] in refused.stderr
+    assert re.split("[.=]", value)[0] in refused.stderr
 
 
 def test_the_chart_has_the_version_of_the_package() -> None:
