@@ -182,6 +182,21 @@ def test_variables_are_those_of_settings(name: str) -> None:
     assert named
 
 
+def test_every_image_is_named_by_its_digest() -> None:
+    named = {
+        service["image"]
+        for file in COMPOSE
+        for service in yaml.safe_load((DOCKER / file).read_text("utf-8"))["services"].values()
+        if "image" in service
+    }
+    for name in DOCKERFILES:
+        text = (DOCKER / name).read_text("utf-8")
+        named |= set(re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE))
+        assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
+    assert len(named) == 3
+    assert all(re.fullmatch(r"[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in named)
+
+
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_every_package_of_an_image_is_pinned(name: str) -> None:
     lines = (DOCKER / f"requirements-{name}.txt").read_text("ascii").splitlines()
