@@ -1,13 +1,16 @@
 """Images, compose files and manifests: they keep to their schemas and rules, and say what the documentation says."""
 
 import configparser
+import hashlib
 import importlib
+import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, get_args
@@ -200,10 +203,30 @@ def test_every_image_is_named_by_its_digest() -> None:
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_every_package_of_an_image_is_pinned(name: str) -> None:
     lines = (DOCKER / f"requirements-{name}.txt").read_text("ascii").splitlines()
-    pinned = dict(line.split("==") for line in lines)
+    pinned = dict(line.split(" ")[0].split("==") for line in lines)
     assert len(pinned) == len(lines)
+    assert all(re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
     assert pinned["torch"] == "2.13.0"
     assert ("vllm" in pinned) is (name == "cuda")
+
+
+def test_hashes_are_those_of_the_wheels_of_each_machine(tmp_path: Path) -> None:
+    expected = []
+    for tag in ("cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_17_aarch64"):
+        wheel = tmp_path / f"Some_Thing-1.0-{tag}.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            about = "Some_Thing-1.0.dist-info"
+            archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: Some_Thing\nVersion: 1.0\n")
+            archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
+            archive.writestr(f"{about}/RECORD", "")
+        expected.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    file = tmp_path / "requirements.txt"
+    file.write_text("some-thing==1.0 --hash=sha256:old\n")
+    offline = os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    command = [sys.executable, DOCKER / "lock.py", file, "x86_64", "aarch64"]
+    subprocess.run(command, env=offline, check=True)
+    hashes = " ".join(f"--hash=sha256:{each}" for each in sorted(expected))
+    assert file.read_text() == f"some-thing==1.0 {hashes}\n"
 
 
 def _server() -> dict[str, Any]:
@@ -404,8 +427,8 @@ def test_ray_is_told_what_it_can_be_and_logs_no_request() -> None:
 
 def test_ray_is_of_one_version() -> None:
     (wanted,) = re.findall(r"ray\[.*\]==([0-9.]+)", (ROOT / "pyproject.toml").read_text("utf-8"))
-    pinned = [(DOCKER / f"requirements-{name}.txt").read_text("ascii").splitlines() for name in ("cpu", "cuda")]
-    assert all(f"ray=={wanted}" in lines for lines in pinned)
+    pinned = [(DOCKER / f"requirements-{name}.txt").read_text("ascii").split() for name in ("cpu", "cuda")]
+    assert all(f"ray=={wanted}" in words for words in pinned)
     cluster = ray_service()["spec"]["rayClusterConfig"]
     assert cluster["rayVersion"] == wanted
     assert cluster["authOptions"] == {"mode": "token"}
