@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -25,6 +25,16 @@ async def readyz(service: TheService) -> StatusResponse:
     """Reports whether the model is loaded and the queue accepts requests; if not, why."""
     service.check_ready()
     return StatusResponse()
+
+
+# where vLLM, SGLang and TEI have them
+about.add_api_route("/health", readyz, include_in_schema=False)
+
+
+@about.get("/version", include_in_schema=False)
+async def version(request: Request) -> dict[str, str]:
+    """The version of the server, as vLLM reports its own."""
+    return {"version": request.app.version}
 
 
 @about.get("/model", **describe("model"))

@@ -21,6 +21,7 @@ from .http.openapi import ABOUT, DocumentedApp
 from .models import admin
 from .models.admin import Open
 from .models.model import Source
+from .observe.metrics import Metrics
 from .page import report
 from .service import Service
 from .settings import Settings
@@ -31,17 +32,19 @@ def create_app(
     models: Source | Mapping[str, Source],
     open_model: Open | None = None,
     lost: Callable[[], None] = lambda: None,
+    metrics: Metrics | None = None,
 ) -> FastAPI:
     """The server as an ASGI application.
 
     `models`: a loaded engine, or a function that loads one, or several of these by name, the default first. Loading
     runs in the background once the app has started; until then, requests that need a model get 503. The app closes all
     engines at its shutdown. `open_model` loads the models requested at `/admin/models`. `lost` is called when a model
-    hangs or fails for good: the process should then end, so that another one can replace it.
+    hangs or fails for good: the process should then end, so that another one can replace it. `metrics`: what the app
+    counts in, if others do too.
 
     Raises `KeysInvalid` and `JournalUnusable`.
     """
-    service = Service(settings, models, lost)
+    service = Service(settings, models, lost, metrics or Metrics())
     keys = Keys(settings.api_key, settings.api_keys_file)
     app = DocumentedApp(
         title="unprm",
@@ -71,7 +74,9 @@ def create_app(
         from .gateway.upstream import Upstream
 
         key = settings.upstream_key
-        upstream = Upstream(settings.upstream_url, None if key is None else key.get_secret_value())
+        upstream = Upstream(
+            settings.upstream_url, None if key is None else key.get_secret_value(), service.metrics.called_upstream
+        )
         app.state.upstream = upstream
         app.include_router(gateway.router(upstream))
     app.include_router(page.router)

@@ -15,6 +15,7 @@ from .models.load import load
 from .observe import tracing
 from .observe.journal import JournalUnusable
 from .observe.logs import configure
+from .observe.metrics import Metrics
 from .observe.tracing import TracingUnavailable
 from .settings import Settings
 
@@ -37,8 +38,10 @@ def run(settings: Settings) -> int:
             print(error, file=sys.stderr)
             return 2
 
+    metrics = Metrics()
+
     def open_model(request: LoadModelRequest) -> Engine:
-        return load(settings, request)
+        return load(settings, request, metrics.called_judge)
 
     def open_first(request: LoadModelRequest) -> Engine:
         try:
@@ -55,7 +58,7 @@ def run(settings: Settings) -> int:
 
     models = {name: partial(open_first, request) for name, request in settings.models().items()}
     try:
-        server = DrainingServer(create_app(settings, models, open_model, lose), settings)
+        server = DrainingServer(create_app(settings, models, open_model, lose, metrics), settings)
         server.run()
     except (KeysInvalid, JournalUnusable, CertificateInvalid, AddressUnusable) as error:
         print(error, file=sys.stderr)

@@ -61,11 +61,14 @@ async def score(
             raise too_long[min(too_long)]
         if not readable:
             return Computed({}, too_long, threshold)
+        batches = [[item for index in readable if isinstance(item := each[index], Encoded)] for each in outcomes]
+        tokens = sum(len(item.ids) for batch in batches for item in batch)
+        context.charge(tokens)
         results = await all_of(
-            _run(model, [item for index in readable if isinstance(item := encoded[index], Encoded)], permit, context)
-            for model, encoded, permit in zip(models, outcomes, permits, strict=True)
+            _run(model, batch, permit, context) for model, batch, permit in zip(models, batches, permits, strict=True)
         )
     context.usage = sum((result.usage for result in results), Usage())
+    context.charge(context.usage.tokens - tokens)  # a judge's server counts its own
     unread = {
         readable[place]: NoVerdict(readable[place], count, len(result.scores[place]))
         for result in results
@@ -156,5 +159,6 @@ async def _run(model: Model, batch: Sequence[Encoded], permit: Permit, context: 
             result = await model.scorer.score(batch, deadline=context.deadline, caller=context.share, permit=permit)
         except DeadlineExceeded:  # the scorer knows only the time that was left
             raise DeadlineExceeded(context.seconds) from None
+        model.used(result.usage)
         tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
         return result

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, TypeVar
 
@@ -11,9 +11,10 @@ from fastapi import Depends, Request
 
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
-from unprm.errors import ShuttingDown
+from unprm.errors import ShuttingDown, UnprmError
 
 from .http.context import Context
+from .http.lifetime import Lifetime
 from .models.model import Source, Watch
 from .models.registry import Models
 from .observe.journal import Journal
@@ -38,17 +39,20 @@ _THREADS = 2
 class Service:
     """Models, answer equivalence and metrics of one app, and the count of its running requests."""
 
-    def __init__(self, settings: Settings, sources: Source | Mapping[str, Source], lost: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, sources: Source | Mapping[str, Source], lost: Callable[[], None], metrics: Metrics
+    ) -> None:
         self.settings = settings
-        self.metrics = Metrics()
+        self.metrics = metrics
         self.journal = None
         if settings.journal is not None:
             self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
         self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
-        self.models = Models(sources, settings, Watch(self.metrics.ran, lost), self._encoders)
+        self.models = Models(sources, settings, Watch(metrics.ran, metrics.used, lost), self._encoders)
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self._running = InUse()
+        self._lifetimes: set[Lifetime] = set()
         self.bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
         """Bytes of the bodies of all requests, held until they are answered."""
         self._draining = False
@@ -59,12 +63,16 @@ class Service:
         self.models.start()
 
     async def drain(self) -> None:
-        """Refuses new work and waits for running requests, for `drain_seconds` at most."""
+        """Refuses new work and waits for running requests, for `most_drain_seconds` at most; those that are left then,
+        or when it is cancelled, end with `ShuttingDown`."""
         self._draining = True
         try:
-            await asyncio.wait_for(self._running.ended(), self.settings.drain_seconds)
+            await asyncio.wait_for(self._running.ended(), self.settings.most_drain_seconds)
         except TimeoutError:
             await self.models.stop(0)
+        finally:
+            for lifetime in self._lifetimes:
+                lifetime.end(ShuttingDown())
 
     async def stop(self) -> None:
         """Ends the parts; nothing is left running."""
@@ -81,11 +89,27 @@ class Service:
             raise ShuttingDown
         self.models.check_ready()
 
-    def admitted(self) -> AbstractContextManager[None]:
-        """Counts a request while it runs; raises `ShuttingDown` if no more are accepted."""
+    @property
+    def ready(self) -> bool:
+        """Whether `check_ready` raises nothing."""
+        try:
+            self.check_ready()
+        except UnprmError:
+            return False
+        return True
+
+    @contextmanager
+    def admitted(self, lifetime: Lifetime) -> Iterator[None]:
+        """Counts a request while it runs; raises `ShuttingDown` if no more are accepted. `lifetime` is ended with the
+        server, if the request has not ended by then."""
         if self._draining:
             raise ShuttingDown
-        return self._running.one()
+        self._lifetimes.add(lifetime)
+        try:
+            with self._running.one():
+                yield
+        finally:
+            self._lifetimes.remove(lifetime)
 
     async def read(self, context: Context, function: Callable[[], T]) -> T:
         """Runs a function on the texts of a request: at once if they are short, else by turns in threads."""
@@ -119,8 +143,10 @@ class Service:
             counter("unprm_journal_dropped", "Requests that the journal lacks.", lambda: journal.dropped)
         gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running.count)
         gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
-        gauge("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
-        gauge("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
+        gauge("unprm_ready", "Whether the server takes work, as /readyz says.", lambda: self.ready)
+        by_model = self.metrics.gauge_by_model
+        by_model("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
+        by_model("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
         counter("unprm_equivalence_answers", "Answers compared.", lambda: equivalence.stats.compared)
         counter(
             "unprm_equivalence_timeouts",

@@ -1,6 +1,8 @@
-"""The server's settings: each is an option (`--max-solutions`) and a variable (`UNPRM_MAX_SOLUTIONS`).
+"""The server's settings: each is an option (`--max-solutions`), a variable (`UNPRM_MAX_SOLUTIONS`) and a name in the
+file of `--config` (`max-solutions`).
 
-The environment is read here and nowhere else. Options override variables; unknown ones of either kind are errors.
+The environment is read here and nowhere else. Options override variables, which override the file; unknown ones of any
+kind are errors.
 Variables that Kubernetes sets in a container for a Service whose name is or begins with unprm are ignored.
 """
 
@@ -9,17 +11,19 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
     DirectoryPath,
     Field,
+    FilePath,
     SecretStr,
     ValidationError,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -27,6 +31,8 @@ from pydantic_settings import (
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    TomlConfigSettingsSource,
+    YamlConfigSettingsSource,
 )
 
 from unprm.models.options import JUDGE, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
@@ -80,11 +86,18 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         cli_show_env_vars=True,
     )
 
+    config: FilePath | None = Field(
+        default=None, description="File of settings by the names of options: TOML, or YAML if its name ends in .yaml."
+    )
     calibration: Literal["recorded"] | None = Field(
         default=None,
         description="recorded: calibrate scores and set the error threshold by FoVer's data; see docs/engines.md.",
     )
-    host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every network.")
+    host: Annotated[list[str], NoDecode] = Field(
+        default=["127.0.0.1"],
+        min_length=1,
+        description="Address to listen on; 0.0.0.0 for every network, :: for IPv6 too. Several: each, or with commas.",
+    )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: SecretStr | None = Field(
         default=None,
@@ -92,7 +105,8 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Bearer token that callers must send; given as an option, other users of the machine can see it.",
     )
     api_keys_file: Path | None = Field(
-        default=None, description="File with a line NAME KEY for each caller; read again when it changes."
+        default=None,
+        description="File of lines NAME KEY [TOKENS A MINUTE], one a caller; read again when it changes.",
     )
     admin_key: SecretStr | None = Field(
         default=None, min_length=1, description="Bearer token for /admin/models; without one, the route does not exist."
@@ -112,8 +126,11 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     equivalence_deadline: Seconds = Field(
         default=2.0, description="Seconds of processor time for comparing a request's answers."
     )
-    drain_seconds: float = Field(
-        default=30.0, ge=0, allow_inf_nan=False, description="Time for running requests to finish after SIGTERM."
+    drain_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Time for running requests to finish after SIGTERM; default: the longest that one may take.",
     )
     upstream_url: Address | None = Field(
         default=None,
@@ -155,16 +172,16 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment."""
+        """Arguments, then the environment, then the file."""
         assert isinstance(env_settings, EnvSettingsSource)
         env_settings.env_vars = {
             name: value for name, value in env_settings.env_vars.items() if not _is_of_kubernetes(name, value)
         }
-        return init_settings, env_settings
+        return init_settings, env_settings, _ConfigFile(settings_cls)
 
-    @field_validator("model", mode="before")
+    @field_validator("model", "host", mode="before")
     @classmethod
-    def _models_listed(cls, value: object) -> object:
+    def _listed(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -183,6 +200,13 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
                 options = ", ".join(f"--{name.replace('_', '-')}" for name in ModelOptions.model_fields)
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
         return self
+
+    @property
+    def most_drain_seconds(self) -> float:
+        """Maximum time for running requests to finish."""
+        if self.drain_seconds is not None:
+            return self.drain_seconds
+        return self.max_request_seconds if self.upstream_url is None else self.gateway_seconds
 
     def models(self) -> dict[str, LoadModelRequest]:
         """The models to serve, by name; the name of a single one may be empty."""
@@ -213,6 +237,28 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
                 f"{e['loc'][0] if e['loc'] else 'settings'}: {e['msg'].removeprefix('Value error, ')}" for e in details
             ]
             raise SettingsInvalid("\n".join(problems)) from None
+
+
+class _ConfigFile(PydanticBaseSettingsSource):
+    """The file that `config` names, wherever that is set. Raises `SettingsInvalid` if it has another form."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Unused: the file is read as a whole."""
+        raise NotImplementedError
+
+    def __call__(self) -> dict[str, Any]:
+        """Its settings; none if there is no such file, which the validation of `config` reports."""
+        named = self.current_state.get("config")
+        if named is None:
+            return {}
+        source = YamlConfigSettingsSource if Path(named).suffix in (".yaml", ".yml") else TomlConfigSettingsSource
+        try:
+            settings = source(self.settings_cls, named)()
+        except Exception as error:  # each parser has its own; none of their messages is shown, which may quote a key
+            raise SettingsInvalid(f"config: {named} can't be read ({type(error).__name__})") from None
+        if "config" in settings:
+            raise SettingsInvalid("config: a file can't name another")
+        return {name.replace("-", "_"): value for name, value in settings.items()}
 
 
 def _is_of_kubernetes(name: str, value: str | None) -> bool:

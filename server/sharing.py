@@ -1,6 +1,7 @@
 """Capacity and threads shared between callers, so that none takes so much that others get nothing."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,29 @@ class Budget:
             self._held[caller] -= held
             if not self._held[caller]:
                 del self._held[caller]
+
+
+class Quota:
+    """Tokens that a caller may use: `per_minute` at once, and as many again each minute. Requests are let in while some
+    are left; what they use beyond is owed, and paid back before the next. `clock`: in seconds."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._clock = clock
+        self._left, self._then = float(per_minute), clock()
+
+    def check(self) -> None:
+        """Raises `Overloaded` if none are left."""
+        self.charge(0)
+        if self._left <= 0:
+            detail = f"the {self.per_minute} tokens a minute of this key are used up"
+            raise Overloaded(detail, (1 - self._left) * 60 / self.per_minute)
+
+    def charge(self, tokens: int) -> None:
+        """Takes tokens, or gives back a negative number of them."""
+        now = self._clock()
+        earned = (now - self._then) * self.per_minute / 60
+        self._left, self._then = min(self.per_minute, self._left + earned) - tokens, now
 
 
 class InUse:

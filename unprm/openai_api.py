@@ -16,7 +16,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,9 @@ from unprm.affinity import ranked
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
+Observe = Callable[[float, str], None]
+"""Gets the seconds of an attempt, to the end of its answer or, of one that `stream` returns, to its beginning; and its
+outcome: `ok`, `4xx` and the like, `unreachable`, `unreadable`, or `cancelled` by its caller."""
 
 CONNECT_SECONDS = 10.0
 FIRST_WAIT = 0.5
@@ -49,6 +52,10 @@ _MAX_MESSAGE = 500
 _FIELD_REFUSALS = {400, 422}
 """Statuses for a request with a field that the server does not know."""
 _RETRYABLE = {408, 409, 425, 429, 500, 502, 503, 504}
+
+
+def ignore(seconds: float, outcome: str) -> None:
+    """Observes nothing."""
 
 
 class APIError(Exception):
@@ -102,7 +109,7 @@ class OpenAIClient:
     `urls`: addresses; a final `/v1` may be left out. `api_key`: sent as a bearer token. `timeout`: seconds without a
     byte after which a server counts as dead; None: no limit. `attempts`: how often a request is sent at most, if a
     server does not answer or its status is one that may pass. `first_wait`, `pause` and `max_bytes` as `FIRST_WAIT`,
-    `PAUSE` and `MAX_BYTES`.
+    `PAUSE` and `MAX_BYTES`. `observe` is called after every attempt.
 
     A request goes to the server that its `affinity` points to (rendezvous hashing), so that cached prefixes are reused;
     while that one rests, to the next. A cancelled call closes its connection, and the server stops its work.
@@ -118,7 +125,9 @@ class OpenAIClient:
         first_wait: float = FIRST_WAIT,
         pause: float = PAUSE,
         max_bytes: int = MAX_BYTES,
+        observe: Observe = ignore,
     ) -> None:
+        self._observe = observe
         self._attempts, self._first_wait, self._pause, self._max_bytes = attempts, first_wait, pause, max_bytes
         self._servers = [_Server(url.rstrip("/").removesuffix("/v1")) for url in urls]
         self._neutral = dict(NEUTRAL)  # without the fields that a server refused
@@ -232,15 +241,26 @@ class OpenAIClient:
 
     @contextmanager
     def _connection_errors(self, server: _Server) -> Iterator[None]:
-        """Lets the server rest after an error of httpx, which becomes `APIConnectionError`."""
+        """Observes an attempt. Lets the server rest after an error of httpx, which becomes `APIConnectionError`."""
+        begun, outcome = time.monotonic(), "cancelled"
         try:
             yield
+            outcome = "ok"
+        except APIStatusError as error:
+            outcome = f"{error.status // 100}xx"
+            raise
+        except APIResponseError:
+            outcome = "unreadable"
+            raise
         except httpx.HTTPError as error:
+            outcome = "unreachable"
             server.failures += 1
             doublings = min(server.failures - 1, 10)  # a server may stay dead for ever
             pause = min(LONGEST_PAUSE, self._pause * 2**doublings)
             server.rests_until = time.monotonic() + pause
             raise APIConnectionError(server.url, type(error).__name__) from error
+        finally:
+            self._observe(time.monotonic() - begun, outcome)
 
     def _pick(self, affinity: str) -> _Server:
         """The server nearest to the affinity among those not resting; if all rest, the first to be back."""

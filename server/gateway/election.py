@@ -90,10 +90,12 @@ class Rounds:
         context = self._context
         assert context.deadline is not None, "every request that works has one"
         until = context.deadline - _RESERVE * context.seconds
+        before = self.candidates.sampled.tokens
         try:
             await self.candidates.sample(count, until)
         except TimeoutError:
             raise DeadlineExceeded(context.seconds) from None
+        context.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote()
         await self._judge()
 

@@ -16,7 +16,7 @@ from unprm.openai_api import Json, read_on
 from unprm.types import Usage
 
 from ..http.context import Context, TheContext
-from ..http.errors import TABLE, problem
+from ..http.errors import TABLE, event, note, problem
 from ..http.openapi import problems
 from ..http.work import WorkRoute
 from ..service import Service, TheService
@@ -26,7 +26,7 @@ from .candidates import Candidates
 from .election import Elected, Progress, Rounds, Terms, elect
 from .responses import ResponsesRequest, response
 from .schema import NAMED, BulkRequest, ChatRequest, CompletionRequest
-from .stream import Chunks, event
+from .stream import Chunks
 from .thinkbooster import OfflineBestOfNRequest, SelfConsistencyRequest
 from .upstream import Upstream
 
@@ -227,6 +227,7 @@ async def _events(
             yield chunks.progress(step)
             step = await anext(steps)
     except Exception as error:  # the status is already sent: an error is an event, as with OpenAI
+        note(error, context)
         yield event(problem(error, context.request_id, gateway=True).body)
         return
     usage = bool((request.stream_options or {}).get("include_usage"))

@@ -7,13 +7,9 @@ from dataclasses import asdict
 
 from unprm.openai_api import Json
 
+from ..http.errors import event
 from .candidates import text_of
 from .election import Elected, Progress
-
-
-def event(data: bytes | memoryview) -> bytes:
-    """One event; `data` has no line breaks."""
-    return b"data: " + bytes(data) + b"\n\n"
 
 
 class Chunks:

@@ -10,7 +10,7 @@ import httpx
 from pydantic import ValidationError
 
 from unprm.errors import Overloaded, UnprmError
-from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, OpenAIClient
+from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, Observe, OpenAIClient, ignore
 
 from .answers import Chunk, Completion, ModelList, Token
 
@@ -59,21 +59,25 @@ class Sampled:
         self.completion_tokens += other.completion_tokens
 
     @property
+    def tokens(self) -> int:
+        """All tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
     def usage(self) -> Json:
         """The token usage in the form of OpenAI's API."""
-        total = self.prompt_tokens + self.completion_tokens
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
-            "total_tokens": total,
+            "total_tokens": self.tokens,
         }
 
 
 class Upstream:
-    """One upstream; its address may end in `/v1`. The caller sets the deadline."""
+    """One upstream; its address may end in `/v1`. The caller sets the deadline. `observe` as in `OpenAIClient`."""
 
-    def __init__(self, url: str, key: str | None) -> None:
-        self._client = OpenAIClient([url], key, timeout=None)
+    def __init__(self, url: str, key: str | None, observe: Observe = ignore) -> None:
+        self._client = OpenAIClient([url], key, timeout=None, observe=observe)
 
     async def sample(self, body: Json, count: int) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.

@@ -8,6 +8,8 @@ from starlette.types import Scope
 
 from unprm.types import Usage
 
+from ..sharing import Quota
+
 CONTEXT = "unprm.context"
 """Key of the context in a request's scope."""
 
@@ -15,19 +17,27 @@ CONTEXT = "unprm.context"
 @dataclass(slots=True)
 class Context:
     """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
-    of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `code`: the error's,
-    if the response is an error."""
+    of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `quota`: its caller's
+    tokens, if they are limited; `code`: the error's, if the response is an error, for the log and the metrics;
+    `hurried`: whether the caller wants the answer much sooner than the server's limit."""
 
     request_id: str
     arrived: float
     deadline: float | None = None
     seconds: float = 0.0
+    hurried: bool = False
     caller: str = ""
     share: str = ""
+    quota: Quota | None = None
     body: bytes = b""
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)
     code: str = ""
+
+    def charge(self, tokens: int) -> None:
+        """Takes tokens from the caller's quota, or gives back a negative number of them."""
+        if self.quota is not None:
+            self.quota.charge(tokens)
 
 
 def context_of(scope: Scope) -> Context:

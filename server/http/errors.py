@@ -15,10 +15,13 @@ from unprm.errors import InvalidRequest, Overloaded, UnprmError
 from unprm.fields import field_errors
 from unprm.wire import FieldError, ProblemDetails
 
-from .context import context_of
+from .context import Context, context_of
 
 GATEWAY = "/v1/"
 """Prefix of the paths of OpenAI's API."""
+CALLER_DEADLINE = "caller_deadline"
+"""Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
+slowly: the server has not failed."""
 MEDIA_TYPE = "application/problem+json"
 
 logger = logging.getLogger(__name__)
@@ -103,8 +106,15 @@ class UnsupportedMediaType(UnprmError):
 def respond(error: Exception, scope: Scope) -> Response:
     """The response to an error of a request; its code is noted in the request's context."""
     context = context_of(scope)
-    context.code = code_of(error)
+    note(error, context)
     return problem(error, context.request_id, scope["path"].startswith(GATEWAY))
+
+
+def note(error: Exception, context: Context) -> None:
+    """Notes an error's code in a request's context, or `CALLER_DEADLINE`."""
+    code = code_of(error)
+    own = isinstance(error, BodyTooSlow) or context.hurried
+    context.code = CALLER_DEADLINE if code == "deadline_exceeded" and own else code
 
 
 def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:
@@ -123,6 +133,11 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
         openai_error = {"message": details.detail, "type": code, "param": pointer, "code": code}
         body = json.dumps(details.model_dump(mode="json") | {"error": openai_error})
     return Response(body, row.status, _headers(error, row), MEDIA_TYPE)
+
+
+def event(data: bytes | memoryview) -> bytes:
+    """A server-sent event; `data` has no line breaks."""
+    return b"data: " + bytes(data) + b"\n\n"
 
 
 def details_of(code: str, detail: str, request_id: str, errors: Sequence[FieldError] = ()) -> ProblemDetails:

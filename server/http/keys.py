@@ -2,18 +2,21 @@
 
 import hmac
 import logging
-import os
 import re
 import string
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import SecretStr
+
+from ..sharing import Quota
+from .changes import Signature, signature
 
 logger = logging.getLogger(__name__)
 
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
-_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})", re.ASCII)
-Signature = tuple[int, int, int]
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})(\s+(?P<tokens>[1-9]\d{0,17}))?", re.ASCII)
 
 
 class KeysInvalid(Exception):
@@ -23,18 +26,20 @@ class KeysInvalid(Exception):
 class Keys:
     """Names of callers by their keys; `key` is that of a caller without a name.
 
-    `file` has a line `NAME KEY` for each caller; blank lines and those that begin with # are ignored. It is checked at
-    every request, so that rewriting it changes the keys. If a new version is invalid, that is logged and the old keys
-    stay; if the first is, raises `KeysInvalid`.
+    `file` has a line `NAME KEY [TOKENS]` for each caller, TOKENS being those that it may use in a minute; blank lines
+    and those that begin with # are ignored. It is checked at every request, so that rewriting it changes the keys. If a
+    new version is invalid, that is logged and the old keys stay; if the first is, raises `KeysInvalid`.
     """
 
     def __init__(self, key: SecretStr | None, file: Path | None) -> None:
         self._configured = {} if key is None else {key.get_secret_value().encode(): ""}
         self._file = file
         self._read: dict[bytes, str] = {}
+        self._quotas: dict[str, Quota] = {}
         self._seen: Signature | None = None
         if file is not None:
-            self._seen, self._read = _signature(file), _read(file)
+            self._seen = _signature(file)
+            self._take(_read(file))
 
     @property
     def needed(self) -> bool:
@@ -50,6 +55,10 @@ class Keys:
                 found = name
         return found
 
+    def quota(self, caller: str) -> Quota | None:
+        """The quota of a caller, by its name; None if it has none."""
+        return self._quotas.get(caller)
+
     def _refresh(self) -> None:
         if self._file is None:
             return
@@ -57,36 +66,50 @@ class Keys:
             seen = _signature(self._file)
             if seen != self._seen:
                 self._seen = seen
-                self._read = _read(self._file)
+                self._take(_read(self._file))
                 logger.info("%d keys were read anew", len(self._read))
         except KeysInvalid as error:
             logger.error("the keys stay as they were: %s", error)
 
+    def _take(self, lines: Sequence["_Line"]) -> None:
+        """Puts other keys in place; a quota that stays the same goes on."""
+        self._read = {line.key: line.name for line in lines}
+        quotas = {line.name: Quota(line.tokens) for line in lines if line.tokens is not None}
+        for name, before in self._quotas.items():
+            if name in quotas and quotas[name].per_minute == before.per_minute:
+                quotas[name] = before
+        self._quotas = quotas
+
+
+class _Line(NamedTuple):
+    key: bytes
+    name: str
+    tokens: int | None
+
 
 def _signature(file: Path) -> Signature:
-    """A value that differs between versions of a file."""
     try:
-        stat = os.stat(file)
+        return signature(file)
     except OSError as error:
         raise KeysInvalid(f"the file of keys {file} can't be read ({error.strerror})") from None
-    return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
-def _read(file: Path) -> dict[bytes, str]:
+def _read(file: Path) -> list[_Line]:
     try:
         lines = file.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise KeysInvalid(f"the file of keys {file} can't be read ({type(error).__name__})") from None
-    keys: dict[bytes, str] = {}
+    found: list[_Line] = []
     for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
         if not line or line.startswith("#"):
             continue
         entry = _LINE.fullmatch(line)
         if entry is None:
-            raise KeysInvalid(f"{file}, line {number}: expected NAME KEY, a key of at least 8 characters")
-        if entry["name"] in keys.values() or entry["key"].encode() in keys:
+            raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
+        key, tokens = entry["key"].encode(), entry["tokens"]
+        if any(each.name == entry["name"] or each.key == key for each in found):
             raise KeysInvalid(f"{file}, line {number}: the name or the key is there twice")
-        keys[entry["key"].encode()] = entry["name"]
-    if not keys:
+        found.append(_Line(key, entry["name"], None if tokens is None else int(tokens)))
+    if not found:
         raise KeysInvalid(f"the file of keys {file} has none: nobody could ask")
-    return keys
+    return found

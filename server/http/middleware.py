@@ -20,7 +20,7 @@ from .errors import Unauthorized, respond
 from .keys import Keys
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
+_OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
 """Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _METRICS = "/metrics"
 _ADMIN = "/admin/"
@@ -72,7 +72,7 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        self.metrics.answered(route, status, seconds, context.usage)
+        self.metrics.answered(route, status, context.code, seconds)
         if self.journal is not None and context.body:
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -106,6 +106,7 @@ class Authorization:
             context = context_of(scope)
             context.caller = caller_of(Headers(scope=scope), keys)
             context.share = share_of(context.caller, scope.get("client"))
+            context.quota = keys.quota(context.caller)
         await self.app(scope, receive, send)
 
 

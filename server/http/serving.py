@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 import ssl
+from collections.abc import Sequence
 from types import FrameType
 
 import uvicorn
@@ -14,10 +15,11 @@ from fastapi import FastAPI
 from ..service import Service
 from ..settings import Settings
 from .protocol import BoundedProtocol
+from .tls import Certificate
 
 logger = logging.getLogger(__name__)
 
-_LAST_SECONDS = 5
+LAST_SECONDS = 5
 """Time for callers to read their responses once all of them are ready."""
 
 
@@ -41,8 +43,6 @@ class DrainingServer(uvicorn.Server):
             raise CertificateInvalid("--ssl-keyfile goes with --ssl-certfile")
         config = uvicorn.Config(
             app,
-            host=settings.host,
-            port=settings.port,
             lifespan="on",
             http=BoundedProtocol,
             ws="none",
@@ -50,7 +50,7 @@ class DrainingServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=_LAST_SECONDS,
+            timeout_graceful_shutdown=LAST_SECONDS,
             ssl_certfile=settings.ssl_certfile,
             ssl_keyfile=settings.ssl_keyfile,
         )
@@ -59,6 +59,10 @@ class DrainingServer(uvicorn.Server):
         except (OSError, ssl.SSLError) as error:
             raise CertificateInvalid(f"the certificate or its key can't be used ({error})") from None
         super().__init__(config)
+        self._certificate: Certificate | None = None
+        if config.ssl is not None and settings.ssl_certfile is not None:
+            self._certificate = Certificate(config.ssl, settings.ssl_certfile, settings.ssl_keyfile)
+        self._hosts, self._port = settings.host, settings.port
         self.status, self.reason = 0, ""
         self._service: Service = app.state.service
 
@@ -67,12 +71,14 @@ class DrainingServer(uvicorn.Server):
         self.status, self.reason, self.should_exit = status, reason, True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, which would end the process if it can't listen; raises `AddressUnusable` instead."""
-        try:
-            await super().startup(sockets)
-        except SystemExit as ended:
-            host, port = self.config.host, self.config.port
-            raise AddressUnusable(f"the server can't listen at {host}, port {port}: {ended.__context__}") from None
+        """As uvicorn's, at all addresses. Raises `AddressUnusable`."""
+        await super().startup(listening(self._hosts, self._port))
+
+    async def on_tick(self, counter: int) -> bool:
+        """As uvicorn's, ten times a second; looks for a renewed certificate in each."""
+        if self._certificate is not None and counter % 10 == 0:
+            self._certificate.refresh()
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """As uvicorn's, but the process ends with its own status instead of by the signal."""
@@ -82,13 +88,32 @@ class DrainingServer(uvicorn.Server):
     async def main_loop(self) -> None:
         """Serves until asked to stop, then drains."""
         port = self.servers[0].sockets[0].getsockname()[1]
-        address = page_address(self.config.host, port, secure=self.config.is_ssl)
+        address = page_address(self._hosts[0], port, secure=self.config.is_ssl)
         logger.info("the page is at %s, for a browser on this machine; it waits for the model", address)
         await super().main_loop()
         drain = asyncio.create_task(self._service.drain())
         while not (drain.done() or self.force_exit):
             await asyncio.wait({drain}, timeout=0.1)
         drain.cancel()
+
+
+def listening(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    """Sockets that listen at all addresses of the hosts; `::` takes IPv4 too, unless `0.0.0.0` is listed. Port 0 is one
+    that is free for the first. Raises `AddressUnusable`."""
+    sockets: dict[str, socket.socket] = {}
+    for host in hosts:
+        try:
+            for family, _, _, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                if (address := str(place[0])) in sockets:
+                    continue
+                dual = address == "::" and "0.0.0.0" not in hosts and socket.has_dualstack_ipv6()
+                sockets[address] = opened = socket.create_server(place, family=family, dualstack_ipv6=dual)
+                port = opened.getsockname()[1]
+        except OSError as error:
+            for each in sockets.values():
+                each.close()
+            raise AddressUnusable(f"the server can't listen at {host}, port {port}: {error}") from None
+    return list(sockets.values())
 
 
 def page_address(host: str, port: int, *, secure: bool) -> str:

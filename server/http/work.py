@@ -12,14 +12,19 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unprm.errors import DeadlineExceeded, InvalidRequest
+from unprm.errors import DeadlineExceeded, InvalidRequest, UnprmError
 
 from ..service import Service
 from ..settings import Settings
 from .body import check_media_type, read_body, validated
 from .context import context_of
+from .errors import event, respond
+from .lifetime import Lifetime
 
 TIMEOUT_HEADER = "X-Request-Timeout"
+_HURRIED = 0.5
+"""A time below this share of the server's limit is the caller's own affair if it does not suffice. (An entrance of
+`server.scale` and a patient client always send a little less than the limit.)"""
 
 
 class WorkRoute(APIRoute):
@@ -48,19 +53,28 @@ class WorkRoute(APIRoute):
         """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of `read_body`."""
         service: Service = scope["app"].state.service
         headers, context = Headers(scope=scope), context_of(scope)
-        context.seconds = seconds_of(headers, self.seconds(service.settings))
+        limit = self.seconds(service.settings)
+        context.seconds = seconds_of(headers, limit)
+        context.hurried = context.seconds < _HURRIED * limit
         context.deadline = context.arrived + context.seconds
+        start: Message | None = None
+
+        async def send_noted(message: Message) -> None:
+            nonlocal start
+            start = start or message
+            await send(message)
+
+        if context.quota is not None:
+            context.quota.check()
         try:
-            with service.admitted():
-                async with asyncio.timeout_at(context.deadline) as lifetime:
-                    with service.bodies.holding(context.share) as hold:
-                        context.body = await read_body(headers, receive, service.settings.max_body_bytes, hold)
-                        await run(self._answering, scope, receive, send, lifetime)
-        except TimeoutError:
-            if not lifetime.expired():  # another timeout's
+            async with Lifetime(context.deadline, DeadlineExceeded(context.seconds)) as lifetime:
+                with service.admitted(lifetime), service.bodies.holding(context.share) as hold:
+                    context.body = await read_body(headers, receive, service.settings.max_body_bytes, hold)
+                    await run(self._answering, scope, receive, send_noted, lifetime)
+        except UnprmError as error:
+            if start is None:
                 raise
-            gone = lifetime.when() != context.deadline  # `run` moved it to the time when the caller disconnected
-            raise ClientDisconnect if gone else DeadlineExceeded(context.seconds) from None
+            await _break_off(error, start, scope, send)
 
     async def _handle(self, request: Request) -> Response:
         """The endpoint's response. Raises the errors of `check_media_type` and `validated`, and the endpoint's."""
@@ -75,7 +89,15 @@ class WorkRoute(APIRoute):
         return Response(answer.model_dump_json(), self.status_code or 200, media_type="application/json")
 
 
-async def run(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lifetime: asyncio.Timeout) -> None:
+async def _break_off(error: UnprmError, start: Message, scope: Scope, send: Send) -> None:
+    """Ends a response that has begun: a stream of events with one of the error, as with OpenAI; any other is left
+    incomplete, and its connection closed."""
+    body = respond(error, scope).body
+    if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
+        await send({"type": "http.response.body", "body": event(body)})
+
+
+async def run(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lifetime: Lifetime) -> None:
     """Runs an app that needs no body, and ends its lifetime when the caller disconnects before the answer is complete.
 
     Once it is complete, cancelling would save nothing: it is sent however long that takes.
@@ -85,10 +107,10 @@ async def run(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lifetime
     async def send_at_leisure(message: Message) -> None:
         if _whole(message):
             watch.cancel()
-            if lifetime.expired():  # only just now: a cancellation that is still due takes effect here
+            if lifetime.over:  # only just now: a cancellation that is still due takes effect here
                 await asyncio.sleep(0)
             else:
-                lifetime.reschedule(None)
+                lifetime.last()
         await send(message)
 
     try:
@@ -105,11 +127,10 @@ def _whole(message: Message) -> bool:
     return not message.get("more_body", False)
 
 
-async def _watch(receive: Receive, lifetime: asyncio.Timeout) -> None:
+async def _watch(receive: Receive, lifetime: Lifetime) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    if not lifetime.expired():
-        lifetime.reschedule(asyncio.get_running_loop().time())
+    lifetime.end(ClientDisconnect())
 
 
 def seconds_of(headers: Headers, cap: float) -> float:

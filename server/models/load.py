@@ -3,6 +3,7 @@
 import logging
 import sys
 import threading
+from collections.abc import Callable
 
 from unprm.calibration import RecordedCalibration
 from unprm.formats import recorded
@@ -20,13 +21,16 @@ for object detection. Importing them takes about as long as importing torch."""
 _IMPORTING = threading.Lock()
 
 
-def load(settings: Settings, request: LoadModelRequest) -> Engine:
-    """The engine of a model; raises `ModelInvalid`."""
+def load(
+    settings: Settings, request: LoadModelRequest, observe_judge: Callable[[float, str], None] | None = None
+) -> Engine:
+    """The engine of a model; raises `ModelInvalid`. `observe_judge` is that of a judge's `OpenAIClient`."""
     calibration = _recorded(request) if settings.calibration == "recorded" else None
     if request.model == JUDGE:
         from unprm.engines.judge.load import load_judge
+        from unprm.openai_api import ignore
 
-        return load_judge(request, settings, settings.max_batch_seconds)
+        return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
     _import_engines()
     # only here: the server itself needs no torch
     import joblib

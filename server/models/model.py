@@ -12,7 +12,7 @@ from unprm.engines.queue import BatchFigures, Permit, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
 from unprm.models.names import public_name
-from unprm.types import Engine
+from unprm.types import Engine, Usage
 from unprm.wire import ModelState
 
 from ..settings import Settings
@@ -35,9 +35,11 @@ Source = Engine | Callable[[], Engine]
 
 
 class Watch(NamedTuple):
-    """Callbacks: `observe` after every batch, `lost` when a model hangs or fails for good."""
+    """Callbacks: `observe` after every batch and `used` after every request, with the model's name; `lost` when a model
+    hangs or fails for good."""
 
-    observe: Callable[[BatchFigures], None]
+    observe: Callable[[str, BatchFigures], None]
+    used: Callable[[str, Usage], None]
     lost: Callable[[], None]
 
 
@@ -127,6 +129,10 @@ class Model:
                 hold(min(characters, self._most_encoded // 4))
             yield self._encoders.request(caller)
 
+    def used(self, usage: Usage) -> None:
+        """Counts what it did for a request."""
+        self._watch.used(self.name, usage)
+
     def encoded(self, characters: int, tokens: int) -> None:
         """Updates the measured tokens per character with those of a request."""
         if characters:
@@ -142,7 +148,7 @@ class Model:
         """Stops the model once loading, which can't be interrupted, has ended and no request uses it."""
         await self.loaded()
         await self.use.ended()
-        await self.stop(self._settings.drain_seconds)
+        await self.stop(self._settings.most_drain_seconds)
         self._engine = self._scorer = None
         gc.unfreeze()
         await asyncio.to_thread(_settle)
@@ -188,7 +194,7 @@ class Model:
             batch_tokens=self._settings.batch_tokens,
             max_queued_tokens=self._settings.max_queued_tokens,
             patience=self._settings.max_batch_seconds,
-            observe=self._watch.observe,
+            observe=partial(self._watch.observe, self.name),
             lost=self._watch.lost,
         )
         about = engine.description

@@ -42,14 +42,14 @@ class Models:
         return [model.name for model in self._served]
 
     @property
-    def queued_tokens(self) -> int:
-        """Tokens that wait for a model."""
-        return sum(model.queued_tokens for model in self._served)
+    def queued_tokens(self) -> dict[str, int]:
+        """Tokens that wait for each model."""
+        return {model.name: model.queued_tokens for model in self._served}
 
     @property
-    def queued_requests(self) -> int:
-        """Requests that wait for a model."""
-        return sum(model.queued_requests for model in self._served)
+    def queued_requests(self) -> dict[str, int]:
+        """Requests that wait for each model."""
+        return {model.name: model.queued_requests for model in self._served}
 
     @property
     def loading(self) -> int:

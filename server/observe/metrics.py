@@ -1,10 +1,10 @@
 """Metrics for Prometheus, in a registry of the app's own."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from unprm.engines.queue import BatchFigures
@@ -12,7 +12,7 @@ from unprm.types import Usage
 from unprm.wire import VoteOut
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-
+_CALL_SECONDS = (*_SECONDS, 120.0, 300.0, 600.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
 REPLICA = "replica"
@@ -20,41 +20,58 @@ REPLICA = "replica"
 
 
 class Metrics:
-    """Counters of one app. Labels have few values: route templates, statuses, strategies."""
+    """Counters of one app. Labels have few values: route templates, statuses, codes of errors, names of served models,
+    strategies, and the outcomes that `unprm.openai_api.Observe` lists."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
-        self._requests = counter("unprm_requests", "Requests answered.", ("route", "status"))
+        self._requests = counter("unprm_requests", "Requests answered.", ("route", "status", "code"))
         self._seconds = histogram("unprm_request_seconds", "Time to the answer.", ("route",), buckets=_SECONDS)
-        self._tokens = counter("unprm_tokens", "Tokens asked for.")
-        self._computed = counter("unprm_computed_tokens", "Tokens the model ran.")
-        self._cached = counter("unprm_cached_tokens", "Tokens known from before.")
-        self._batch_items = histogram("unprm_batch_solutions", "Distinct sequences in a batch.", buckets=_SIZES)
-        self._batch_tokens = histogram("unprm_batch_tokens", "Tokens in a batch.", buckets=_TOKENS)
-        self._forward = histogram("unprm_forward_seconds", "Time the model took for a batch.", buckets=_SECONDS)
-        self._waits = histogram("unprm_queue_seconds", "Time until a request's first batch.", buckets=_SECONDS)
-        self._unread = counter("unprm_unread_steps", "Steps on which a judge gave no verdict.")
+        model, call = ("model",), ("outcome",)
+        self._tokens = counter("unprm_tokens", "Tokens asked for.", model)
+        self._computed = counter("unprm_computed_tokens", "Tokens the model ran.", model)
+        self._cached = counter("unprm_cached_tokens", "Tokens known from before.", model)
+        self._batch_items = histogram("unprm_batch_solutions", "Distinct sequences in a batch.", model, buckets=_SIZES)
+        self._batch_tokens = histogram("unprm_batch_tokens", "Tokens in a batch.", model, buckets=_TOKENS)
+        self._forward = histogram("unprm_forward_seconds", "Time the model took for a batch.", model, buckets=_SECONDS)
+        self._waits = histogram("unprm_queue_seconds", "Time until a request's first batch.", model, buckets=_SECONDS)
+        self._unread = counter("unprm_unread_steps", "Steps on which a judge gave no verdict.", model)
+        self._upstream = histogram(
+            "unprm_upstream_seconds", "Time of a call to the upstream.", call, buckets=_CALL_SECONDS
+        )
+        self._judge = histogram("unprm_judge_seconds", "Time of a call to the judge.", call, buckets=_CALL_SECONDS)
         self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
         self._ties = counter("unprm_ties", "Votes that ended in a tie.", ("strategy",))
 
-    def answered(self, route: str, status: int, seconds: float, usage: Usage) -> None:
-        """Counts a request."""
-        self._requests.labels(route, str(status)).inc()
+    def answered(self, route: str, status: int, code: str, seconds: float) -> None:
+        """Counts a request; `code`: the error's, "" without one."""
+        self._requests.labels(route, str(status), code).inc()
         self._seconds.labels(route).observe(seconds)
-        self._tokens.inc(usage.tokens)
-        self._computed.inc(usage.computed_tokens)
-        self._cached.inc(usage.cached_tokens)
 
-    def ran(self, batch: BatchFigures) -> None:
+    def used(self, model: str, usage: Usage) -> None:
+        """Counts what a model did for a request."""
+        self._tokens.labels(model).inc(usage.tokens)
+        self._computed.labels(model).inc(usage.computed_tokens)
+        self._cached.labels(model).inc(usage.cached_tokens)
+
+    def ran(self, model: str, batch: BatchFigures) -> None:
         """Counts a batch of a model."""
-        self._batch_items.observe(batch.items)
-        self._batch_tokens.observe(batch.tokens)
-        self._forward.observe(batch.seconds)
-        self._unread.inc(batch.unread)
+        self._batch_items.labels(model).observe(batch.items)
+        self._batch_tokens.labels(model).observe(batch.tokens)
+        self._forward.labels(model).observe(batch.seconds)
+        self._unread.labels(model).inc(batch.unread)
         for seconds in batch.waits:
-            self._waits.observe(seconds)
+            self._waits.labels(model).observe(seconds)
+
+    def called_upstream(self, seconds: float, outcome: str) -> None:
+        """Counts a call to the upstream."""
+        self._upstream.labels(outcome).observe(seconds)
+
+    def called_judge(self, seconds: float, outcome: str) -> None:
+        """Counts a call to the judge. May be called from any thread."""
+        self._judge.labels(outcome).observe(seconds)
 
     def voted(self, vote: VoteOut) -> None:
         """Counts a vote."""
@@ -64,6 +81,17 @@ class Metrics:
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Adds a gauge whose value is read at each scrape."""
         Gauge(name, help, registry=self._registry).set_function(value)
+
+    def gauge_by_model(self, name: str, help: str, values: Callable[[], Mapping[str, float]]) -> None:
+        """As `gauge`, with a value for each model's name."""
+
+        def family() -> Iterable[Metric]:
+            metric = GaugeMetricFamily(name, help, labels=["model"])
+            for model, value in values().items():
+                metric.add_metric([model], value)
+            yield metric
+
+        self._registry.register(_Collected(family))
 
     def counter(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Adds a counter whose value is kept elsewhere."""

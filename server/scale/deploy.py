@@ -48,13 +48,13 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
     serves. `engine` as in `Replica`."""
     # replicas log a line for each request: Ray's would repeat callers' texts, once in each of three places
     logging = {"enable_access_log": False, "log_level": settings.log_level.upper()}
-    serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port), logging_config=logging)
+    serve.start(http_options=HTTPOptions(host=settings.host[0], port=settings.port), logging_config=logging)
     serve.run(application(settings, engine), name=NAME, route_prefix="/", logging_config=logging)
 
 
 def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.Application:
     """Replicas behind entrances. `engine` as in `Replica`."""
-    drain = settings.drain_seconds
+    drain = settings.most_drain_seconds
     replicas = serve.deployment(
         Replica,
         name="replica",

@@ -23,9 +23,8 @@ from starlette.types import Message
 from unprm.affinity import HEADER, bounded, question_hash, ranked
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, UnprmError
 
-from ..gateway.stream import event
 from ..http.body import read_body
-from ..http.errors import GATEWAY, problem
+from ..http.errors import GATEWAY, event, problem
 from ..http.keys import Keys
 from ..http.middleware import caller_of, is_open, request_id_of
 from ..http.work import TIMEOUT_HEADER, seconds_of

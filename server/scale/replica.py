@@ -16,6 +16,7 @@ from unprm.types import Engine
 from ..app import create_app
 from ..models.load import load
 from ..observe.logs import configure
+from ..observe.metrics import Metrics
 from .settings import ScaleSettings
 
 QUEUED_TOKENS = "queued_tokens"
@@ -46,8 +47,13 @@ class Replica:
         """Returns once its models are ready; raises `ModelUnavailable`. `engine`: served instead of the models that
         the settings name."""
         configure(settings.log_level, settings.log_format)
-        sources = {name: partial(load, settings, request) for name, request in settings.models().items()}
-        self._app = create_app(settings, sources if engine is None else engine, lost=lambda: os._exit(1))
+        metrics = Metrics()
+        sources = {
+            name: partial(load, settings, request, metrics.called_judge) for name, request in settings.models().items()
+        }
+        self._app = create_app(
+            settings, sources if engine is None else engine, lost=lambda: os._exit(1), metrics=metrics
+        )
         self._service = self._app.state.service
         self._running = self._app.router.lifespan_context(self._app)
         await self._running.__aenter__()
@@ -70,7 +76,7 @@ class Replica:
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """The metric that replicas are scaled by."""
-        return {QUEUED_TOKENS: float(self._service.models.queued_tokens)}
+        return {QUEUED_TOKENS: float(sum(self._service.models.queued_tokens.values()))}
 
     async def __del__(self) -> None:  # Ray awaits it
         await self._service.drain()

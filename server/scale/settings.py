@@ -47,6 +47,8 @@ class ScaleSettings(Settings):
     def _ordered(self) -> Self:
         if self.most_replicas < self.replicas:
             raise ValueError(f"--max-replicas is {self.max_replicas}, less than --replicas, {self.replicas}")
+        if len(self.host) > 1:
+            raise ValueError("Ray's proxies listen at one --host")
         if self.admin_key is not None:
             raise ValueError("--admin-key has no use here: a model is changed by deploying again")
         return self

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import jsonschema
 import pytest
 from mcp import Client, StdioServerParameters
@@ -66,6 +67,19 @@ def heard(request: pytest.FixtureRequest, protected: Running) -> Heard:
     words = ["-m", "unprm_client", "mcp"]
     program = StdioServerParameters(command=sys.executable, args=words, env=variables, cwd=str(ROOT))
     return asyncio.run(session(program))
+
+
+def test_over_http_a_key_can_be_asked_for() -> None:
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    accepted = {"Accept": "application/json, text/event-stream"}
+    with listening("-m", "unprm_client", "mcp", "--transport", "http", UNPRM_CLIENT_MCP_KEY="agents") as url:
+        for sent in ({}, {"Authorization": "Bearer other"}, {"Authorization": "agents"}):
+            refused = httpx.post(f"{url}/mcp", json=body, headers=accepted | sent)
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+        answered = httpx.post(f"{url}/mcp", json=body, headers=accepted | {"Authorization": "Bearer agents"})
+    assert answered.status_code == 200
+    assert "score_steps" in answered.text
 
 
 def ask(url: str, name: str, arguments: dict[str, Any], key: str | None = None) -> CallToolResult:

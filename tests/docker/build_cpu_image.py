@@ -20,6 +20,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from string import Template
 
 from dockerfile_parse import DockerfileParser
 
@@ -84,8 +85,12 @@ def _build(
         if instruction in ("COMMENT", "EXPOSE"):
             continue
         print(f"== {instruction} {value}", flush=True)
+        if instruction == "ARG":
+            name, _, text = value.partition("=")
+            arguments.setdefault(name, text)
+            continue
         if instruction == "FROM":
-            image, *named = value.split()
+            image, *named = Template(value).substitute(arguments).split()
             stage = Stage(
                 place / f"stage{len(stages)}", {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
             )
@@ -103,9 +108,6 @@ def _build(
             for pair in shlex.split(value):
                 name, _, text = pair.partition("=")
                 stage.environment[name] = text.replace("$PATH", stage.environment["PATH"])
-        elif instruction == "ARG":
-            name, _, text = value.partition("=")
-            arguments.setdefault(name, text)
         elif instruction == "WORKDIR":
             stage.directory = value
         elif instruction == "USER":

@@ -1,25 +1,33 @@
 """Images, compose files and manifests: they keep to their schemas and rules, and say what the documentation says."""
 
+import configparser
+import hashlib
 import importlib
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
+from pydantic import SecretStr
 
+from server.http.serving import LAST_SECONDS
 from server.scale.settings import RAY, ScaleSettings
 from server.settings import PREFIX, Settings
 from tests.support import ROOT
 
 DOCKER = ROOT / "docker"
 DOCKERFILES = ["Dockerfile", "Dockerfile.cpu"]
+UNIT = DOCKER / "systemd" / "unprm.service"
 COMPOSE = ["compose.yaml", "compose.gpu.yaml", "compose.scale.yaml"]
 SETTINGS = {"compose.scale.yaml": ScaleSettings}
 BIN = Path(sys.executable).parent
@@ -27,6 +35,12 @@ BIN = Path(sys.executable).parent
 
 CPU = ["--set", "model=unprm-mini,options={--log-level=debug},image.repository=here/unprm,image.tag=cpu,gpus=0"]
 CPU += ["--set", "nodeSelector.disk=ssd,storage.class=fast"]
+DIGEST = "sha256:" + "0" * 64
+EVERYTHING = ["--set", f"image.digest={DIGEST},image.pullSecrets[0].name=registry,variablesSecret=unprm-variables"]
+EVERYTHING += ["--set", "ingress.host=prm.example,ingress.class=nginx,ingress.tlsSecret=prm-tls"]
+EVERYTHING += ["--set-string", "ingress.annotations.nginx\\.ingress\\.kubernetes\\.io/proxy-read-timeout=605"]
+EVERYTHING += ["--set", "serviceMonitor.enabled=true,serviceMonitor.labels.release=prometheus"]
+EVERYTHING += ["--set", "podDisruptionBudget.maxUnavailable=0"]
 needs_helm = pytest.mark.skipif(not (BIN / "helm").exists(), reason="there is no package of Helm for this machine")
 
 
@@ -57,7 +71,7 @@ def test_the_ray_cluster_keeps_to_the_schema_of_kubernetes() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("values", [[], CPU], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("values", [[], CPU, EVERYTHING], ids=["gpu", "cpu", "everything"])
 def test_the_chart_keeps_to_the_schema_of_kubernetes(values: list[str], tmp_path: Path) -> None:
     (tmp_path / "rendered.yaml").write_text(rendered(*values), "utf-8")
     checked(BIN / "kubernetes-validate", "--strict", tmp_path / "rendered.yaml")
@@ -78,13 +92,61 @@ def test_values_of_the_chart() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("value", ["gpus=two", "modle=unprm-mini", "service.port=0", "options={model}"])
+def test_secrets_become_variables_and_the_image_is_pulled_by_its_digest() -> None:
+    pod = yaml.safe_load(rendered(*EVERYTHING, template="deployment"))["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert container["image"] == f"unprm@{DIGEST}"
+    assert container["envFrom"] == [{"secretRef": {"name": "unprm-variables"}}]
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert "annotations" not in pod["metadata"]  # the monitor would be the second to ask
+    assert {"envFrom", "imagePullSecrets"} & {*_container(), *_server()["spec"]} == set()
+    named = set(re.findall(r"UNPRM_[A-Z_]+", (DOCKER / "helm" / "values.yaml").read_text("utf-8")))
+    fields = Settings.model_fields.items()
+    secret = {PREFIX + name.upper() for name, field in fields if SecretStr in get_args(field.annotation)}
+    assert named == secret - {"UNPRM_API_KEY"}
+
+
+@needs_helm
+def test_the_server_is_reached_watched_and_kept_as_the_values_say() -> None:
+    ingress, monitor, budget = (
+        yaml.safe_load(rendered(*EVERYTHING, template=name)) for name in ("ingress", "monitor", "budget")
+    )
+    service = yaml.safe_load(rendered(*EVERYTHING, template="service"))
+    name, labels = service["metadata"]["name"], service["metadata"]["labels"]
+    (rule,) = ingress["spec"]["rules"]
+    assert rule["host"] == "prm.example"
+    assert rule["http"]["paths"][0]["backend"] == {"service": {"name": name, "port": {"name": "http"}}}
+    assert ingress["spec"]["tls"] == [{"hosts": ["prm.example"], "secretName": "prm-tls"}]
+    assert ingress["metadata"]["annotations"] == {"nginx.ingress.kubernetes.io/proxy-read-timeout": "605"}
+    assert monitor["metadata"]["labels"] == {"app": name, "release": "prometheus"}
+    assert monitor["spec"]["selector"]["matchLabels"] == labels
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["path"]) == (service["spec"]["ports"][0]["name"], "/metrics")
+    assert budget["spec"] == {"maxUnavailable": 0, "selector": {"matchLabels": labels}}
+    assert {document["kind"] for document in yaml.safe_load_all(rendered())} == {
+        "Deployment", "PersistentVolumeClaim", "Service"
+    }  # fmt: skip
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    "value",
+    [
+        "image.digest=latest",
+        "podDisruptionBudget.most=1",
+        "ingress.hots=a",
+        "gpus=two",
+        "modle=unprm-mini",
+        "service.port=0",
+        "options={model}",
+    ],
+)
 def test_the_chart_refuses_wrong_values(value: str) -> None:
     refused = subprocess.run(
         [BIN / "helm", "template", "unprm", DOCKER / "helm", "--set", value], capture_output=True, text=True
     )
     assert refused.returncode == 1
-    assert value.partition("=")[0].partition("{")[0] in refused.stderr
+    assert re.split("[.=]", value)[0] in refused.stderr
 
 
 def test_the_chart_has_the_version_of_the_package() -> None:
@@ -123,13 +185,48 @@ def test_variables_are_those_of_settings(name: str) -> None:
     assert named
 
 
+def test_every_image_is_named_by_its_digest() -> None:
+    named = {
+        service["image"]
+        for file in COMPOSE
+        for service in yaml.safe_load((DOCKER / file).read_text("utf-8"))["services"].values()
+        if "image" in service
+    }
+    for name in DOCKERFILES:
+        text = (DOCKER / name).read_text("utf-8")
+        named |= set(re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE))
+        assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
+    assert len(named) == 3
+    assert all(re.fullmatch(r"[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in named)
+
+
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_every_package_of_an_image_is_pinned(name: str) -> None:
     lines = (DOCKER / f"requirements-{name}.txt").read_text("ascii").splitlines()
-    pinned = dict(line.split("==") for line in lines)
+    pinned = dict(line.split(" ")[0].split("==") for line in lines)
     assert len(pinned) == len(lines)
+    assert all(re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
     assert pinned["torch"] == "2.13.0"
     assert ("vllm" in pinned) is (name == "cuda")
+
+
+def test_hashes_are_those_of_the_wheels_of_each_machine(tmp_path: Path) -> None:
+    expected = []
+    for tag in ("cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_17_aarch64"):
+        wheel = tmp_path / f"Some_Thing-1.0-{tag}.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            about = "Some_Thing-1.0.dist-info"
+            archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: Some_Thing\nVersion: 1.0\n")
+            archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
+            archive.writestr(f"{about}/RECORD", "")
+        expected.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    file = tmp_path / "requirements.txt"
+    file.write_text("some-thing==1.0 --hash=sha256:old\n")
+    offline = os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    command = [sys.executable, DOCKER / "lock.py", file, "x86_64", "aarch64"]
+    subprocess.run(command, env=offline, check=True)
+    hashes = " ".join(f"--hash=sha256:{each}" for each in sorted(expected))
+    assert file.read_text() == f"some-thing==1.0 {hashes}\n"
 
 
 def _server() -> dict[str, Any]:
@@ -204,9 +301,43 @@ def test_the_health_check_asks_the_port_that_is_served(
         runpy.run_path(str(DOCKER / "ready.py"))
 
 
-def test_who_stops_the_server_waits_for_it_to_drain() -> None:
-    compose = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))
-    assert int(compose["services"]["unprm"]["stop_grace_period"].rstrip("s")) > Settings().drain_seconds
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.scale.yaml"])
+def test_who_stops_the_server_waits_for_it_to_drain(name: str) -> None:
+    compose = yaml.safe_load((DOCKER / name).read_text("utf-8"))
+    assert int(compose["services"]["unprm"]["stop_grace_period"].rstrip("s")) > _longest_end()
+
+
+@needs_helm
+def test_kubernetes_waits_for_the_server_to_drain() -> None:
+    assert _server()["spec"]["terminationGracePeriodSeconds"] > _longest_end(upstream_url="http://upstream")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    unit = UNIT.read_text("utf-8").replace("/opt/unprm/bin/unprm", sys.executable)  # which has to be there
+    (tmp_path / UNIT.name).write_text(unit, "utf-8")
+    ended = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", tmp_path / UNIT.name], capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
+
+
+def test_the_unit_starts_the_server_and_waits_for_it(tmp_path: Path) -> None:
+    unit = configparser.RawConfigParser()
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(UNIT, "utf-8")
+    service = dict(unit["Service"])
+    program, command, option = service["ExecStart"].split()
+    assert (program, command) == ("/opt/unprm/bin/unprm", "serve")
+    (tmp_path / "unprm.toml").write_text("port = 9005", "utf-8")
+    assert Settings.load([option.replace("/etc/unprm", str(tmp_path))]).port == 9005
+    assert int(service["TimeoutStopSec"].rstrip("s")) > _longest_end(upstream_url="http://upstream")
+    assert service["RestartPreventExitStatus"] == "2"
+
+
+def _longest_end(**options: Any) -> float:
+    """Seconds that a server may take from SIGTERM to its end."""
+    return Settings(**options).most_drain_seconds + LAST_SECONDS
 
 
 def ray_service() -> dict[str, Any]:
@@ -296,8 +427,8 @@ def test_ray_is_told_what_it_can_be_and_logs_no_request() -> None:
 
 def test_ray_is_of_one_version() -> None:
     (wanted,) = re.findall(r"ray\[.*\]==([0-9.]+)", (ROOT / "pyproject.toml").read_text("utf-8"))
-    pinned = [(DOCKER / f"requirements-{name}.txt").read_text("ascii").splitlines() for name in ("cpu", "cuda")]
-    assert all(f"ray=={wanted}" in lines for lines in pinned)
+    pinned = [(DOCKER / f"requirements-{name}.txt").read_text("ascii").split() for name in ("cpu", "cuda")]
+    assert all(f"ray=={wanted}" in words for words in pinned)
     cluster = ray_service()["spec"]["rayClusterConfig"]
     assert cluster["rayVersion"] == wanted
     assert cluster["authOptions"] == {"mode": "token"}

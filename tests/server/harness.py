@@ -1,6 +1,7 @@
 """A real server for tests: uvicorn in a thread, on a free port."""
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -46,9 +47,14 @@ class Running:
         return connection
 
     def metric(self, line: str) -> float:
-        """A value in /metrics, by its name and labels; 0 if it isn't there."""
-        values = dict(row.rsplit(" ", 1) for row in self.get("/metrics").text.splitlines())
-        return float(values.get(line, 0))
+        """A value in /metrics, by its name and labels: the sum of those that have these labels; 0 if there is none."""
+        name, _, labels = line.rstrip("}").partition("{")
+        rows = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", self.get("/metrics").text, re.MULTILINE)
+        return sum(float(value) for found, value in rows if _pairs(labels) <= _pairs(found))
+
+
+def _pairs(labels: str) -> set[str]:
+    return set(re.findall(r'\w+="[^"]*"', labels))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Process:
         command = (sys.executable, *command, "--port=0")
         with log.open("w") as stderr:
             self.process = subprocess.Popen(command, cwd=ROOT, stderr=stderr)
-        until(lambda: "running on" in self.text or self.process.poll() is not None)
+        until(lambda: "the page is at" in self.text or self.process.poll() is not None)
         self.url = re.findall(r"https?://127\.0\.0\.1:\d+", self.text)[0]
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
@@ -97,6 +97,8 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         started = time.monotonic()
         assert server.end(signal.SIGINT) == 0
         assert time.monotonic() - started < 4
+        assert "code=shutting_down" in server.text
+        assert "exception=" not in server.text
 
 
 def test_an_engine_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
@@ -223,6 +225,37 @@ def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
         assert server.end() == 0
 
 
+def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    certificate, key = tmp_path / "own.pem", tmp_path / "own.key"
+
+    def renew() -> str:
+        """As a tool that renews does: first the certificate, then its key."""
+        issued = authority.issue_cert("127.0.0.1")
+        for file, content in ((certificate, issued.cert_chain_pems[0]), (key, issued.private_key_pem)):
+            content.write_to_path(tmp_path / "next")
+            os.replace(tmp_path / "next", file)
+        return issued.cert_chain_pems[0].bytes().decode()
+
+    first = renew()
+    with process(tmp_path / "log", f"--ssl-certfile={certificate}", f"--ssl-keyfile={key}") as server:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+
+        def served() -> str:
+            return ssl.get_server_certificate(address, ca_certs=str(tmp_path / "authority.pem"))
+
+        assert served() == first
+        second = renew()
+        until(lambda: served() == second)
+        certificate.write_text("nothing")
+        until(lambda: "ERROR server.http.tls: the certificate stays as it was" in server.text)
+        assert served() == second
+        third = renew()
+        until(lambda: served() == third)
+        assert server.end() == 0
+
+
 def test_help_lists_every_setting_without_loading_torch() -> None:
     from server.settings import Settings
 
@@ -318,5 +351,5 @@ def test_a_port_that_is_taken_ends_with_status_2(tmp_path: Path) -> None:
         ended = run("--port", server.url.rpartition(":")[2])
         assert ended.returncode == 2
         assert ended.stderr.splitlines()[-1].startswith("the server can't listen at 127.0.0.1, port ")
-        assert "address already in use" in ended.stderr.splitlines()[-1]
+        assert "Address already in use" in ended.stderr.splitlines()[-1]
         assert "Traceback" not in ended.stderr

@@ -1,5 +1,7 @@
 """The server's settings, as options and variables give them."""
 
+from pathlib import Path
+
 import pytest
 
 from server.settings import Settings, SettingsInvalid
@@ -45,6 +47,54 @@ def test_other_variables_are_refused_as_ever(name: str, value: str, monkeypatch:
     monkeypatch.setenv(name, value)
     with pytest.raises(SettingsInvalid, match="port" if name == "UNPRM_PORT" else name):
         Settings.load([])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.toml", 'max-solutions = 7\nmodel = ["one=unprm-mini", "other=unprm-mini"]\nport = 9003\napi-key = "k"'),
+        ("a.yaml", "max_solutions: 7\nmodel: [one=unprm-mini, other=unprm-mini]\nport: 9003\napi-key: k"),
+    ],
+)
+def test_settings_come_from_a_file_unless_an_option_or_a_variable_says_otherwise(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / name
+    file.write_text(text, "utf-8")
+    settings = Settings.load([f"--config={file}"])
+    assert (settings.max_solutions, settings.port, len(settings.model)) == (7, 9003, 2)
+    assert settings.api_key is not None
+    assert settings.api_key.get_secret_value() == "k"
+    monkeypatch.setenv("UNPRM_CONFIG", str(file))
+    monkeypatch.setenv("UNPRM_PORT", "9004")
+    settings = Settings.load(["--max-solutions=8"])
+    assert (settings.max_solutions, settings.port, len(settings.model)) == (8, 9004, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.toml", 'nonsense = "CANARY"', "^nonsense: "),
+        ("a.toml", "max-solutions = 1000", "^max_solutions: "),
+        ("a.toml", "config = 'other.toml'", "^config: a file can't name another"),
+        ("a.toml", "CANARY", r"^config: .*a\.toml can't be read \(TOMLDecodeError\)$"),
+        ("a.yaml", "a: [CANARY", r"^config: .*a\.yaml can't be read \(ParserError\)$"),
+        ("a.yml", "- CANARY", r"^config: .*a\.yml can't be read \("),
+        ("", "", "^config: "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
+    if name:
+        (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(SettingsInvalid, match=message) as refused:
+        Settings.load([f"--config={tmp_path / name}"])
+    assert "CANARY" not in str(refused.value)
+
+
+def test_running_requests_may_finish_as_late_as_they_may_end() -> None:
+    assert Settings.load(["--max-request-seconds=7"]).most_drain_seconds == 7
+    assert Settings.load(["--upstream-url=http://upstream", "--gateway-seconds=99"]).most_drain_seconds == 99
+    assert Settings.load(["--upstream-url=http://upstream", "--drain-seconds=0"]).most_drain_seconds == 0
 
 
 def test_the_address_of_a_service_is_no_port_as_an_option() -> None:

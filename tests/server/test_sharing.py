@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from server.sharing import Budget, FairPool, share_of
+from server.sharing import Budget, FairPool, Quota, share_of
 from tests.support import PATIENCE
 from unprm.errors import Overloaded
 
@@ -39,6 +39,22 @@ def test_a_caller_has_half_of_a_budget_and_others_the_same_of_the_rest() -> None
             other(1)
     with budget.holding("a") as again:
         again(50)
+
+
+def test_a_quota_is_paid_back_before_the_next_request() -> None:
+    now = 0.0
+    quota = Quota(60, lambda: now)
+    quota.check()
+    quota.charge(90)
+    with pytest.raises(Overloaded, match="the 60 tokens a minute of this key are used up; try again in 31 s") as caught:
+        quota.check()
+    assert caught.value.retry_after == 31
+    now = 30.5
+    quota.check()
+    now = 1000.0
+    quota.charge(60)  # no more than a minute's tokens are saved up
+    with pytest.raises(Overloaded):
+        quota.check()
 
 
 def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None:

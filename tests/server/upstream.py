@@ -35,8 +35,9 @@ class Upstream:
 
     `for_problem` has texts for single problems, the next one last, and `refused` responses to them. `errors` maps the
     number of a call, from 0, to the response it gets, `delays` to seconds; `takes_n`: whether it heeds `n`;
-    `gives_logprobs`: whether it has log-probabilities for callers that ask for them. `bodies` and `keys` are the JSON
-    bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected.
+    `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `pause`: seconds between the
+    tokens of a stream. `bodies` and `keys` are the JSON bodies and Authorization headers of the calls, `given` counts
+    choices, `gone` the callers that disconnected.
     """
 
     texts: Sequence[str | dict[str, Any]]
@@ -44,6 +45,7 @@ class Upstream:
     delays: Mapping[int, float] = field(default_factory=dict)
     takes_n: bool = True
     gives_logprobs: bool = True
+    pause: float = 0.1
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -80,7 +82,7 @@ class Upstream:
             delta = {"role": "assistant", **(choice["message"] if place == 0 else {"content": ""})}
             part = {"index": 0, "delta": delta, "logprobs": {"content": [token]}}
             yield f"data: {json.dumps(common | {'choices': [part]})}\n\n"
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(self.pause)
         self.gone -= 1
         last = {"index": 0, "delta": {}, "finish_reason": "stop"}
         yield f"data: {json.dumps(common | {'choices': [last]})}\n\n"

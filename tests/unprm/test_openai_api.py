@@ -87,6 +87,31 @@ def test_by_default_there_is_one_attempt() -> None:
     assert len(seen) == 1
 
 
+def test_every_attempt_is_observed() -> None:
+    seen: list[str] = []
+
+    def observe(seconds: float, outcome: str) -> None:
+        assert seconds >= 0
+        seen.append(outcome)
+
+    async def cancelled(client: OpenAIClient) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await client.get("/models")
+
+    with openai_server(_echo, statuses=[503, 404]) as (url, _):
+        with pytest.raises(APIStatusError):
+            _post(_client(url, observe=observe))
+        _post(_client(url, observe=observe))
+        with pytest.raises(APIResponseError):
+            _post(_client(url, max_bytes=3, observe=observe))
+        client = _client(url, observe=observe)
+        _run(client, lambda: cancelled(client))
+    with pytest.raises(APIConnectionError):
+        _post(_client(url, attempts=1, observe=observe))
+    assert seen == ["5xx", "4xx", "ok", "unreadable", "cancelled", "unreachable"]
+
+
 def test_a_server_that_asks_for_patience_is_left_alone_as_long() -> None:
     with openai_server(_echo, statuses=[429], headers={"Retry-After": "1"}) as (url, _):
         begun = time.monotonic()

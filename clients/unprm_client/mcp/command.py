@@ -26,22 +26,30 @@ def mcp(
     key: Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="Its API key.", show_default=False)] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a call, including all its attempts.")] = 60.0,
     host: Annotated[
-        str, typer.Option(help="http: address to listen on. Anyone who reaches it can call the tools with the key.")
+        str, typer.Option(help="http: address to listen on. Without --mcp-key, all who reach it can call the tools.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="http: port to listen on.")] = 8001,
+    mcp_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="UNPRM_CLIENT_MCP_KEY", help="http: bearer token that agents must send.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """A Model Context Protocol server: step scores and votes as tools for agents.
 
     It serves until stdin ends (stdio) or a signal comes (http).
     """
-    asyncio.run(_serve(transport, AsyncClient(url, api_key=key, timeout=timeout), host, port))
+    if mcp_key == "":
+        raise typer.BadParameter("it is empty", param_hint="--mcp-key")
+    asyncio.run(_serve(transport, AsyncClient(url, api_key=key, timeout=timeout), host, port, mcp_key))
 
 
-async def _serve(transport: Transport, client: AsyncClient, host: str, port: int) -> None:
+async def _serve(transport: Transport, client: AsyncClient, host: str, port: int, key: str | None) -> None:
     from unprm_client.mcp.tools import create  # needs the package mcp, which no other command does
 
     async with client:
-        server = create(client)
+        server = create(client, key)
         if transport is Transport.STDIO:
             await server.run_stdio_async()
         else:

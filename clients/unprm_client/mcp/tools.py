@@ -1,5 +1,6 @@
 """The tools, each one call of the server. Their descriptions are for the model that chooses among them."""
 
+import hmac
 import inspect
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -8,6 +9,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unprm.fields import validation_errors
 from unprm.types import DEFAULT_STRATEGY, Aggregate, Normalization, Strategy
@@ -56,8 +60,8 @@ Scale = Annotated[Normalization, Field(description=f"wrf: {NORMALIZATION}")]
 Alpha = Annotated[Probability, Field(description="wrf: weight of the reward; 1 - alpha weighs the frequency.")]
 
 
-def create(client: AsyncClient) -> MCPServer:
-    """An MCP server whose tools use this client."""
+def create(client: AsyncClient, key: str | None = None) -> MCPServer:
+    """An MCP server whose tools use this client. `key`: bearer token that agents must send over HTTP."""
 
     async def score_steps(
         problem: Problem,
@@ -119,6 +123,7 @@ def create(client: AsyncClient) -> MCPServer:
         return await client.compare(problem, solutions, alpha=alpha, normalization=normalization, **options)
 
     server = _Server(
+        key,
         "unprm",
         title="Step scores and votes for solutions",
         instructions=INSTRUCTIONS,
@@ -132,7 +137,19 @@ def create(client: AsyncClient) -> MCPServer:
 
 class _Server(MCPServer):
     """Reports errors in sentences that a model can act on. Invalid arguments are reported as the unprm server reports
-    invalid fields, unknown ones too: a model that misspells one would believe that it took effect."""
+    invalid fields, unknown ones too: a model that misspells one would believe that it took effect.
+
+    `key`: bearer token that its HTTP transport asks for."""
+
+    def __init__(self, key: str | None, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._key = key
+
+    def streamable_http_app(self, **options: Any) -> Starlette:
+        app = super().streamable_http_app(**options)
+        if self._key is not None:
+            app.add_middleware(_Bearer, key=self._key)
+        return app
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -154,3 +171,18 @@ class _Server(MCPServer):
                 case ClientError() as failed:
                     raise ToolError(f"Error executing tool {name}: {failed}") from failed
             raise
+
+
+class _Bearer:
+    """Answers 401 unless the key is sent."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {key}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sent = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] == "http" and not hmac.compare_digest(sent, self._expected):
+            words = "send the key as `Authorization: Bearer KEY`"
+            return await PlainTextResponse(words, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+        await self._app(scope, receive, send)

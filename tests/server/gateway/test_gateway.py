@@ -1,6 +1,7 @@
 """OpenAI's API with votes behind it, called by OpenAI's client over HTTP."""
 
 import json
+import logging
 import socket
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.server.harness import Background, Running, serving
 from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
-from tests.support import until
+from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Encoded
 from unprm.votes import decide as votes
@@ -634,6 +635,59 @@ def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
     with upstream(boxed(1), delays={0: 20.0}) as reasoner, gateway(reasoner, gateway_seconds=0.5) as running:
         answer = running.post("/v1/chat/completions", body)
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+
+
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_outlives_the_drain_is_told_so(stream: bool, tools: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": stream}
+    body |= {"tools": [{"type": "function", "function": {"name": "f"}}]} if tools else {"unprm": {"budget": 4}}
+    with (
+        upstream(boxed(1), delays={0: PATIENCE}) as reasoner,
+        gateway(reasoner, drain_seconds=0) as running,
+    ):
+        waiting = Background(lambda: running.post("/v1/chat/completions", body))
+        until(lambda: len(reasoner.bodies) == 1)
+        running.server.should_exit = True
+        answer = waiting.result()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "shutting_down")
+    assert _logged(caplog) == [(503, "shutting_down")]
+
+
+def _logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    """Status and code of the chat completions in the log, which has no traceback."""
+    assert not [record for record in caplog.records if record.exc_info]
+    lines: list[Any] = [record.__dict__["fields"] for record in caplog.records if hasattr(record, "fields")]
+    return [(line["status"], line["code"]) for line in lines if line["route"] == "/v1/chat/completions"]
+
+
+def test_a_stream_that_outlives_the_drain_ends_with_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
+    body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
+    with (
+        upstream(boxed(1), boxed(2), delays={1: PATIENCE}) as reasoner,
+        gateway(reasoner, drain_seconds=0) as running,
+        httpx.stream("POST", f"{running.url}/v1/chat/completions", json=body, timeout=PATIENCE) as response,
+    ):
+        events = (line.removeprefix("data: ") for line in response.iter_lines() if line)
+        assert json.loads(next(events))["unprm"]["progress"]["sampled"] == 2
+        running.server.should_exit = True
+        assert json.loads(next(events))["error"]["code"] == "shutting_down"
+        assert not list(events)
+    assert _logged(caplog) == [(200, "shutting_down")]
+
+
+def test_a_stream_that_is_passed_on_ends_at_its_deadline_with_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True, "logprobs": True}
+    body["tools"] = [{"type": "function", "function": {"name": "f"}}]
+    with upstream(boxed(1), pause=PATIENCE) as reasoner, gateway(reasoner, gateway_seconds=1) as running:
+        answer = running.post("/v1/chat/completions", body)
+    *_, last = answer.text.split("\n\n")[:-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
+    assert _logged(caplog) == [(200, "deadline_exceeded")]
 
 
 def test_votes_are_counted_once() -> None:

@@ -19,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from server import scoring, service
 from server.app import create_app
 from server.http import body, protocol, work
+from server.http.lifetime import Lifetime
 from server.settings import Settings
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
@@ -189,6 +190,7 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
                 assert part
                 answer += part
         assert b" 504 " in answer.splitlines()[0]
+        assert server.metric('unprm_requests_total{status="504",code="caller_deadline"}') == 1
 
 
 def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
@@ -208,7 +210,7 @@ def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
         await send({"type": "http.response.body"})
 
     async def run() -> None:
-        async with asyncio.timeout(0.01) as time_left:
+        async with Lifetime(asyncio.get_running_loop().time() + 0.01, TimeoutError()) as time_left:
             await work.run(route, {}, never, send, time_left)
 
     asyncio.run(run())

@@ -343,8 +343,13 @@ def test_the_key_opens_and_probes_and_documentation_need_none(locked: Running) -
         headers = {b"Authorization": f"{scheme} sésame".encode()}
         assert locked.post("/score_steps", ask("a"), headers=headers).status_code == 200
         assert locked.get("/metrics", headers=headers).status_code == 200
-    for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+    for path in ("/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"):
         assert locked.get(path).status_code == 200
+
+
+def test_version_and_health_are_where_other_servers_have_them(server: Running) -> None:
+    assert server.get("/health").json() == {"status": "ok"}
+    assert server.get("/version").json() == {"version": server.get("/openapi.json").json()["info"]["version"]}
 
 
 def test_overloaded_runs_nothing_and_says_when_to_come_back() -> None:
@@ -465,7 +470,8 @@ def test_model_unavailable_while_it_is_loaded() -> None:
 
     with serving(load, model=["/secret/place"]) as server:
         assert server.get("/healthz").status_code == 200
-        for response in (server.get("/readyz"), server.get("/model"), server.post("/score_steps", ask("a"))):
+        refused = [server.get(path) for path in ("/readyz", "/health", "/model")]
+        for response in (*refused, server.post("/score_steps", ask("a"))):
             assert "being loaded" in check(response, "model_unavailable").detail
         assert server.post("/vote/majority", ask(boxed(1), boxed(2))).json()["model"] == "place"
         gate.set()

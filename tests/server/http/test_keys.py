@@ -9,6 +9,7 @@ import pytest
 
 from server.http.keys import Keys, KeysInvalid
 from tests.server.harness import PROBLEM, Background, ask, boxed, serving
+from tests.server.upstream import upstream
 from tests.support import until
 from unprm.engines.fake import FakeEngine
 
@@ -66,6 +67,8 @@ def test_a_key_may_have_any_character_but_ascii_space(tmp_path: Path, key: str) 
         ("one 12345678\none 87654321\n", "line 2: the name or the key is there twice"),
         ("one 12345678\ntwo 12345678\n", "line 2: the name or the key is there twice"),
         ("one 12345678 more\n", "line 1"),
+        ("one 12345678 0\n", "line 1"),
+        ("one 12345678 1000 more\n", "line 1"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, text: str, message: str) -> None:
@@ -90,8 +93,42 @@ def test_opened_metrics_need_no_key_and_name_no_caller(tmp_path: Path) -> None:
         assert response.status_code == 200
         assert "unprm_votes_total" in response.text
         assert "CANARY" not in response.text
-        assert set(re.findall(r'[{,](\w+)="', response.text)) == {"route", "status", "strategy", "le"}
+        assert set(re.findall(r'[{,](\w+)="', response.text)) == {"route", "status", "code", "model", "strategy", "le"}
         assert [server.get(path).status_code for path in ("/model", "/metrics/")] == [401, 401]
+
+
+def test_a_key_has_so_many_tokens_a_minute(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("few 11111111 1\nmany 22222222 1000000\nfree 33333333\n")
+    with serving(api_keys_file=file) as server:
+        for key in ("22222222", "33333333", "11111111"):
+            answer = server.post("/score_steps", ask("text"), headers=bearer(key))
+            refused = server.post("/score_steps", ask("text"), headers=bearer(key))
+            assert (answer.status_code, refused.status_code) == (200, 429 if key == "11111111" else 200)
+        tokens = answer.json()["usage"]["tokens"]
+        assert refused.json()["code"] == "overloaded"
+        assert "the 1 tokens a minute of this key are used up" in refused.json()["detail"]
+        # what is owed beyond the one token is paid back by one a minute
+        assert 60 * (tokens - 1) < int(refused.headers["Retry-After"]) <= 60 * tokens
+        file.write_text("few 11111111 1\nother 44444444\n")  # which gives it no new tokens
+        assert server.post("/score_steps", ask("text"), headers=bearer("11111111")).status_code == 429
+        file.write_text("few 11111111 2000000\n")
+        assert server.post("/score_steps", ask("text"), headers=bearer("11111111")).status_code == 200
+
+
+def test_tokens_of_the_upstream_count_too(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("one 11111111 1\n")
+    message = {"model": "m", "messages": [{"role": "user", "content": "What is 3 + 4?"}], "unprm": {"budget": 3}}
+    with (
+        upstream("The answer is \\boxed{7}.") as reasoner,
+        serving(upstream_url=reasoner.url, api_keys_file=file) as server,
+    ):
+        answer = server.post("/v1/chat/completions", message, headers=bearer("11111111")).json()
+        refused = server.post("/v1/chat/completions", message, headers=bearer("11111111"))
+    tokens = answer["usage"]["total_tokens"] + answer["unprm"]["usage"]["tokens"]
+    assert answer["usage"]["total_tokens"] > 0
+    assert 60 * (tokens - 1) < int(refused.headers["Retry-After"]) <= 60 * tokens
 
 
 def test_a_caller_with_much_to_ask_does_not_hold_up_another(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """The page's files as they are served: to everybody, with the headers that hold them to themselves."""
 
 import re
+import socket
 from pathlib import Path
 
+import httpx
 import pytest
 
 import server.page
-from server.http.serving import page_address
+from server.http.serving import AddressUnusable, listening, page_address
 from tests.server.harness import Running, serving
 from unprm.votes.decide import REWARD_STRATEGIES
 
@@ -33,6 +35,23 @@ def test_the_root_is_the_page(server: Running) -> None:
 )
 def test_its_address_is_one_that_a_browser_can_open(host: str, secure: bool, address: str) -> None:
     assert page_address(host, 8000, secure=secure) == address
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("hosts", [["::"], ["127.0.0.1", "::1"], ["0.0.0.0", "::"], ["localhost", "::1"]])
+def test_every_address_is_listened_at(hosts: list[str]) -> None:
+    with serving(host=hosts) as running:
+        for address in ("127.0.0.1", "[::1]"):
+            assert httpx.get(f"http://{address}:{running.port}/healthz").status_code == 200
+
+
+def test_an_address_that_is_taken_frees_the_others() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(AddressUnusable, match=rf"at 127\.0\.0\.1, port {port}: .*Address already in use"):
+            listening(["127.0.0.2", "127.0.0.1"], port)
+    for each in listening(["127.0.0.2", "127.0.0.1"], port):
+        each.close()
 
 
 def test_its_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:

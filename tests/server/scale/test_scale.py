@@ -249,8 +249,9 @@ def test_prometheus_sees_all_replicas(http: httpx.Client) -> None:
 
 def test_metrics_of_replicas_are_told_apart() -> None:
     one, other = Metrics(), Metrics()
-    one.answered("/a", 200, 0.1, Usage(3, 2, 1))
-    other.answered("/a", 200, 0.1, Usage(5, 5, 0))
+    for each, usage in ((one, Usage(3, 2, 1)), (other, Usage(5, 5, 0))):
+        each.answered("/a", 200, "", 0.1)
+        each.used("m", usage)
     merged = joined([("x", one.collect()), ("y", other.collect())])
     families = {metric.name: metric for metric in text_string_to_metric_families(merged.decode())}
     assert set(families) == {metric.name for metric in text_string_to_metric_families(one.text().decode())}

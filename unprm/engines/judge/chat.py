@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.engines.judge.layouts import Messages
 from unprm.errors import ModelUnreachable
-from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, OpenAIClient
+from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, Observe, OpenAIClient, ignore
 from unprm.types import Usage
 
 ATTEMPTS = 3
@@ -90,13 +90,15 @@ class Samples:
 class JudgeChat:
     """A model behind a server of OpenAI's chat API, used from one event loop.
 
-    `concurrency`: most requests in flight. `seconds` that an attempt may take. `likeliest`: how many tokens' log-
-    probabilities the server gives for each place, 0 if it gives none; `answer_tokens`: how many tokens a one-word
-    answer takes. Both are found out at the start.
+    `concurrency`: most requests in flight. `seconds` that an attempt may take. `observe` as in `OpenAIClient`.
+    `likeliest`: how many tokens' log-probabilities the server gives for each place, 0 if it gives none;
+    `answer_tokens`: how many tokens a one-word answer takes. Both are found out at the start.
     """
 
-    def __init__(self, url: str, key: str | None, model: str, concurrency: int, seconds: float) -> None:
-        self._client = OpenAIClient([url], key, timeout=seconds, attempts=ATTEMPTS)
+    def __init__(
+        self, url: str, key: str | None, model: str, concurrency: int, seconds: float, observe: Observe = ignore
+    ) -> None:
+        self._client = OpenAIClient([url], key, timeout=seconds, attempts=ATTEMPTS, observe=observe)
         self._model = model
         self._places = asyncio.Semaphore(concurrency)
         self.likeliest = 0

@@ -15,6 +15,7 @@ from unprm.engines.judge.stepwise import ANSWER_TOKENS, Stepwise
 from unprm.errors import ModelInvalid, ModelUnreachable
 from unprm.models.names import public_name
 from unprm.models.options import EngineOptions, JudgeOptions
+from unprm.openai_api import Observe, ignore
 from unprm.steps import THRESHOLD
 from unprm.types import BatchScores, ModelDescription, SelfTest
 
@@ -38,8 +39,8 @@ _CHAINS: dict[str, Callable[[int, int], JudgeReadout]] = {
 _SUM, _RIGHT, _WRONG = "1 + 1 = ?", "1 + 1 = 2", "1 + 1 = 3"
 
 
-def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float) -> JudgeEngine:
-    """The judge, tested. `patience`: seconds after which its caller takes it for hung.
+def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, observe: Observe = ignore) -> JudgeEngine:
+    """The judge, tested. `patience`: seconds after which its caller takes it for hung. `observe` as in `OpenAIClient`.
 
     Raises `ModelInvalid` if options are missing or don't fit together, if its server does not answer as OpenAI's API
     does, or if it can't judge a plain sum.
@@ -48,7 +49,7 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float) -> 
         raise ModelInvalid("--model judge needs --judge-url and --judge-model")
     readout = pick_readout(judge)
     key = options.judge_key.get_secret_value() if options.judge_key else None
-    chat = JudgeChat(judge.judge_url, key, judge.judge_model, judge.judge_concurrency, judge.judge_seconds)
+    chat = JudgeChat(judge.judge_url, key, judge.judge_model, judge.judge_concurrency, judge.judge_seconds, observe)
     name = public_name(judge.judge_model)
     description = ModelDescription(
         name=name,
