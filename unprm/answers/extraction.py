@@ -1,76 +1,158 @@
-"""Finds the answer that a solution states."""
+r"""Finds the answer that a solution states, by these rules, in this order:
+
+1. Thoughts count only where nothing else states an answer: ``<think>…</think>``, ``[THINK]``, ``<reasoning>`` …
+2. The text ends where a special token (``</s>``, ``<|im_end|>``) or another question follows a stated answer.
+3. Boxes: the last one, or the last ones if only signs, units and labels stand between them
+   (``x = \boxed{3}, y = \boxed{-1}`` is 3, -1). An empty box or ``\boxed{answer}`` is a placeholder; what stands before
+   a ``\boxed{`` without its end does not count, since the text was cut.
+4. Tags: the last ``<answer>…``, or ``<solution>…`` with nothing but a value in it.
+5. Statements: "the answer is", "Answer:", "final_answer": and the like in some forty languages, and ``####``. The last
+   one with a value (number, formula, letter, yes or no); else the last one. "The answer is correct" states nothing.
+6. A last line that is nothing but a number or formula.
+
+What a statement says is cut to its value (`stated`); numbers are written with the digits 0 to 9 and a decimal point
+(`languages`).
+"""
 
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from unprm.answers.languages import ANNOUNCEMENT, QUESTION, with_decimal_point, with_digits
 from unprm.answers.mathtext.prose import boxes
-from unprm.answers.stated import NUMBER, stated_value
+from unprm.answers.options import named_letter, stated_letters
+from unprm.answers.stated import FILLER, NUMBER, stated_value
 from unprm.types import Extraction
 
-_THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
-_ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_THOUGHT = re.compile(
+    r"""
+    [<\[◁] (?:
+      (?P<closes>/)? \|? (?:[a-z]{1,9}:)? (?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|scratchpad|analysis) \|? [>\]▷]
+      | \|(?:begin_of_thought|start_thinking)\|> | \|channel\|>(?:analysis|commentary)
+      | (?P<ends> \|(?:end_of_thought|end_thinking)\|> | \|channel\|>final )
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_TEXT_END = re.compile(
+    rf"""
+    [<\[\n] (?:
+      (?<=<) (?: \|[^<>|\s]{{1,40}}\|> | ｜[^<>｜\s]{{1,40}}｜> | /?s> | (?:eos|bos|pad|(?:start|end)_of_turn)> )
+      | (?<=\[) /?INST\]
+      | (?<=\n) [^\S\n]{{0,8}} [\#*>]{{0,4}} [^\S\n]? (?:next\s|new\s)? (?:{QUESTION}) [*_]{{0,4}} \s? [:：]
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_CUT_BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{")
+_PLACEHOLDER = re.compile(
+    r"(?:\\(?:text\w*|math\w+|[lc]?dots|q?quad|square)|[\s{}<>\[\]()._…?$*:,-]"
+    r"|\b(?:your|the|my|final|correct|answer|result|solution|value|number|letter|option|choice|content|here)\b)*",
+    re.IGNORECASE,
+)
+_SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|[$*{}~]")
+_NO_LABEL = (
+    "so|then|thus|hence|therefore|answers?|total|sum|final|result|which|it|this|that|but|not|since|because|now|wait|step"
+)
+_WORDS = rf"(?:(?!(?:{_NO_LABEL})\b)[A-Za-z][\w²³/]*\s?)"
+_NEXT_PART = re.compile(
+    rf"""
+    \s* (?: (?:{_WORDS}{{0,2}}?\s* (?:[,;&]\s*(?:and|or)?|and|or)\s+ )? (?:{_WORDS}{{1,4}}(?:\(\w\)\s?)?(?:=|:|is\s|are\s))?
+        | {_WORDS}{{0,2}}? \s* [.,;]? \s*(?:and\s|or\s)?
+          (?: (?:[A-Za-z]{{2,9}}\s)? \(?(?:[a-h]|[ivx]{{1,4}}|[0-9]{{1,2}}) [).:]+ (?:[A-Za-z]\s=)? | [A-Za-z]\w?\s?= )
+    ) \s*
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_TAG = re.compile(r"<(/?)(answer|solution)>", re.IGNORECASE)
+_LAST_LINE = 200  # characters; a longer line is no bare value
+_ANY_NUMBER = re.compile(
+    rf"""
+    (?: {NUMBER.pattern} | -?(?=\\sqrt\s?(?:[0-9]|\{{[0-9]+\}})|\\pi\b) )
+    (?: \\sqrt\s?(?:[0-9]|\{{[0-9]+\}}) | \\pi\b | (?:\s?(?:\\times|\\cdot|[×*x])\s?10)? \s?(?:\^|\*\*)\s?(?:[0-9]|\{{-?[0-9]+\}}) )?
+    """,
+    re.VERBOSE,
+)
+_NUMBER_WORD = re.compile(
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|\w{3,5}ty(?:-\w+)?)\b", re.IGNORECASE
+)
 _QUOTES = r"[\\\"'`*_]{0,8}"
+_AT_VALUE = r"(?=[\s:]{0,8}[\"'*_(\[]{0,8}[-+−]?(?:[0-9$\\]|[A-J]\b))"
+_ABOUT = r"""
+    (?:\w+\s+){0,2}? (?:in)?(?:correct|right|wrong|true|valid|verified|confirmed|checked|consistent|reasonable|plausible
+    |unique|unclear|clear|helpful|complete|boxed|shown|based|obtained|found|explained|justified|supported|above|below)
+    \b (?!\s*[A-Za-z0-9]) | (?:\w+\s+){0,2}? (?:in)?(?:correct|right|wrong|valid|verified|confirmed|consistent|reasonable
+    |unique|clear|boxed|based|obtained|found|supported) \s+ (?:with|and|as|by|on|in|if|because|since|for|when|to|above|below)
+"""
 _MARKER = re.compile(
     rf"""
     (?<!\#)(?P<hashes>\#{{4}})(?!\#)
-    | \b(?:
-        answer {_QUOTES} \s{{0,8}} (?: [:：] | is\b(?!n['’]t) )
-        | answers \s{{1,8}} are\b
-        | final \s{{1,8}} answer {_QUOTES} [^\S\n]{{0,8}} (?: [=–—-] | (?=[$\\0-9]) )
-    )
+    | (?<![A-Za-z]) answers? {_QUOTES}
+      (?: \s?\([^()\n]{{0,40}}\) | \s(?:to|for|of|in|on|at|that|we|you|I)\b[^.,:：!?=\n]{{0,60}}? )? {_QUOTES} \s{{0,8}}
+      (?: [:：] | [=→–—-]{_AT_VALUE}
+        | (?: is|are|was|were | (?:would|should|must|will|could|may|might|has\sto|ought\sto|can\sonly)\s(?:\w+\s)?be
+            | equals? | (?:comes|works|turns|adds|boils)\s(?:out\s|up\s|down\s)?(?:to|as|at)(?:\sbe)? | ['’]s ) \b
+          (?!\s+(?:{_ABOUT})) (?: (?:[\s,]+(?:{FILLER})){{1,3}}{_AT_VALUE} )?
+      )
+    | \b final \s{{1,8}} answer {_QUOTES} [^\S\n]{{0,8}} (?: [=–—-] | (?=[$\\0-9]) )
     | ^ [^\S\n]{{0,8}} [#*_>]{{0,8}} [^\S\n]{{0,8}}
-        (?:the[^\S\n])? (?:final[^\S\n])? answer [*_]{{0,4}} [^\S\n]{{0,8}} $
+        (?:the[^\S\n])? (?:final[^\S\n])? answer [*_]{{0,4}} [^\S\n]{{0,8}} (?: $ | (?=[$\\0-9]) )
+    | {ANNOUNCEMENT}
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 # A line of words, or one numbered as a section, with more text below it.
 _HEADING = re.compile(r"[^\S\n]{0,8}(?:[0-9]{1,3}[.):][^\S\n]+\S|[^-+$\\€£.0-9*\s])[^\n]{0,120}\n\s{0,20}\S")
+_HAS_VALUE = re.compile(
+    r"[0-9\\$=^∅∞]|^[A-Za-z]$|^(?:yes|no|true|false|none|neither|both|undefined|impossible|infinit\w+|zero|one|two|three"
+    r"|four|five|six|seven|eight|nine|ten|eleven|\w+teen|twel\w+|\w+ty)\b",
+    re.IGNORECASE,
+)
+_BARE = re.compile(
+    rf"""
+    \n [\s*_`$]{{0,12}} (?:\\[\[(])? \s* (?P<value> (?:[A-Za-z]\s?=\s?)? (?:{NUMBER.pattern}
+        | [-+0-9({{\\][-+0-9(){{}}\\.,^*/\s]*(?:\\(?:[dt]?frac|sqrt|pi|times|cdot)[-+0-9(){{}}\\.,^*/\s]*){{0,9}} ) )
+    [\s*_`$.]{{0,12}} (?:\\[\])])? [\s*_`$.]{{0,12}} \Z
+    """,
+    re.VERBOSE,
+)
 _LABEL = re.compile(
     r"\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*\([A-J]\)\s*\}|\([A-J]\))(?:\\[ ,;:]|[\s~])*"
     r"(?=-?(?:[0-9.$]|\\(?:[dt]?frac|sqrt|pi|\$)))"
 )
-_LETTER = re.compile(
-    r"(?:\\(?:text|textbf|mathrm|mathbf)\s*\{|\\[(\[]|option\b|choice\b|[\s({\[$*_\"'`:])*"
-    r"(?P<letter>[A-J]|[a-j](?=\s*\)))(?![\w'’+/^=<>-]|\*[^*])(?!\s+[+*/^=<>-])",
-    re.IGNORECASE,
-)
-_ARTICLE = re.compile(r"\s+(?!is\b|because\b|since\b|as\b)[a-z]")  # after A or I: an English word, not an option
-_NAMED_OPTION = re.compile(r"\b(?i:option|choice)\s{1,8}(?:is\s{1,8})?\(?([A-J])\b|\(([A-Ja-j])\)")
 
 Read = Callable[[str], str | None]
 
 
 def extract(text: str, mode: Extraction = "auto") -> str | None:
-    """The answer that a solution states, or None.
+    """The answer that a solution states, or None, by the rules above.
 
-    - ``auto``: the last balanced ``\\boxed{…}`` or ``\\fbox{…}`` (without braces, the next token); else the last
-      ``<answer>…</answer>``; else what follows the last marker ("final answer", "answer" with a colon or "is", a
-      heading "Answer", ``####``), cut to the value that it states. An empty box is no answer.
+    - ``auto``: all rules.
     - ``boxed``: only boxes.
     - ``last_number``: as ``auto``; if no answer is stated, the last number of the text.
-    - ``choice``: the letter, A to J, of the option that is stated last.
+    - ``choice``: the letters, A to J, of the options that are stated last (several as ABD).
 
-    Text in ``<think>…</think>`` is used only if no answer is stated outside of it. Linear in the length.
+    Linear in the length.
     """
-    outside, inside = _without_thoughts(text)
+    thoughts = _without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
+    parts = [part for text in thoughts for part in _TEXT_END.split(text)]
     for read in _READS[mode]:
-        for part in (outside, inside):
+        for part in parts:
             answer = read(part)
             if answer is not None:
-                return answer
+                return with_decimal_point(answer, text)
     return None
 
 
 def _without_thoughts(text: str) -> tuple[str, str]:
-    """The text outside ``<think>…</think>``, and the text inside. Everything before an unmatched closing tag, or
-    after an unmatched opening tag, is inside."""
+    """The text outside of thoughts, and the text inside. Everything before an unmatched closing tag, or after an
+    unmatched opening tag, is inside."""
     outside: list[str] = []
     inside: list[str] = []
     thinking, start = False, 0
-    for tag in _THINK.finditer(text):
+    for tag in _THOUGHT.finditer(text):
         (inside if thinking else outside).append(text[start : tag.start()])
-        closes, start = bool(tag[1]), tag.end()
+        closes, start = bool(tag["closes"] or tag["ends"]), tag.end()
         if closes and not thinking:
             inside += outside
             outside = []
@@ -81,24 +163,34 @@ def _without_thoughts(text: str) -> tuple[str, str]:
 
 def _auto(text: str) -> str | None:
     """The answer from the first kind of statement that the text has: box, answer tag or marker."""
-    box = _last_box(text)
-    if box is not None:
-        return _without_label(box) or None
-    tagged = _last_tagged(text)
-    if tagged is not None:
-        return _after_marker(tagged) or stated_value(tagged)
-    return _after_marker(text)
+    box, rest = _last_boxes(text)
+    if box:
+        return box
+    tagged = _last_tagged(rest)
+    if tagged:
+        return _after_marker(tagged) or _bare(tagged) or stated_value(tagged)
+    return _after_marker(rest)
 
 
 def _boxed(text: str) -> str | None:
-    box = _last_box(text)
-    return _without_label(box) or None if box is not None else None
+    return _last_boxes(text)[0]
 
 
-def _last_box(text: str) -> str | None:
-    """The contents of the last box, "" if it is empty; None if there is no box."""
+def _last_boxes(text: str) -> tuple[str | None, str]:
+    """The contents of the last boxes that belong together, and the text where other statements count: all of it,
+    or that after a box without its end."""
     found = boxes(text)
-    return text[found[-1].inner].strip() if found else None
+    if cut := _CUT_BOX.search(text, found[-1].end if found else 0):
+        return None, text[cut.start() + 1 :]
+    inner = [box for box, following in zip(found, [*found[1:], None]) if not (following and following.start < box.end)]
+    parts: list[str] = []
+    start = None
+    for box in reversed([box for box in inner if not _PLACEHOLDER.fullmatch(text[box.inner])]):
+        if start is not None and not _NEXT_PART.fullmatch(_SIGN.sub(" ", text[box.end : start])):
+            break
+        parts.append(text[box.inner].strip())
+        start = box.start
+    return ", ".join(dict.fromkeys(map(_without_label, reversed(parts)))) or None, text
 
 
 def _without_label(value: str) -> str:
@@ -108,20 +200,28 @@ def _without_label(value: str) -> str:
 
 
 def _last_tagged(text: str) -> str | None:
+    """What stands in the last answer tag, whose end is often the sign to stop and so not in the text."""
     start, last = None, None
-    for tag in _ANSWER_TAG.finditer(text):
+    for tag in _TAG.finditer(text):
         if not tag[1]:
-            start = tag.end()
-        elif start is not None:
-            content = text[start : tag.start()].strip()
-            last, start = content or last, None
-    return last
+            start = tag
+        elif start:
+            content = text[start.end() : tag.start()].strip()
+            last = content if content and (tag[2].lower() == "answer" or _bare(content)) else last
+            start = None
+    rest = text[start.end() :].strip() if start and start[2].lower() == "answer" else ""
+    return rest if _HAS_VALUE.search(rest) else last
 
 
 def _after_marker(text: str) -> str | None:
-    """The value after the last marker that is followed by a value."""
-    value = next((value for value in map(stated_value, _statements(text)) if value), None)
-    return None if value is None else _without_label(value) or value
+    """The value of the last statement that has one; else what the last statement says."""
+    said = None
+    for value in map(stated_value, _statements(text)):
+        if value and not _PLACEHOLDER.fullmatch(value):
+            said = said or value
+            if _HAS_VALUE.search(value):
+                return _without_label(value) or value
+    return said
 
 
 def _statements(text: str) -> Iterator[str]:
@@ -134,34 +234,29 @@ def _statements(text: str) -> Iterator[str]:
             end = marker.start()
 
 
+def _bare(text: str) -> str | None:
+    """The last line, if it is only a number or formula."""
+    line = _BARE.search(("\n" + text.strip())[-_LAST_LINE:])
+    return line["value"].strip() if line else None
+
+
 def _last_number(text: str) -> str | None:
-    last = deque(NUMBER.finditer(text), maxlen=1)
+    last = deque(_ANY_NUMBER.finditer(text), maxlen=1) or deque(_NUMBER_WORD.finditer(text), maxlen=1)
     return last[0][0].strip() if last else None
 
 
 def _choice(text: str) -> str | None:
-    """The letter at the start of the stated answer; else the last option that the text names."""
-    box = _last_box(text)
-    stated = [statement for statement in (box, _last_tagged(text)) if statement] or _statements(text)
-    letter = next((letter for letter in map(_letter, stated) if letter), None)
-    if letter is None:
-        named = [found[1] or found[2] for found in _NAMED_OPTION.finditer(text)]
-        letter = named[-1].upper() if named else None
-    return letter
-
-
-def _letter(statement: str) -> str | None:
-    found = _LETTER.match(statement)
-    if not found:
-        return None
-    letter = found["letter"].upper()
-    is_word = letter in "AI" and statement[found.start() : found.end()].strip() == letter
-    return None if is_word and _ARTICLE.match(statement, found.end()) else letter
+    """The letters at the start of the stated answer; else the option that the text names."""
+    box, rest = _last_boxes(text)
+    for statement in (box, _last_tagged(rest), *_statements(rest)):
+        if statement and (letters := stated_letters(statement)):
+            return letters
+    return named_letter(rest)
 
 
 _READS: dict[Extraction, tuple[Read, ...]] = {
-    "auto": (_auto,),
+    "auto": (_auto, _bare),
     "boxed": (_boxed,),
-    "last_number": (_auto, _last_number),
+    "last_number": (_auto, _bare, _last_number),
     "choice": (_choice,),
 }

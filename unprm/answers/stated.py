@@ -18,8 +18,10 @@ _END = re.compile(
 )
 _BOLD = re.compile(r"(?<=\s)\*\*(?=\S)")
 _SAYS_SOMETHING = re.compile(r"[^\W_]|[∅∞]|\{\s*\\?\}")
+FILLER = r"\w+ly|about|around|just|still|then|thus|hence|therefore|indeed|now|also|equal\sto|given\sby|a\stotal\sof|to\sbe"
+"""A regular expression: words before a value that say nothing about it."""
 _APPROXIMATION = re.compile(
-    r"(?:(?:approximately|about|roughly|around|exactly|only|just|still|simply|equal to|a total of)\s+|[≈~]\s?)+"
+    rf"(?:(?:{FILLER})\s+|[≈~]\s?)+"
     r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9.])",
     re.IGNORECASE,
 )
@@ -32,7 +34,8 @@ _VERB = re.compile(
 _NEGATION = re.compile(r"\b(?:not|never|no|nor)\b|n['’]t\b", re.IGNORECASE)
 _AMOUNT = r"""
     (?: [0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?
-      | [0-9]{1,3}(?:[ \u00a0\u202f][0-9]{3})+(?![0-9.,/])
+      | [0-9]{1,3}(?:[. \u00a0\u202f][0-9]{3})+(?:,[0-9]+)?(?![0-9/]|[.,][0-9])
+      | (?<![0-9],)[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})(?![0-9]|,[0-9])
       | [0-9]{1,18}(?::[0-9]+)+
       | [0-9]+(?:\.[0-9]+)?
       | \.[0-9]+ )
@@ -42,7 +45,7 @@ _AMOUNT = r"""
 NUMBER = re.compile(
     rf"""
     (?: (?<![\w)\]}}.])[-+−] )? (?P<currency> (?:\\?\$|[€£¥₹])\s?-? )?
-    (?: -?\\[dt]?frac\{{[0-9]+\}}\{{[0-9]+\}} | {_AMOUNT} )
+    (?: -?\\[dt]?frac(?:\{{[0-9]+\}}\{{[0-9]+\}}|\s?[0-9]{{2}}(?![0-9])) | {_AMOUNT} )
     (?: \s?(?:\\?%|°(?:\s?[CF]\b)?) | [€£¢] | \\?\$(?![0-9\w(\\]) )?
     """,
     re.VERBOSE,
