@@ -18,7 +18,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from unprm.answers.languages import ANNOUNCEMENT, QUESTION, with_decimal_point, with_digits
+from unprm.answers.languages import QUESTION, announcements, with_decimal_point, with_digits
 from unprm.answers.mathtext.prose import boxes
 from unprm.answers.options import named_letter, stated_letters
 from unprm.answers.stated import FILLER, NUMBER, stated_value
@@ -46,8 +46,8 @@ _TEXT_END = re.compile(
 )
 _CUT_BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{")
 _PLACEHOLDER = re.compile(
-    r"(?:\\(?:text\w*|math\w+|[lc]?dots|q?quad|square)|[\s{}<>\[\]()._…?$*:,-]"
-    r"|\b(?:your|the|my|final|correct|answer|result|solution|value|number|letter|option|choice|content|here)\b)*",
+    r"(?:\\(?:text\w*|math\w+)\s*\{|(?<!\{)\}|\\(?:[lc]?dots|q?quad|square)|\.{2,}|[\s<>\[\]…?$*:]"
+    r"|(?:your|the|my|final|correct|answer|result|solution|value|number|letter|option|choice|content|here)_?)*",
     re.IGNORECASE,
 )
 _SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|[$*{}~]")
@@ -77,30 +77,35 @@ _NUMBER_WORD = re.compile(
     r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|\w{3,5}ty(?:-\w+)?)\b", re.IGNORECASE
 )
 _QUOTES = r"[\\\"'`*_]{0,8}"
-_AT_VALUE = r"(?=[\s:]{0,8}[\"'*_(\[]{0,8}[-+−]?(?:[0-9$\\]|[A-J]\b))"
+_AT_VALUE = r"(?=[\s:]{0,8}[\"'*_(\[]{0,8}[-+−]?(?:[0-9$\\]|(?-i:[A-J])\b))"
+_IS = r"""
+    (?:is|are|was|were | (?:would|should|must|will|could|may|might|has\sto|ought\sto|can\sonly)\s(?:\w+\s)?be | equals?
+    | (?:comes|works|turns|adds|boils)\s(?:out\s|up\s|down\s)?(?:to|as|at)(?:\sbe)?)
+"""
 _ABOUT = r"""
     (?:\w+\s+){0,2}? (?:in)?(?:correct|right|wrong|true|valid|verified|confirmed|checked|consistent|reasonable|plausible
     |unique|unclear|clear|helpful|complete|boxed|shown|based|obtained|found|explained|justified|supported|above|below)
     \b (?!\s*[A-Za-z0-9]) | (?:\w+\s+){0,2}? (?:in)?(?:correct|right|wrong|valid|verified|confirmed|consistent|reasonable
     |unique|clear|boxed|based|obtained|found|supported) \s+ (?:with|and|as|by|on|in|if|because|since|for|when|to|above|below)
 """
+# Begins with a set of characters, for which a search looks fast.
 _MARKER = re.compile(
     rf"""
-    (?<!\#)(?P<hashes>\#{{4}})(?!\#)
-    | (?<![A-Za-z]) answers? {_QUOTES}
-      (?: \s?\([^()\n]{{0,40}}\) | \s(?:to|for|of|in|on|at|that|we|you|I)\b[^.,:：!?=\n]{{0,60}}? )? {_QUOTES} \s{{0,8}}
-      (?: [:：] | [=→–—-]{_AT_VALUE}
-        | (?: is|are|was|were | (?:would|should|must|will|could|may|might|has\sto|ought\sto|can\sonly)\s(?:\w+\s)?be
-            | equals? | (?:comes|works|turns|adds|boils)\s(?:out\s|up\s|down\s)?(?:to|as|at)(?:\sbe)? | ['’]s ) \b
-          (?!\s+(?:{_ABOUT})) (?: (?:[\s,]+(?:{FILLER})){{1,3}}{_AT_VALUE} )?
-      )
-    | \b final \s{{1,8}} answer {_QUOTES} [^\S\n]{{0,8}} (?: [=–—-] | (?=[$\\0-9]) )
-    | ^ [^\S\n]{{0,8}} [#*_>]{{0,8}} [^\S\n]{{0,8}}
-        (?:the[^\S\n])? (?:final[^\S\n])? answer [*_]{{0,4}} [^\S\n]{{0,8}} (?: $ | (?=[$\\0-9]) )
-    | {ANNOUNCEMENT}
+    [\#Aa] (?:
+      (?P<hashes> (?<!\#\#)(?<=\#)\#{{3}}(?!\#) )
+      | (?<![A-Za-z][Aa])(?<=[Aa]) (?i: nswers? {_QUOTES} (?:
+          [^\S\n]{{0,8}} (?: (?<=final\sanswer)[=–—-] | (?<=final\sanswer\s)[=–—-] | [=→–—-]{_AT_VALUE} )
+          | (?: \s?\([^()\n]{{0,40}}\) | \s(?:to|for|of|in|on|at|(?:that\s)?(?:we|you|I)\b(?:\s(?:are|were|am))?+)\b[^.,:：!?=\n]{{0,60}}? )?
+            {_QUOTES} \s{{0,8}}
+            (?: [:：] | (?: \b{_IS} | ['’]s ) \b (?!\s+(?:{_ABOUT})) (?: (?:[\s,]+(?:{FILLER})){{1,3}}{_AT_VALUE} )? )
+          | (?P<alone> [*_]{{0,4}} [^\S\n]{{0,8}} (?: $ | (?=[$\\0-9]) ) )
+      ) )
+    )
     """,
-    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+    re.MULTILINE | re.VERBOSE,
 )
+# What precedes "answer" alone in its line, or before a value without "is" or a colon.
+_BEFORE_ALONE = re.compile(r"[^\S\n]{0,8}[#*_>]{0,8}[^\S\n]{0,8}(?:the[^\S\n])?(?:final[^\S\n])?", re.IGNORECASE)
 # A line of words, or one numbered as a section, with more text below it.
 _HEADING = re.compile(r"[^\S\n]{0,8}(?:[0-9]{1,3}[.):][^\S\n]+\S|[^-+$\\€£.0-9*\s])[^\n]{0,120}\n\s{0,20}\S")
 _HAS_VALUE = re.compile(
@@ -110,8 +115,8 @@ _HAS_VALUE = re.compile(
 )
 _BARE = re.compile(
     rf"""
-    \n [\s*_`$]{{0,12}} (?:\\[\[(])? \s* (?P<value> (?:[A-Za-z]\s?=\s?)? (?:{NUMBER.pattern}
-        | [-+0-9({{\\][-+0-9(){{}}\\.,^*/\s]*(?:\\(?:[dt]?frac|sqrt|pi|times|cdot)[-+0-9(){{}}\\.,^*/\s]*){{0,9}} ) )
+    \n [\s*_`$]{{0,12}} (?:\\[\[(])? \s* (?P<value> (?:[A-Za-z]\s?=\s?)? (?: {NUMBER.pattern}
+        | (?=[-+]?[0-9\\])(?:[-+0-9(){{}}.^*/\s]|\\(?:[dt]?frac|sqrt|pi|times|cdot|[,;! ])){{0,80}}(?:[0-9)}}]|\\pi) ) )
     [\s*_`$.]{{0,12}} (?:\\[\])])? [\s*_`$.]{{0,12}} \Z
     """,
     re.VERBOSE,
@@ -179,6 +184,8 @@ def _boxed(text: str) -> str | None:
 def _last_boxes(text: str) -> tuple[str | None, str]:
     """The contents of the last boxes that belong together, and the text where other statements count: all of it,
     or that after a box without its end."""
+    if "box" not in text:
+        return None, text
     found = boxes(text)
     if cut := _CUT_BOX.search(text, found[-1].end if found else 0):
         return None, text[cut.start() + 1 :]
@@ -227,17 +234,26 @@ def _after_marker(text: str) -> str | None:
 def _statements(text: str) -> Iterator[str]:
     """The text from each marker to the next one, last marker first."""
     end = len(text)
-    for marker in reversed(list(_MARKER.finditer(text))):
-        is_heading = marker["hashes"] and _HEADING.match(text, marker.end())
-        if not is_heading:
+    markers = [marker for marker in _MARKER.finditer(text) if _announces(text, marker)]
+    for marker in sorted([*markers, *announcements(text)], key=re.Match.start, reverse=True):
+        if marker.end() <= end:
             yield text[marker.end() : end]
             end = marker.start()
+
+
+def _announces(text: str, marker: re.Match[str]) -> bool:
+    if marker["hashes"]:
+        return not _HEADING.match(text, marker.end())
+    if marker["alone"] is None:
+        return True
+    before = text[text.rfind("\n", 0, marker.start()) + 1 : marker.start()]
+    return bool(_BEFORE_ALONE.fullmatch(before)) or (before.endswith(("final ", "Final ")) and text[marker.end()] != "\n")
 
 
 def _bare(text: str) -> str | None:
     """The last line, if it is only a number or formula."""
     line = _BARE.search(("\n" + text.strip())[-_LAST_LINE:])
-    return line["value"].strip() if line else None
+    return line["value"].strip().removesuffix("$") if line else None
 
 
 def _last_number(text: str) -> str | None:
@@ -257,6 +273,6 @@ def _choice(text: str) -> str | None:
 _READS: dict[Extraction, tuple[Read, ...]] = {
     "auto": (_auto, _bare),
     "boxed": (_boxed,),
-    "last_number": (_auto, _bare, _last_number),
+    "last_number": (_auto, _last_number),
     "choice": (_choice,),
 }

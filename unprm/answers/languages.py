@@ -2,17 +2,18 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 from unprm.answers.mathtext.words import words_in
 
-# Nouns, as regular expressions. German, Dutch, Scandinavian languages, Finnish, Estonian; Spanish, French, Portuguese,
+# German, Dutch, Scandinavian languages, Finnish, Estonian; Spanish, French, Portuguese,
 # Italian, Romanian; Polish, Czech, Slovak, South Slavic languages, Russian, Ukrainian, Bulgarian; Hungarian, Greek;
 # Turkish, Azerbaijani, Uzbek, Kazakh; Indonesian, Malay, Filipino, Swahili, Yoruba; Vietnamese.
 _NOUNS = words_in(
-    r"""
+    """
     antwort antwoord svar vastaus vastus respuesta réponse reponse resposta risposta răspuns odpowiedź odpověď odpoveď
     odgovor одговор ответ відповідь отговор válasz απάντηση cevap cevab yanıt cavab javob жауап jawaban jawapan sagot
-    jibu [ìi]d[áa]h[ùu]n đáp\s(?:án|số) trả\slời
+    jibu idahun ìdáhùn đáp.án đáp.số trả.lời
     """
 )
 _VERBS = words_in(
@@ -24,9 +25,9 @@ _VERBS = words_in(
 # No blank stands around these. Chinese, Japanese, Korean, Thai; Bengali, Hindi, Marathi, Gujarati, Punjabi, Telugu,
 # Kannada, Tamil, Malayalam; Arabic, Hebrew, Persian, Urdu.
 _JOINED_NOUNS = words_in(
-    r"""
-    答案 答え 正解 解答 回答 答复 答曰 答(?=\s?[:：]) 정답 답변 답(?=은|\s?[:：]) คำตอบ উত্তর उत्तर जवाब જવાબ ਜਵਾਬ ਉੱਤਰ
-    సమాధానం జవాబు ಉತ್ತರ விடை பதில் ഉത്തരം [إا]جابة جواب תשובה پاسخ
+    """
+    答案 答え 正解 解答 回答 答复 答曰 答: 答： 정답 답변 답: 답은 คำตอบ উত্তর उत्तर जवाब જવાબ ਜਵਾਬ ਉੱਤਰ
+    సమాధానం జవాబు ಉತ್ತರ விடை பதில் ഉത്തരം إجابة اجابة جواب תשובה پاسخ
     """
 )
 _JOINED_VERBS = words_in("是 为 為 等于 选 選 は 은 는 คือ হল হবে है هي هو היא הוא است")
@@ -54,17 +55,19 @@ def _announcement(nouns: frozenset[str], verb: str, before: str = "") -> str:
     """A noun, then some words and a colon, dash, equals sign or verb, or at once a value."""
     return rf"""
     {before}(?:{"|".join(sorted(nouns))})
-    (?: [^\n.。:：!?=0-9$\\]{{0,40}}? (?: \s?[:：ঃ=] | \s[—–-](?=\s) | {verb} ) | (?=\s?[*_("]*[-$\\]*(?:[0-9]|[A-J]\b)) )
+    (?: [^\n.。:：!?=0-9$\\]{{0,40}}? (?: (?<=[:：은]) | \s?[:：ঃ=] | \s[—–-](?=\s) | {verb} )
+      | (?=\s?[*_("]*[-$\\]*(?:[0-9]|[A-J]\b)) )
     """
 
 
-ANNOUNCEMENT = (
+_ANNOUNCEMENT = re.compile(
     _announcement(_NOUNS, rf"\b(?:{'|'.join(sorted(_VERBS))})\b", r"(?<!\w)")
     + "|"
-    + _announcement(_JOINED_NOUNS, f"(?:{'|'.join(sorted(_JOINED_VERBS))})")
+    + _announcement(_JOINED_NOUNS, f"(?:{'|'.join(sorted(_JOINED_VERBS))})"),
+    re.IGNORECASE | re.VERBOSE,
 )
-"""A verbose, case-insensitive regular expression: from a noun that announces an answer to where the answer begins."""
-
+_ALL_NOUNS = [noun.replace(".", " ") for noun in (*_NOUNS, *_JOINED_NOUNS)]
+_ASCII_NOUNS = [noun for noun in _ALL_NOUNS if noun.isascii()]
 _DIGIT = re.compile(r"[^\D0-9]")
 _THOUSANDS = re.compile(r"([^0-9(\[{]*[0-9]{1,3}(?:[. \u00a0\u202f][0-9]{3})+)(,[0-9]+)?([^0-9,.)\]}]*)")
 _DECIMAL = re.compile(r"([^0-9(\[{]*[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=\b0,)[0-9]+)([^0-9,.)\]}]*)")
@@ -88,3 +91,10 @@ def with_decimal_point(answer: str, text: str) -> str:
     elif (number := _DECIMAL.fullmatch(answer)) and _HAS_DECIMAL_COMMA.search(text):
         return f"{number[1]}.{number[2]}{number[3]}"
     return answer
+
+
+def announcements(text: str) -> Iterator[re.Match[str]]:
+    """From each noun that announces an answer to where the answer begins."""
+    lower = text.lower()
+    nouns = _ASCII_NOUNS if lower.isascii() else _ALL_NOUNS
+    return _ANNOUNCEMENT.finditer(text) if any(noun in lower for noun in nouns) else iter(())

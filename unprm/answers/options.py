@@ -12,7 +12,7 @@ _ALONE = r"(?![A-Za-zÀ-ɏ0-9_'’+/^=<]|-[A-Za-z0-9]|\*[^*\s])(?!\s+(?:[+*/^=<>
 _NO_ARTICLE = r"(?!(?<=[AIai])\s+(?!is\b|because\b|since\b|as\b|and\b|or\b|are\b)[a-z])"
 _STATED = re.compile(
     rf"""
-    (?: not\s[^\n.]{{1,40}}?\bbut\s )? (?: {_WRAPPER} | (?:[^\W\d_]{{1,3}}\s+)?{_OPTION}\b )*
+    (?: not\s[^\n.]{{1,40}}?\bbut\s )? (?: {_WRAPPER} | (?:\w+ly|most\slikely)\s+(?!\w\w) | (?:[^\W\d_]{{1,3}}\s+)?{_OPTION}\b )*
     (?: (?P<several> (?-i:[A-J]) (?: [\s*)]*(?:,|&|\band\b|,\s?and\b)[\s(*]*(?-i:[A-J])\b )+ | (?-i:[A-J]){{2,10}} )
         (?= [^\w\n]* (?: $ | \n | \bare\b ) )
       | (?P<one> [A-J]|[أبجدঅবডঢ](?!\w) ) {_ALONE} {_NO_ARTICLE} )
@@ -25,13 +25,13 @@ _CHOSEN = re.compile(
     rf"""
     (?: \b (?: is|be|it['’]s|leav(?:es|ing)|pick|choose|chose|select|selected|with ) \b (?:\s(?:the\s)?{_OPTION}\b)?
       | [选選] (?:[择擇项項]|为|是)? ) {_LETTER}
-    | (?<![\w'’]) (?-i:([A-HJ])) (?:[)*.:][^.\n]{{0,60}}?)? \s+ is \s (?:\w+ly\s)? (?:the\s)? (?:\w+\s)?
+    | (?<![\w'’]) (?-i:([A-HJ])) (?:[)*.:](?:(?!\bis\b)[^.\n(]){{0,60}}?)? \s+ is \s (?:\w+ly\s)? (?:the\s)? (?:\w+\s)?
       (?:correct|right|true|best|answer) \b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 _LINE = re.compile(r"^[\s(\[$*_\"'`{]{0,9}(?:\\\w+\{)?([A-Ja-j])(?:[)\].:][^\n]*|[\s)\]$*_\"'`}]*)$", re.MULTILINE)
-_NAMED = re.compile(rf"\b{_OPTION}\s{{1,8}}(?:is\s{{1,8}})?(?:{_LETTER}|([a-j])$)|\(([A-Ja-j])\)", re.IGNORECASE)
+_NAMED = re.compile(rf"\b{_OPTION}\s{{0,8}}(?:is\s{{1,8}})?:?(?:{_LETTER}|([a-j])$)|\(([A-Ja-j])\)", re.IGNORECASE)
 
 
 def stated_letters(statement: str) -> str | None:

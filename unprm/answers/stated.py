@@ -14,7 +14,7 @@ _FORMULA = re.compile(
 _UNFINISHED = re.compile(r"(?:\$\$|\\\[|\\\(|\$(?=[A-Za-z\\])|[\s*_`])+")
 # Not the period of p.m., and none of an ellipsis.
 _END = re.compile(
-    r"(?<!\.)(?<![ap]\.m)\.(?=[\s*_\"'”’`)\]}]|\\?$)|\n|(?<=\S)\*\*(?=[\s.,;:!?)\]\"']|$)|`|(?<=[^\d\\])\""
+    r"(?<!\.)(?<![ap]\.m)\.(?=[\s*_\"'”’`)\]}]|\\?$)|[。！？।؟]|!(?=\s+[*A-Z])|\n|(?<=\S)\*\*(?=[\s.,;:!?)\]\"']|$)|`|(?<=[^\d\\])\""
 )
 _BOLD = re.compile(r"(?<=\s)\*\*(?=\S)")
 _SAYS_SOMETHING = re.compile(r"[^\W_]|[∅∞]|\{\s*\\?\}")
@@ -25,10 +25,19 @@ _APPROXIMATION = re.compile(
     r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9.])",
     re.IGNORECASE,
 )
-# "Jim is 14 years old", "Bobby has 60 games": a sentence whose first number follows its verb.
+_VERBS = (
+    "is|are|was|were|be|equals?|has|have|had|contains?|costs?|weighs?|takes?|took|needs?|makes?|made|earns?|earned|spends?"
+    "|spent|sells?|sold|saves?|saved|gets?|got|receives?|received|pays?|paid|uses?|used"
+)
+# "Jim is 14 years old", "The 5 friends each get 3 * 6 = 18 marbles": a number that follows a verb, and how it is computed.
 _VERB = re.compile(
-    r"[^0-9]*?\b(?:is|are|was|were|be|equals?|has|have|had|contains?|costs?|weighs?|takes?|took|needs?|makes?|made"
-    r"|earns?|earned|spends?|spent|sells?|sold|saves?|saved)\s+(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9])",
+    rf"(?:[^0-9]*?|(?![-+−$0-9])[^=<>\\^+*|{{}}]*?)\b(?:{_VERBS})\s+(?:[-+*/×÷().,0-9$€£%\s=]*=\s*)?"
+    r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9])",
+    re.IGNORECASE,
+)
+# What precedes the sentence that states the value: "In 5 years, …", "not 5 but …".
+_PREAMBLE = re.compile(
+    r"(?:(?:in(?!\sbase)|on|at|after|out\sof|of|by|with|during)\s[^,<>=\\$]{1,60},\s+|not\s[^.,;]{1,40},?\sbut\s(?:rather\s)?)(?=.*[0-9])",
     re.IGNORECASE,
 )
 _NEGATION = re.compile(r"\b(?:not|never|no|nor)\b|n['’]t\b", re.IGNORECASE)
@@ -88,9 +97,9 @@ _ENDING = words_in(
 )
 _OPERATOR = re.compile(
     r"""
-    \s*(?: \.?\\(?!["'\s]|$) | [+*^=<>≤≥±×÷·|!_{\[≈≠∈&√∪∩] | [-−](?!\s?[A-Za-z]{2}) | /(?![A-Za-z]{2})
+    \s*(?: \.?\\(?!["'\s]|$) | [+*^=<>≤≥±×÷·|!_{≈≠∈&√∪∩] | [-−](?!\s?[A-Za-z]{2}) | /(?![A-Za-z]{2})
         | \(?(?:mod|modulo)\b )
-    | [A-Za-z(] | \s+[B-HJ-Zb-z](?![\w'’&]) | \s+a(?!\w|\s[A-Za-z]{2}) | \s+\((?!\s?[A-Za-z]{2}|[0-9])
+    | [A-Za-z(\[] | \s+[B-HJ-Zb-z](?![\w'’&]) | \s+a(?!\w|\s[A-Za-z]{2}) | \s+[(\[](?!\s?[A-Za-z]{2}|[0-9])
     | \s+(?:times|multiplied\sby|divided\sby)\s+[0-9]
     """,
     re.VERBOSE,
@@ -103,10 +112,17 @@ _NEXT_NUMBER = r"[-+]?(?:[$€£]|\\[$(])?[0-9](?![0-9]*-[a-z])"
 _BESIDE = re.compile(
     rf"(?:\s*['\"′″,;&–—-]|\s+(?:to|through|or|and|by|plus|minus)\b|)\s*(?:about\s)?{_NEXT_NUMBER}", re.IGNORECASE
 )
-_SHARE = re.compile(rf"\s*(?:of|out\sof|over|per|remainder|r|versus|vs\.?|:|in(?=\s[0-9,]+$))\s*{_NEXT_NUMBER}")
+_SHARE = re.compile(rf"\s*(?:of|out\sof|over|per|remainder|r|with|versus|vs\.?|:|in(?=\s[0-9,]+$))\s*{_NEXT_NUMBER}")
 _NEXT = re.compile(r"[0-9]|\$(?=[\\A-Za-z])|\\\(")
 _JOINED = re.compile(
-    r"(?:(?:\band|\bor|\bplus|&)\s+(?:\w+\s+)?|[,;]\s*(?:and\s+|or\s+)?|[=+*/×÷]\s*)[-+]?[$€£\\(]{0,3}$"
+    rf"""
+    (?: (?:\band|\bor|\bplus|&)\s+(?:\w+\s+)? | [,;]\s*(?:and\s+|or\s+)? | [=+*/×÷]\s*
+      | (?:\b(?:and|but|while|whereas)|[,;]) \s+ (?!so\b|since\b|because\b|which\b|that\b|as\b|where\b|when\b|if\b)
+        (?:[\w'’]+\s+){{0,5}} (?:{_VERBS})\s+
+      | \bwith\s+(?:an?\s+|the\s+)?\w+\s+(?:of\s+)? )
+    [-+]?[$€£\\(]{{0,3}}$
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _JOINED_WORD = re.compile(
     r"\b(?:and|or)\s+(?:(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?!-)|more|less|fewer|greater"
@@ -141,7 +157,8 @@ def _value(sentence: str, formula: re.Match[str] | None) -> str:
         inside = next(group for group in formula.groups() if group is not None).strip().removesuffix(".")
         end = value_end(sentence, formula.end(), is_money=False)
         return inside if end == formula.end() else sentence[:end]
-    start = approximation.end() if (approximation := _APPROXIMATION.match(sentence)) else 0
+    start = preamble.end() if (preamble := _PREAMBLE.match(sentence)) else 0
+    start = approximation.end() if (approximation := _APPROXIMATION.match(sentence, start)) else start
     verb = _VERB.match(sentence, start)
     if verb and not _NEGATION.search(verb[0]):
         start = verb.end()
