@@ -27,9 +27,9 @@ from unprm.types import Extraction
 _THOUGHT = re.compile(
     r"""
     [<\[◁] (?:
-      (?P<closes>/)? \|? (?:[a-z]{1,9}:)? (?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|scratchpad|analysis) \|? [>\]▷]
-      | \|(?:begin_of_thought|start_thinking)\|> | \|channel\|>(?:analysis|commentary)
-      | (?P<ends> \|(?:end_of_thought|end_thinking)\|> | \|channel\|>final )
+      \|? (?P<closes> /|end_ )? \|? [\w:]{0,12}? (?:think|thought|reason|reflect|scratchpad|monologue|rationale|analysis|cot)
+        [\w ]{0,12} \|? [>\]▷]
+      | \|channel\|> (?: analysis | commentary | (?P<answers>final) )
     )
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -37,39 +37,41 @@ _THOUGHT = re.compile(
 _TEXT_END = re.compile(
     rf"""
     [<\[\n] (?:
-      (?<=<) (?: \|[^<>|\s]{{1,40}}\|> | ｜[^<>｜\s]{{1,40}}｜> | /?s> | (?:eos|bos|pad|(?:start|end)_of_turn)> )
-      | (?<=\[) /?INST\]
-      | (?<=\n) [^\S\n]{{0,8}} [\#*>]{{0,4}} [^\S\n]? (?:next\s|new\s)? (?:{QUESTION}) [*_]{{0,4}} \s? [:：]
+      (?<=<) (?: \|[^<>|\s]{{1,40}}\|> | ｜[^<>｜\s]{{1,40}}｜> | /?s> | (?:eo[st]|bos|pad|unk|(?:start|end)_of_turn)> )
+      | (?<=\[) (?:/?INST|[EB]OS|PAD|SEP|DONE)\]
+      | (?<=\n) [^\S\n]{{0,8}} (?: [\#*>]{{0,4}} [^\S\n]? (?:next\s|new\s)? (?:{QUESTION}) (?:\s?\#?[2-9])? [*_]{{0,4}} \s? [:：]
+        | \#{{1,4}} \s (?:{QUESTION}) [^\S\n]{{0,8}} \n )
     )
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 _CUT_BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{")
 _PLACEHOLDER = re.compile(
-    r"(?:\\(?:text\w*|math\w+)\s*\{|(?<!\{)\}|\\(?:[lc]?dots|q?quad|square)|\.{2,}|[\s<>\[\]…?$*:]"
+    r"(?:\\(?:text\w*|math\w+)\s*\{|(?<!\{)\}|\\(?:[lc]?dots|cdot|q?quad|square|[_,;! ])|\.{2,}|[\s<>\[\]…?$*:]"
     r"|(?:your|the|my|final|correct|answer|result|solution|value|number|letter|option|choice|content|here)_?)*",
     re.IGNORECASE,
 )
-_SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|[$*{}~]")
+_BETWEEN = 100  # characters between two boxes of one answer
+_SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|\n\s*[-•]\s|[$*{}~]")
 _NO_LABEL = (
     "so|then|thus|hence|therefore|answers?|total|sum|final|result|which|it|this|that|but|not|since|because|now|wait|step"
 )
-_WORDS = rf"(?:(?!(?:{_NO_LABEL})\b)[A-Za-z][\w²³/]*\s?)"
+_WORDS = rf"(?:\b(?!(?:{_NO_LABEL})\b)[A-Za-z][\w²³/]*\s?)"
 _NEXT_PART = re.compile(
     rf"""
     \s* (?: (?:{_WORDS}{{0,2}}?\s* (?:[,;&]\s*(?:and|or)?|and|or)\s+ )? (?:{_WORDS}{{1,4}}(?:\(\w\)\s?)?(?:=|:|is\s|are\s))?
         | {_WORDS}{{0,2}}? \s* [.,;]? \s*(?:and\s|or\s)?
-          (?: (?:[A-Za-z]{{2,9}}\s)? \(?(?:[a-h]|[ivx]{{1,4}}|[0-9]{{1,2}}) [).:]+ (?:[A-Za-z]\s=)? | [A-Za-z]\w?\s?= )
+          (?: (?:(?!step)[A-Za-z]{{2,9}}\s)? \(?(?:[a-h]|[ivx]{{1,4}}|[0-9]{{1,2}}) [).:]+ (?:[A-Za-z]\s=)? | [A-Za-z]\w?\s?= )
     ) \s*
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_TAG = re.compile(r"<(/?)(answer|solution)>", re.IGNORECASE)
+_TAG = re.compile(r"[<\[](/?)((?:final_)?answer|solution)[>\]]", re.IGNORECASE)
 _LAST_LINE = 200  # characters; a longer line is no bare value
 _ANY_NUMBER = re.compile(
     rf"""
     (?: {NUMBER.pattern} | -?(?=\\sqrt\s?(?:[0-9]|\{{[0-9]+\}})|\\pi\b) )
-    (?: \\sqrt\s?(?:[0-9]|\{{[0-9]+\}}) | \\pi\b | (?:\s?(?:\\times|\\cdot|[×*x])\s?10)? \s?(?:\^|\*\*)\s?(?:[0-9]|\{{-?[0-9]+\}}) )?
+    (?: \\sqrt\s?(?:[0-9]|\{{[0-9]+\}}) | \\pi\b | (?:\s?(?:\\times|\\cdot|[×*x])\s?10)? \s?(?:\^|\*\*)\s?(?:[0-9]+|\{{-?[0-9]+\}}) )?
     """,
     re.VERBOSE,
 )
@@ -79,25 +81,26 @@ _NUMBER_WORD = re.compile(
 _QUOTES = r"[\\\"'`*_]{0,8}"
 _AT_VALUE = r"(?=[\s:]{0,8}[\"'*_(\[]{0,8}[-+−]?(?:[0-9$\\]|(?-i:[A-J])\b))"
 _IS = r"""
-    (?:is|are|was|were | (?:would|should|must|will|could|may|might|has\sto|ought\sto|can\sonly)\s(?:\w+\s)?be | equals?
-    | (?:comes|works|turns|adds|boils)\s(?:out\s|up\s|down\s)?(?:to|as|at)(?:\sbe)?)
+    (?:is|are|was|were | (?:would|should|must|will|could|may|might|has\sto|ought\sto|can\sonly)\s(?:\w+\s)?be | equals? | becomes
+    | (?:comes|works|turns|adds|boils|amounts)\s(?:out\s|up\s|down\s)?(?:to|as|at)(?:\sbe)?)
 """
 _ABOUT = r"""
     (?:\w+\s+){0,2}? (?:in)?(?:correct|right|wrong|true|valid|verified|confirmed|checked|consistent|reasonable|plausible
     |unique|unclear|clear|helpful|complete|boxed|shown|based|obtained|found|explained|justified|supported|above|below)
     \b (?!\s*[A-Za-z0-9]) | (?:\w+\s+){0,2}? (?:in)?(?:correct|right|wrong|valid|verified|confirmed|consistent|reasonable
-    |unique|clear|boxed|based|obtained|found|supported) \s+ (?:with|and|as|by|on|in|if|because|since|for|when|to|above|below)
+    |unique|clear|boxed|based|obtained|found|supported) \s+ (?:with|and|as|by|on|in|if|because|since|for|when|to(?!\sbe)|above|below)
 """
 # Begins with a set of characters, for which a search looks fast.
 _MARKER = re.compile(
     rf"""
     [\#Aa] (?:
       (?P<hashes> (?<!\#\#)(?<=\#)\#{{3}}(?!\#) )
-      | (?<![A-Za-z][Aa])(?<=[Aa]) (?i: nswers? {_QUOTES} (?:
+      | (?<![A-Za-z]a)(?<![A-Z]A)(?<=[Aa]) (?i: nswers? {_QUOTES} (?:
           [^\S\n]{{0,8}} (?: (?<=final\sanswer)[=–—-] | (?<=final\sanswer\s)[=–—-] | [=→–—-]{_AT_VALUE} )
-          | (?: \s?\([^()\n]{{0,40}}\) | \s(?:to|for|of|in|on|at|(?:that\s)?(?:we|you|I)\b(?:\s(?:are|were|am))?+)\b[^.,:：!?=\n]{{0,60}}? )?
+          | (?: \s?\([^()\n]{{0,40}}\) | ,\s[^\n.,:]{{1,40}},\s? | \s(?:here|to|for|of|in|on|at|(?:that\s)?(?:we|you|I)\b(?:\s(?:are|were|am))?+)\b[^.,:：!?=\n]{{0,60}}? )?
             {_QUOTES} \s{{0,8}}
             (?: [:：] | (?: \b{_IS} | ['’]s ) \b (?!\s+(?:{_ABOUT})) (?: (?:[\s,]+(?:{FILLER})){{1,3}}{_AT_VALUE} )? )
+          | \s? \((?=["']?[0-9$\\])
           | (?P<alone> [*_]{{0,4}} [^\S\n]{{0,8}} (?: $ | (?=[$\\0-9]) ) )
       ) )
     )
@@ -157,7 +160,7 @@ def _without_thoughts(text: str) -> tuple[str, str]:
     thinking, start = False, 0
     for tag in _THOUGHT.finditer(text):
         (inside if thinking else outside).append(text[start : tag.start()])
-        closes, start = bool(tag["closes"] or tag["ends"]), tag.end()
+        closes, start = bool(tag["closes"] or tag["answers"]), tag.end()
         if closes and not thinking:
             inside += outside
             outside = []
@@ -193,8 +196,10 @@ def _last_boxes(text: str) -> tuple[str | None, str]:
     parts: list[str] = []
     start = None
     for box in reversed([box for box in inner if not _PLACEHOLDER.fullmatch(text[box.inner])]):
-        if start is not None and not _NEXT_PART.fullmatch(_SIGN.sub(" ", text[box.end : start])):
-            break
+        if start is not None:
+            between = text[box.end : start]
+            if len(between) > _BETWEEN or not _NEXT_PART.fullmatch(_SIGN.sub(" ", between)):
+                break
         parts.append(text[box.inner].strip())
         start = box.start
     return ", ".join(dict.fromkeys(map(_without_label, reversed(parts)))) or None, text
@@ -214,9 +219,9 @@ def _last_tagged(text: str) -> str | None:
             start = tag
         elif start:
             content = text[start.end() : tag.start()].strip()
-            last = content if content and (tag[2].lower() == "answer" or _bare(content)) else last
+            last = content if content and (tag[2].lower() != "solution" or _bare(content)) else last
             start = None
-    rest = text[start.end() :].strip() if start and start[2].lower() == "answer" else ""
+    rest = text[start.end() :].strip() if start and start[2].lower() != "solution" else ""
     return rest if _HAS_VALUE.search(rest) else last
 
 

@@ -8,12 +8,13 @@ from unprm.answers.mathtext.words import words_in
 
 # German, Dutch, Scandinavian languages, Finnish, Estonian; Spanish, French, Portuguese,
 # Italian, Romanian; Polish, Czech, Slovak, South Slavic languages, Russian, Ukrainian, Bulgarian; Hungarian, Greek;
-# Turkish, Azerbaijani, Uzbek, Kazakh; Indonesian, Malay, Filipino, Swahili, Yoruba; Vietnamese.
+# Turkish, Azerbaijani, Uzbek, Kazakh; Indonesian, Malay, Filipino, Vietnamese; Swahili, Hausa, Igbo, Yoruba,
+# Malagasy, Chichewa, Shona, Somali; Latvian, Lithuanian, Albanian, Basque, Welsh.
 _NOUNS = words_in(
     """
     antwort antwoord svar vastaus vastus respuesta réponse reponse resposta risposta răspuns odpowiedź odpověď odpoveď
     odgovor одговор ответ відповідь отговор válasz απάντηση cevap cevab yanıt cavab javob жауап jawaban jawapan sagot
-    jibu idahun ìdáhùn đáp.án đáp.số trả.lời
+    jibu idahun ìdáhùn àdáhùn amsa azịza valiny yankho mhinduro jawaab жооп atbilde atsakymas përgjigje erantzuna ateb đáp.án đáp.số trả.lời
     """
 )
 _VERBS = words_in(
@@ -27,7 +28,7 @@ _VERBS = words_in(
 _JOINED_NOUNS = words_in(
     """
     答案 答え 正解 解答 回答 答复 答曰 答: 答： 정답 답변 답: 답은 คำตอบ উত্তর उत्तर जवाब જવાબ ਜਵਾਬ ਉੱਤਰ
-    సమాధానం జవాబు ಉತ್ತರ விடை பதில் ഉത്തരം إجابة اجابة جواب תשובה پاسخ
+    సమాధానం జవాబు ಉತ್ತರ விடை பதில் ഉത്തരം إجابة اجابة جواب תשובה پاسخ መልስ පිළිතුර პასუხი պատասխան အဖြေ ចម្លើយ
     """
 )
 _JOINED_VERBS = words_in("是 为 為 等于 选 選 は 은 는 คือ হল হবে है هي هو היא הוא است")
@@ -35,7 +36,7 @@ QUESTION = "|".join(
     sorted(
         words_in(
             """
-            question q problem exercise user human input instruction 问题 問題 题目 題目 문제 질문 frage aufgabe pregunta
+            question q problem exercise user human input instruction example task 问题 問題 题目 題目 问 問 質問 문제 질문 frage aufgabe pregunta
             problema domanda вопрос задача soal pertanyaan swali প্রশ্ন प्रश्न ప్రశ్న คำถาม โจทย์ سؤال
             """
         )
@@ -46,7 +47,7 @@ QUESTION = "|".join(
 _DECIMAL_COMMA = words_in(
     """
     der die das und ist sind insgesamt antwort lautet el los las una respuesta en est les des au donc réponse della
-    sono risposta são uma resposta het een zijn antwoord och är svar jest toplam adalah jawaban là
+    sono risposta il è são uma resposta het een zijn antwoord och är svar jest toplam adalah jawaban là
     """
 )
 
@@ -55,8 +56,9 @@ def _announcement(nouns: frozenset[str], verb: str, before: str = "") -> str:
     """A noun, then some words and a colon, dash, equals sign or verb, or at once a value."""
     return rf"""
     {before}(?:{"|".join(sorted(nouns))})
-    (?: [^\n.。:：!?=0-9$\\]{{0,40}}? (?: (?<=[:：은]) | \s?[:：ঃ=] | \s[—–-](?=\s) | {verb} )
-      | (?=\s?[*_("]*[-$\\]*(?:[0-9]|[A-J]\b)) )
+    (?: (?=\s?[*_("]*[-$\\]*(?:[0-9]|[A-J]\b))
+      | [^\n.。:：!?=0-9$\\]{{0,40}}? (?: (?<=[:：은]) | \s?[:：ঃ=] | \s[—–-](?=\s) | {verb} )
+        (?:\s(?:donc|also|daher|somit|quindi|então|entonces)\b)? )
     """
 
 
@@ -68,15 +70,20 @@ _ANNOUNCEMENT = re.compile(
 )
 _ALL_NOUNS = [noun.replace(".", " ") for noun in (*_NOUNS, *_JOINED_NOUNS)]
 _ASCII_NOUNS = [noun for noun in _ALL_NOUNS if noun.isascii()]
-_DIGIT = re.compile(r"[^\D0-9]")
+_LIKE_ASCII = re.compile(r"[^\D0-9]|[Ａ-Ｚａ-ｚ]")
 _THOUSANDS = re.compile(r"([^0-9(\[{]*[0-9]{1,3}(?:[. \u00a0\u202f][0-9]{3})+)(,[0-9]+)?([^0-9,.)\]}]*)")
 _DECIMAL = re.compile(r"([^0-9(\[{]*[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=\b0,)[0-9]+)([^0-9,.)\]}]*)")
 _HAS_DECIMAL_COMMA = re.compile(rf"\b(?:{'|'.join(sorted(_DECIMAL_COMMA))})\b|[а-яё]{{3}}|[α-ω]{{4}}", re.IGNORECASE)
 
 
 def with_digits(text: str) -> str:
-    """The text with the digits of all scripts written 0 to 9."""
-    return text if text.isascii() else _DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
+    """The text with the digits of all scripts written 0 to 9, and wide letters as A to Z."""
+    return text if text.isascii() else _LIKE_ASCII.sub(_ascii, text)
+
+
+def _ascii(character: re.Match[str]) -> str:
+    value = unicodedata.decimal(character[0], None)
+    return chr(ord(character[0]) - ord("Ａ") + ord("A")) if value is None else str(value)
 
 
 def with_decimal_point(answer: str, text: str) -> str:

@@ -6,7 +6,7 @@ from unprm.answers.mathtext.words import words_in
 
 MAX_CUT = 2000  # characters; a longer text is not a value followed by prose
 _OPENING = re.compile(
-    r"(?:\n[^\S\n]*[-•*][^\S\n]+|`{3}[a-z]{0,12}\n|[\s:：=>`}]|\*{2,3}|\*(?=\S)|__|\\?[\"“]|['‘](?=[\w$\\]))+"
+    r"(?:\n[^\S\n]*[-•*][^\S\n]+|`{3}[a-z]{0,12}\n|[\s:：=>`}…]|\.{3}|->|\*{2,3}|\*(?=\S)|__|\\?[\"“]|['‘](?=[\w$\\]))+"
 )
 _FORMULA = re.compile(
     r"\$\$([^$]+)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)([^$]+)(?<!\s)\$(?![0-9])|\$(\s[^$]+\s)\$", re.DOTALL
@@ -14,11 +14,11 @@ _FORMULA = re.compile(
 _UNFINISHED = re.compile(r"(?:\$\$|\\\[|\\\(|\$(?=[A-Za-z\\])|[\s*_`])+")
 # Not the period of p.m., and none of an ellipsis.
 _END = re.compile(
-    r"(?<!\.)(?<![ap]\.m)\.(?=[\s*_\"'”’`)\]}]|\\?$)|[。！？।؟]|!(?=\s+[*A-Z])|\n|(?<=\S)\*\*(?=[\s.,;:!?)\]\"']|$)|`|(?<=[^\d\\])\""
+    r"(?<!\.)(?<![ap]\.m)\.(?=[\s*_\"'”’`)\]}]|\\?$)|[。！？।؟]|\s(?:[-=]>|<-)\s?(?=[A-Za-z]{2})|!(?=\s+[*A-Z])|\n|(?<=\S)\*\*(?=[\s.,;:!?)\]\"']|$)|`|(?<=[^\d\\])\""
 )
 _BOLD = re.compile(r"(?<=\s)\*\*(?=\S)")
 _SAYS_SOMETHING = re.compile(r"[^\W_]|[∅∞]|\{\s*\\?\}")
-FILLER = r"\w+ly|about|around|just|still|then|thus|hence|therefore|indeed|now|also|equal\sto|given\sby|a\stotal\sof|to\sbe"
+FILLER = r"\w+ly|about|around|just|still|then|thus|hence|therefore|indeed|now|also|equal\sto|given\s(?:by|as)|found\sto\sbe|a\stotal\sof|to\sbe"
 """A regular expression: words before a value that say nothing about it."""
 _APPROXIMATION = re.compile(
     rf"(?:(?:{FILLER})\s+|[≈~]\s?)+"
@@ -37,7 +37,7 @@ _VERB = re.compile(
 )
 # What precedes the sentence that states the value: "In 5 years, …", "not 5 but …".
 _PREAMBLE = re.compile(
-    r"(?:(?:in(?!\sbase)|on|at|after|out\sof|of|by|with|during)\s[^,<>=\\$]{1,60},\s+|not\s[^.,;]{1,40},?\sbut\s(?:rather\s)?)(?=.*[0-9])",
+    r"(?:(?:in(?!\sbase)|on|at|after|out\sof|of|by|with|during|for(?=\s[0-9]))\s[^,<>=\\$]{1,60},\s+|not\s[^.,;]{1,40},?\sbut\s(?:rather\s)?)(?=.*[0-9])",
     re.IGNORECASE,
 )
 _NEGATION = re.compile(r"\b(?:not|never|no|nor)\b|n['’]t\b", re.IGNORECASE)
@@ -61,6 +61,7 @@ NUMBER = re.compile(
 )
 """A number as people write it: sign, currency, thousands, decimals, fraction or clock time, percent or degrees."""
 
+_ENCLOSED = re.compile(rf"[<\[«「【]\s?({NUMBER.pattern})\s?[>\]»」】]", re.VERBOSE)
 _LENGTH = r"(?:(?:kilo|centi|milli|micro|nano)?met(?:er|re)s?|inch(?:es)?|feet|foot|yards?|miles?|[mcdk]?m|ft|yd|mi)"
 _MEASURE = rf"""
     (?:{_LENGTH}|(?:kilo|milli)?grams?|ounces?|pounds?|tons?|tonnes?|m?g|kgs?|lbs?|oz|acres?|hectares?
@@ -114,9 +115,10 @@ _BESIDE = re.compile(
 )
 _SHARE = re.compile(rf"\s*(?:of|out\sof|over|per|remainder|r|with|versus|vs\.?|:|in(?=\s[0-9,]+$))\s*{_NEXT_NUMBER}")
 _NEXT = re.compile(r"[0-9]|\$(?=[\\A-Za-z])|\\\(")
+_PREPOSITIONS = r"(?:over|in|for|of|at|on|per|after|to|by|from|with)\b"
 _JOINED = re.compile(
     rf"""
-    (?: (?:\band|\bor|\bplus|&)\s+(?:\w+\s+)? | [,;]\s*(?:and\s+|or\s+)? | [=+*/×÷]\s*
+    (?: (?:\band|\bor|\bplus|&|\bas\swell\sas)\s+(?:\w+\s+(?!{_PREPOSITIONS}))?(?:\w+\s+)? | [,;]\s*(?:and\s+|or\s+|then\s+)? | [=+*/×÷]\s*
       | (?:\b(?:and|but|while|whereas)|[,;]) \s+ (?!so\b|since\b|because\b|which\b|that\b|as\b|where\b|when\b|if\b)
         (?:[\w'’]+\s+){{0,5}} (?:{_VERBS})\s+
       | \bwith\s+(?:an?\s+|the\s+)?\w+\s+(?:of\s+)? )
@@ -130,7 +132,7 @@ _JOINED_WORD = re.compile(
     r"|\bto\sthe\s(?:left|right|north|south|east|west)\b",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"\s+([A-Za-z]+)(?![\w-])")
+_WORD = re.compile(r"\s+(?!each\s+[a-z])([A-Za-z]+)(?![\w-])")
 _REACH = 4  # how many words after a number are searched for one of `_TURNING`
 
 
@@ -146,6 +148,8 @@ def stated_value(text: str) -> str | None:
     formula = _FORMULA.match(rest)
     if formula is None and (unfinished := _UNFINISHED.match(rest)):
         rest = rest[unfinished.end() :]
+    if enclosed := _ENCLOSED.match(rest):
+        rest = enclosed[1]
     end = _END.search(rest, formula.end() if formula else 0)
     sentence = rest[: end.start() if end else len(rest)].rstrip(' \t\r\n*_`",;:”\\')
     value = sentence if len(sentence) > MAX_CUT else _value(_BOLD.sub("", sentence), formula)
