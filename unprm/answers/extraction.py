@@ -84,11 +84,11 @@ _IS = r"""
     (?:is|are|was|were | (?:would|should|must|will|could|may|might|has\sto|ought\sto|can\sonly)\s(?:\w+\s)?be | equals? | becomes
     | (?:comes|works|turns|adds|boils|amounts)\s(?:out\s|up\s|down\s)?(?:to|as|at)(?:\sbe)?)
 """
+# What is said of an answer, without stating it.
 _ABOUT = r"""
-    (?:\w+\s+){0,2}? (?:in)?(?:correct|right|wrong|true|valid|verified|confirmed|checked|consistent|reasonable|plausible
-    |unique|unclear|clear|helpful|complete|boxed|shown|based|obtained|found|explained|justified|supported|above|below)
-    \b (?!\s*[A-Za-z0-9]) | (?:\w+\s+){0,2}? (?:in)?(?:correct|right|wrong|valid|verified|confirmed|consistent|reasonable
-    |unique|clear|boxed|based|obtained|found|supported) \s+ (?:with|and|as|by|on|in|if|because|since|for|when|to(?!\sbe)|above|below)
+    (?:\w+\s+){0,2}? (?:in|un)?(?:correct|right|wrong|true|valid|verified|confirmed|checked|consistent|reasonable|plausible
+    |unique|clear|helpful|complete|boxed|shown|based|obtained|found|calculated|computed|determined|explained|justified
+    |supported|above|below) \b (?: (?!\s*[A-Za-z0-9]) | \s+(?:with|and|as|by|on|in|if|because|since|for|when|to(?!\sbe)) \b )
 """
 # Begins with a set of characters, for which a search looks fast.
 _MARKER = re.compile(
@@ -116,11 +116,13 @@ _HAS_VALUE = re.compile(
     r"|four|five|six|seven|eight|nine|ten|eleven|\w+teen|twel\w+|\w+ty)\b",
     re.IGNORECASE,
 )
+_FORMULA = (
+    r"(?=[-+]?[0-9\\])(?:[-+0-9(){}.^*/ ]|\\(?:[dt]?frac|sqrt|pi|times|cdot|[,;! ])){0,80}(?:[0-9)}]|\\pi)"
+)
 _BARE = re.compile(
     rf"""
-    \n [\s*_`$]{{0,12}} (?:\\[\[(])? \s* (?P<value> (?:[A-Za-z]\s?=\s?)? (?: {NUMBER.pattern}
-        | (?=[-+]?[0-9\\])(?:[-+0-9(){{}}.^*/\s]|\\(?:[dt]?frac|sqrt|pi|times|cdot|[,;! ])){{0,80}}(?:[0-9)}}]|\\pi) ) )
-    [\s*_`$.]{{0,12}} (?:\\[\])])? [\s*_`$.]{{0,12}} \Z
+    \n [\s*_`]{{0,12}} (?P<open> \$\$?|\\[\[(] )? \s* (?P<value> (?:[A-Za-z]\s?=\s?)? (?: {NUMBER.pattern} | {_FORMULA} ) )
+    \.? \s* (?(open) (?:\$\$?|\\[\])]) | \$? ) [\s*_`.]{{0,12}} \Z
     """,
     re.VERBOSE,
 )
@@ -258,7 +260,9 @@ def _announces(text: str, marker: re.Match[str]) -> bool:
 def _bare(text: str) -> str | None:
     """The last line, if it is only a number or formula."""
     line = _BARE.search(("\n" + text.strip())[-_LAST_LINE:])
-    return line["value"].strip().removesuffix("$") if line else None
+    if line is None or line["value"].count("{") != line["value"].count("}"):
+        return None
+    return line["value"].strip().removesuffix("$") if line["open"] else line["value"].strip()
 
 
 def _last_number(text: str) -> str | None:
