@@ -51,6 +51,14 @@ _PLACEHOLDER = re.compile(
     r"|(?:your|the|my|final|correct|answer|result|solution|value|number|letter|option|choice|content|here)_?)*",
     re.IGNORECASE,
 )
+_DECORATION = re.compile(
+    r"^\s*%\s*\n|\\(?:textcolor|colorbox)\s*\{[^{}]*\}|\\(?:tiny|small|large|Large|LARGE|huge|Huge|displaystyle|underline"
+    r"|therefore|implies|R?ightarrow|Longrightarrow)(?![A-Za-z])|\\(?:begin|end)\{(?:aligned|gathered|equation)\}|^\\#[\w ]+="
+)
+_QUOTED = re.compile(r"([`'\"])(.*)\1|\[(-?[0-9.]+)\]", re.DOTALL)
+_NOUN_IN_BRACKETS = re.compile(r"(?<=[0-9])\s*\(([A-Za-z]{3,})\)$")
+_TEXT = re.compile(r"\\text\w*\s*\{([^{}]*)\}")
+_SENTENCE = re.compile(r"[A-Za-z'’]+,?\s[A-Za-z'’][^\\=^_{}]*")
 _BETWEEN = 100  # characters between two boxes of one answer
 _SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|\n\s*[-•]\s|[$*{}~]")
 _NO_LABEL = (
@@ -95,7 +103,7 @@ _MARKER = re.compile(
     rf"""
     [\#Aa] (?:
       (?P<hashes> (?<!\#\#)(?<=\#)\#{{3}}(?!\#) )
-      | (?<![A-Za-z]a)(?<![A-Z]A)(?<=[Aa]) (?i: nswers? {_QUOTES} (?:
+      | (?<![A-Za-z-]a)(?<![A-Z-]A)(?<!\sto\s[Aa])(?<=[Aa]) (?i: nswers? {_QUOTES} (?:
           [^\S\n]{{0,8}} (?: (?<=final\sanswer)[=–—-] | (?<=final\sanswer\s)[=–—-] | [=→–—-]{_AT_VALUE} )
           | (?: \s?\([^()\n]{{0,40}}\) | ,\s[^\n.,:]{{1,40}},\s? | \s(?:here|to|for|of|in|on|at|(?:that\s)?(?:we|you|I)\b(?:\s(?:are|were|am))?+)\b[^.,:：!?=\n]{{0,60}}? )?
             {_QUOTES} \s{{0,8}}
@@ -202,9 +210,20 @@ def _last_boxes(text: str) -> tuple[str | None, str]:
             between = text[box.end : start]
             if len(between) > _BETWEEN or not _NEXT_PART.fullmatch(_SIGN.sub(" ", between)):
                 break
-        parts.append(text[box.inner].strip())
+        parts.append(_plain(text[box.inner].strip()))
         start = box.start
     return ", ".join(dict.fromkeys(map(_without_label, reversed(parts)))) or None, text
+
+
+def _plain(boxed: str) -> str:
+    """The contents of a box without colour, size, arrows and quotes; of a sentence, the value that it states."""
+    if "&" not in boxed and "\\\\" not in boxed:
+        boxed = _DECORATION.sub("", boxed).strip()
+    if quoted := _QUOTED.fullmatch(boxed):
+        boxed = quoted[2] or quoted[3]
+    boxed = _NOUN_IN_BRACKETS.sub(r" \1", boxed)
+    sentence = _SENTENCE.fullmatch(_TEXT.sub(r"\1", boxed))
+    return stated_value(sentence[0]) or boxed if sentence else boxed
 
 
 def _without_label(value: str) -> str:

@@ -44,7 +44,7 @@ _NEGATION = re.compile(r"\b(?:not|never|no|nor)\b|n['’]t\b", re.IGNORECASE)
 _AMOUNT = r"""
     (?: [0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?
       | [0-9]{1,3}(?:[. \u00a0\u202f][0-9]{3})+(?:,[0-9]+)?(?![0-9/]|[.,][0-9])
-      | (?<![0-9],)[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})(?![0-9]|,[0-9])
+      | (?<![(\[{])(?<![0-9],)[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})(?![0-9]|,[0-9])
       | [0-9]{1,18}(?::[0-9]+)+
       | [0-9]+(?:\.[0-9]+)?
       | \.[0-9]+ )
@@ -152,6 +152,8 @@ def stated_value(text: str) -> str | None:
         rest = enclosed[1]
     end = _END.search(rest, formula.end() if formula else 0)
     sentence = rest[: end.start() if end else len(rest)].rstrip(' \t\r\n*_`",;:”\\')
+    if sentence.endswith(")") and sentence.count("(") < sentence.count(")"):
+        sentence = sentence[:-1]
     value = sentence if len(sentence) > MAX_CUT else _value(_BOLD.sub("", sentence), formula)
     return value if _SAYS_SOMETHING.search(value) else None
 
