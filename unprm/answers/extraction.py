@@ -18,33 +18,38 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from unprm.answers.languages import QUESTION, announcements, with_decimal_point, with_digits
+from unprm.answers.languages import QUESTIONS, announcements, with_decimal_point, with_digits
 from unprm.answers.mathtext.prose import boxes
 from unprm.answers.options import named_letter, stated_letters
 from unprm.answers.stated import FILLER, NUMBER, stated_value
 from unprm.types import Extraction
 
+# Rule 1: tags around thoughts; the channels of gpt-oss.
 _THOUGHT = re.compile(
     r"""
     [<\[◁] (?:
-      \|? (?P<closes> /|end_ )? \|? [\w:]{0,12}? (?:think|thought|reason|reflect|scratchpad|monologue|rationale|analysis|cot)
-        [\w ]{0,12} \|? [>\]▷]
+      \|? (?P<closes> /|end_ )? \|? [\w:]{0,12}?
+        (?:think|thought|reason|reflect|scratchpad|monologue|rationale|analysis|cot) [\w ]{0,12} \|? [>\]▷]
       | \|channel\|> (?: analysis | commentary | (?P<answers>final) )
     )
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# Rule 2. Begins with a set of characters, for which a search looks fast.
+_QUESTION = "|".join(sorted(QUESTIONS))
 _TEXT_END = re.compile(
     rf"""
     [<\[\n] (?:
       (?<=<) (?: \|[^<>|\s]{{1,40}}\|> | ｜[^<>｜\s]{{1,40}}｜> | /?s> | (?:eo[st]|bos|pad|unk|(?:start|end)_of_turn)> )
       | (?<=\[) (?:/?INST|[EB]OS|PAD|SEP|DONE)\]
-      | (?<=\n) [^\S\n]{{0,8}} (?: [\#*>]{{0,4}} [^\S\n]? (?:next\s|new\s)? (?:{QUESTION}) (?:\s?\#?[2-9])? [*_]{{0,4}} \s? [:：]
-        | \#{{1,4}} \s (?:{QUESTION}) [^\S\n]{{0,8}} \n )
+      | (?<=\n) [^\S\n]{{0,8}} (?:
+        [\#*>]{{0,4}} [^\S\n]? (?:next\s|new\s)? (?:{_QUESTION}) (?:\s?\#?[2-9])? [*_]{{0,4}} \s? [:：]
+        | \#{{1,4}} \s (?:{_QUESTION}) [^\S\n]{{0,8}} \n )
     )
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# Rule 3: boxes without their end, with a placeholder, with decoration; and what may stand between two of one answer.
 _CUT_BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{")
 _PLACEHOLDER = re.compile(
     r"(?:\\(?:text\w*|math\w+)\s*\{|(?<!\{)\}|\\(?:[lc]?dots|cdot|q?quad|square|[_,;! ])|\.{2,}|[\s<>\[\]…?$*:]"
@@ -53,7 +58,8 @@ _PLACEHOLDER = re.compile(
 )
 _DECORATION = re.compile(
     r"^\s*%\s*\n|\\(?:textcolor|colorbox)\s*\{[^{}]*\}|\\(?:tiny|small|large|Large|LARGE|huge|Huge|displaystyle|underline"
-    r"|therefore|implies|R?ightarrow|Longrightarrow)(?![A-Za-z])|\\(?:begin|end)\{(?:aligned|gathered|equation)\}|^\\#[\w ]+="
+    r"|therefore|implies|R?ightarrow|Longrightarrow)(?![A-Za-z])|\\(?:begin|end)\{(?:aligned|gathered|equation)\}"
+    r"|^\\#[\w ]+="
 )
 _QUOTED = re.compile(r"([`'\"])(.*)\1|\[(-?[0-9.]+)\]", re.DOTALL)
 _NOUN_IN_BRACKETS = re.compile(r"(?<=[0-9])\s*\(([A-Za-z]{3,})\)$")
@@ -61,52 +67,49 @@ _TEXT = re.compile(r"\\text\w*\s*\{([^{}]*)\}")
 _SENTENCE = re.compile(r"[A-Za-z'’]+,?\s[A-Za-z'’][^\\=^_{}]*")
 _BETWEEN = 100  # characters between two boxes of one answer
 _SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|\n\s*[-•]\s|[$*{}~]")
-_NO_LABEL = (
-    "so|then|thus|hence|therefore|answers?|total|sum|final|result|which|it|this|that|but|not|since|because|now|wait|step"
-)
+_NO_LABEL = "so|then|thus|hence|therefore|answers?|total|sum|final|result|which|it|this|that|but|not|since|because|now|wait|step"
 _WORDS = rf"(?:\b(?!(?:{_NO_LABEL})\b)[A-Za-z][\w²³/]*\s?)"
 _NEXT_PART = re.compile(
     rf"""
-    \s* (?: (?:{_WORDS}{{0,2}}?\s* (?:[,;&]\s*(?:and|or)?|and|or)\s+ )? (?:{_WORDS}{{1,4}}(?:\(\w\)\s?)?(?:=|:|is\s|are\s))?
-        | {_WORDS}{{0,2}}? \s* [.,;]? \s*(?:and\s|or\s)?
-          (?: (?:(?!step)[A-Za-z]{{2,9}}\s)? \(?(?:[a-h]|[ivx]{{1,4}}|[0-9]{{1,2}}) [).:]+ (?:[A-Za-z]\s=)? | [A-Za-z]\w?\s?= )
-    ) \s*
+    \s*
+    (?: (?: {_WORDS}{{0,2}}? \s* (?:[,;&]\s*(?:and|or)?|and|or) \s+ )?  # a unit, and a comma or "and"
+        (?: {_WORDS}{{1,4}} (?:\(\w\)\s?)? (?:=|:|is\s|are\s) )?  # "the width is"
+      | {_WORDS}{{0,2}}? \s* [.,;]? \s* (?:and\s|or\s)?
+        (?: (?:(?!step)[A-Za-z]{{2,9}}\s)? \(?(?:[a-h]|[ivx]{{1,4}}|[0-9]{{1,2}}) [).:]+ (?:[A-Za-z]\s=)?  # "part (b):"
+          | [A-Za-z]\w?\s?= ) )  # "y ="
+    \s*
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# Rule 4.
 _TAG = re.compile(r"[<\[](/?)((?:final_)?answer|solution)[>\]]", re.IGNORECASE)
-_LAST_LINE = 200  # characters; a longer line is no bare value
-_ANY_NUMBER = re.compile(
-    rf"""
-    (?: {NUMBER.pattern} | -?(?=\\sqrt\s?(?:[0-9]|\{{[0-9]+\}})|\\pi\b) )
-    (?: \\sqrt\s?(?:[0-9]|\{{[0-9]+\}}) | \\pi\b | (?:\s?(?:\\times|\\cdot|[×*x])\s?10)? \s?(?:\^|\*\*)\s?(?:[0-9]+|\{{-?[0-9]+\}}) )?
-    """,
-    re.VERBOSE,
-)
-_NUMBER_WORD = re.compile(
-    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|\w{3,5}ty(?:-\w+)?)\b", re.IGNORECASE
-)
+# Rule 5.
 _QUOTES = r"[\\\"'`*_]{0,8}"
 _AT_VALUE = r"(?=[\s:]{0,8}[\"'*_(\[]{0,8}[-+−]?(?:[0-9$\\]|(?-i:[A-J])\b))"
 _IS = r"""
-    (?:is|are|was|were | (?:would|should|must|will|could|may|might|has\sto|ought\sto|can\sonly)\s(?:\w+\s)?be | equals? | becomes
+    (?:is|are|was|were|equals?|becomes
+    | (?:would|should|must|will|could|may|might|has\sto|ought\sto|can\sonly)\s(?:\w+\s)?be
     | (?:comes|works|turns|adds|boils|amounts)\s(?:out\s|up\s|down\s)?(?:to|as|at)(?:\sbe)?)
+"""
+# "The answer (in dollars) is", "the answer, then, is", "the answer we are looking for is"
+_QUALIFIER = r"""
+    \s?\([^()\n]{0,40}\) | ,\s[^\n.,:]{1,40},\s?
+    | \s(?:here|to|for|of|in|on|at|(?:that\s)?(?:we|you|I)\b(?:\s(?:are|were|am))?+)\b[^.,:：!?=\n]{0,60}?
 """
 # What is said of an answer, without stating it.
 _ABOUT = r"""
-    (?:\w+\s+){0,2}? (?:in|un)?(?:correct|right|wrong|true|valid|verified|confirmed|checked|consistent|reasonable|plausible
-    |unique|clear|helpful|complete|boxed|shown|based|obtained|found|calculated|computed|determined|explained|justified
-    |supported|above|below) \b (?: (?!\s*[A-Za-z0-9]) | \s+(?:with|and|as|by|on|in|if|because|since|for|when|to(?!\sbe)) \b )
+    (?:\w+\s+){0,2}? (?:in|un)?(?:correct|right|wrong|true|valid|verified|confirmed|checked|consistent|reasonable
+    |plausible|unique|clear|helpful|complete|boxed|shown|based|obtained|found|calculated|computed|determined|explained
+    |justified|supported|above|below) \b
+    (?: (?!\s*[A-Za-z0-9]) | \s+(?:with|and|as|by|on|in|if|because|since|for|when|to(?!\sbe)) \b )
 """
-# Begins with a set of characters, for which a search looks fast.
 _MARKER = re.compile(
     rf"""
     [\#Aa] (?:
       (?P<hashes> (?<!\#\#)(?<=\#)\#{{3}}(?!\#) )
       | (?<![A-Za-z-]a)(?<![A-Z-]A)(?<!\sto\s[Aa])(?<=[Aa]) (?i: nswers? {_QUOTES} (?:
           [^\S\n]{{0,8}} (?: (?<=final\sanswer)[=–—-] | (?<=final\sanswer\s)[=–—-] | [=→–—-]{_AT_VALUE} )
-          | (?: \s?\([^()\n]{{0,40}}\) | ,\s[^\n.,:]{{1,40}},\s? | \s(?:here|to|for|of|in|on|at|(?:that\s)?(?:we|you|I)\b(?:\s(?:are|were|am))?+)\b[^.,:：!?=\n]{{0,60}}? )?
-            {_QUOTES} \s{{0,8}}
+          | (?: {_QUALIFIER} )? {_QUOTES} \s{{0,8}}
             (?: [:：] | (?: \b{_IS} | ['’]s ) \b (?!\s+(?:{_ABOUT})) (?: (?:[\s,]+(?:{FILLER})){{1,3}}{_AT_VALUE} )? )
           | \s? \((?=["']?[0-9$\\])
           | (?P<alone> [*_]{{0,4}} [^\S\n]{{0,8}} (?: $ | (?=[$\\0-9]) ) )
@@ -119,21 +122,27 @@ _MARKER = re.compile(
 _BEFORE_ALONE = re.compile(r"[^\S\n]{0,8}[#*_>]{0,8}[^\S\n]{0,8}(?:the[^\S\n])?(?:final[^\S\n])?", re.IGNORECASE)
 # A line of words, or one numbered as a section, with more text below it.
 _HEADING = re.compile(r"[^\S\n]{0,8}(?:[0-9]{1,3}[.):][^\S\n]+\S|[^-+$\\€£.0-9*\s])[^\n]{0,120}\n\s{0,20}\S")
+_NUMBER_WORDS = r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|\w{3,5}ty"
 _HAS_VALUE = re.compile(
-    r"[0-9\\$=^∅∞]|^[A-Za-z]$|^(?:yes|no|true|false|none|neither|both|undefined|impossible|infinit\w+|zero|one|two|three"
-    r"|four|five|six|seven|eight|nine|ten|eleven|\w+teen|twel\w+|\w+ty)\b",
+    r"[0-9\\$=^∅∞]|^[A-Za-z]$|^(?:yes|no|true|false|none|neither|both|undefined|impossible|infinit\w+"
+    rf"|{_NUMBER_WORDS})\b",
     re.IGNORECASE,
 )
-_FORMULA = (
-    r"(?=[-+]?[0-9\\])(?:[-+0-9(){}.^*/ ]|\\(?:[dt]?frac|sqrt|pi|times|cdot|[,;! ])){0,80}(?:[0-9)}]|\\pi)"
-)
+# Rule 6, and the last number of a text.
+_LAST_LINE = 200  # characters; a longer line is no bare value
+_FORMULA = r"(?=[-+]?[0-9\\])(?:[-+0-9(){}.^*/ ]|\\(?:[dt]?frac|sqrt|pi|times|cdot|[,;! ])){0,80}(?:[0-9)}]|\\pi)"
 _BARE = re.compile(
     rf"""
-    \n [\s*_`]{{0,12}} (?P<open> \$\$?|\\[\[(] )? \s* (?P<value> (?:[A-Za-z]\s?=\s?)? (?: {NUMBER.pattern} | {_FORMULA} ) )
+    \n [\s*_`]{{0,12}} (?P<open> \$\$?|\\[\[(] )? \s*
+    (?P<value> (?:[A-Za-z]\s?=\s?)? (?: {NUMBER.pattern} | {_FORMULA} ) )
     \.? \s* (?(open) (?:\$\$?|\\[\])]) | \$? ) [\s*_`.]{{0,12}} \Z
     """,
     re.VERBOSE,
 )
+_FACTOR = r"(?:\\sqrt\s?(?:[0-9]|\{[0-9]+\})|\\pi\b)"
+_POWER = r"(?:\s?(?:\\times|\\cdot|[×*x])\s?10)?\s?(?:\^|\*\*)\s?(?:[0-9]+|\{-?[0-9]+\})"
+_ANY_NUMBER = re.compile(rf"(?:{NUMBER.pattern}|-?(?={_FACTOR}))(?:{_FACTOR}|{_POWER})?", re.VERBOSE)
+_NUMBER_WORD = re.compile(rf"\b(?:{_NUMBER_WORDS})(?:-\w+)?\b", re.IGNORECASE)
 _LABEL = re.compile(
     r"\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*\([A-J]\)\s*\}|\([A-J]\))(?:\\[ ,;:]|[\s~])*"
     r"(?=-?(?:[0-9.$]|\\(?:[dt]?frac|sqrt|pi|\$)))"
@@ -202,10 +211,12 @@ def _last_boxes(text: str) -> tuple[str | None, str]:
     found = boxes(text)
     if cut := _CUT_BOX.search(text, found[-1].end if found else 0):
         return None, text[cut.start() + 1 :]
-    inner = [box for box, following in zip(found, [*found[1:], None]) if not (following and following.start < box.end)]
     parts: list[str] = []
-    start = None
-    for box in reversed([box for box in inner if not _PLACEHOLDER.fullmatch(text[box.inner])]):
+    start, inside = None, len(text)
+    for box in reversed(found):
+        is_outer, inside = box.end > inside, box.start
+        if is_outer or _PLACEHOLDER.fullmatch(text[box.inner]):
+            continue
         if start is not None:
             between = text[box.end : start]
             if len(between) > _BETWEEN or not _NEXT_PART.fullmatch(_SIGN.sub(" ", between)):
@@ -273,7 +284,9 @@ def _announces(text: str, marker: re.Match[str]) -> bool:
     if marker["alone"] is None:
         return True
     before = text[text.rfind("\n", 0, marker.start()) + 1 : marker.start()]
-    return bool(_BEFORE_ALONE.fullmatch(before)) or (before.endswith(("final ", "Final ")) and text[marker.end()] != "\n")
+    return bool(_BEFORE_ALONE.fullmatch(before)) or (
+        before.endswith(("final ", "Final ")) and text[marker.end()] != "\n"
+    )
 
 
 def _bare(text: str) -> str | None:

@@ -13,9 +13,10 @@ _ALONE = r"(?![A-Za-zÀ-ɏ0-9_+/^=<]|['’]\w|-[A-Za-z0-9]|\*[^*\s])(?!\s+(?:[+*
 _NO_ARTICLE = r"(?!(?<=[AIai])\s+(?!is\b|because\b|since\b|as\b|and\b|or\b|are\b)[a-z])"
 _STATED = re.compile(
     rf"""
-    (?: {_WRAPPER} | not\s[^\n.]{{1,40}}?\bbut\s | (?:\w{{1,20}}ly|most\slikely)\s+(?!\w\w) | (?:[^\W\d_]{{1,3}}\s+)?{_OPTION}\b )*
-    (?: (?P<several> (?-i:[A-J]) (?: (?:\\text\w*\{{|[\s{{}}()*,;&]|\band\b)+(?-i:[A-J])(?![A-Za-z]) )+ | (?-i:[A-J]){{2,10}} )
-        (?= [^\w\n]* (?: $ | \n | \bare\b ) )
+    (?: {_WRAPPER} | not\s[^\n.]{{1,40}}?\bbut\s | (?:\w{{1,20}}ly|most\slikely)\s+(?!\w\w)
+      | (?:[^\W\d_]{{1,3}}\s+)?{_OPTION}\b )*
+    (?: (?P<several> (?-i:[A-J]) (?: (?:\\text\w*\{{|[\s{{}}()*,;&]|\band\b)+(?-i:[A-J])(?![A-Za-z]) )+
+          | (?-i:[A-J]){{2,10}} ) (?= [^\w\n]* (?: $ | \n | \bare\b ) )
       | (?P<one> [A-J] | [أبجدঅবডঢ](?!\w) ) {_ALONE} {_NO_ARTICLE} )
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -23,12 +24,13 @@ _STATED = re.compile(
 _OTHER_LETTERS = str.maketrans("أبجدঅবডঢ", "ABCDABCD")
 _REACH = 80  # characters between a verb and the letters it chooses
 _CHOSEN = re.compile(
-    rf"""
+    r"""
     \b (?i: is|are|be|it['’]s|leav(?:es|ing)|pick|choose|chose|select|selected|with|ist|es|est|è|é ) \b
     | [选選] (?:[择擇項项]|为|是)*
     | \b (?i: so|hence|thus|therefore|think|say|only ) \b (?=,?\s\W*[A-J]\W*(?:[.!;,]|$))
-    | (?<![\w'’]) (?= [A-HJ] (?:[)*.:](?:(?!\bis\b)[^.\n(]){{0,60}}?)?
-        (?: \s+ (?:is|seems|would\sbe|must\sbe) \s (?:\w+ly\s)? (?:the\s)? (?:\w+\s)? (?:correct|right|true|best|answer) \b
+    | (?<![\w'’]) (?= [A-HJ] (?:[)*.:](?:(?!\bis\b)[^.\n(]){0,60}?)?
+        (?: \s+ (?:is|seems|would\sbe|must\sbe) \s (?:\w+ly\s)? (?:the\s)? (?:\w+\s)?
+            (?:correct|right|true|best|answer) \b
         | [项項]?[是]?正[确確] | \sremains\b ) )
     """,
     re.VERBOSE,
@@ -36,7 +38,9 @@ _CHOSEN = re.compile(
 _LINE = re.compile(
     r"^[\s(\[$*_\"'`{]{0,9}(?:\\\w+\{)?([A-Ja-j])\1*(?:(?:[)\].:]|\s[-–—]\s)[^\n]*|[\s)\]$*_\"'`}]*)$", re.MULTILINE
 )
-_NAMED = re.compile(rf"\b(?:{_OPTION}(?:\s(?:is|are))?|(?:correct|response|solution)\s*:)|(?=\([A-Ja-j]\))", re.IGNORECASE)
+_NAMED = re.compile(
+    rf"\b(?:{_OPTION}(?:\s(?:is|are))?|(?:correct|response|solution)\s*:)|(?=\([A-Ja-j]\))", re.IGNORECASE
+)
 _REFUSED = re.compile(r"\W{0,9}[A-J]\W{0,9}(?:is|are)\s(?:\w+ly\s)?(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
 
 
@@ -54,8 +58,8 @@ def stated_letters(statement: str) -> str | None:
 
 
 def named_letter(text: str) -> str | None:
-    """The last letters that the text chooses ("it must be B", "B is correct"); else the letter of its first or last line,
-    if no line begins with another one (``B) Paris``); else the option that it names last."""
+    """The last letters that the text chooses ("it must be B", "B is correct"); else the letter of its first or last
+    line, if no line begins with another one (``B) Paris``); else the option that it names last."""
     text = text.strip()
     if chosen := _last_letters(text, _CHOSEN, capital=True):
         return chosen

@@ -18,7 +18,10 @@ _END = re.compile(
 )
 _BOLD = re.compile(r"(?<=\s)\*\*(?=\S)")
 _SAYS_SOMETHING = re.compile(r"[^\W_]|[∅∞]|\{\s*\\?\}")
-FILLER = r"\w+ly|about|around|just|still|then|thus|hence|therefore|indeed|now|also|equal\sto|given\s(?:by|as)|found\sto\sbe|a\stotal\sof|to\sbe"
+FILLER = (
+    r"\w+ly|about|around|just|still|then|thus|hence|therefore|indeed|now|also|equal\sto|given\s(?:by|as)|found\sto\sbe"
+    r"|a\stotal\sof|to\sbe"
+)
 """A regular expression: words before a value that say nothing about it."""
 _APPROXIMATION = re.compile(
     rf"(?:(?:{FILLER})\s+|[≈~]\s?)+"
@@ -29,7 +32,7 @@ _VERBS = (
     "is|are|was|were|be|equals?|has|have|had|contains?|costs?|weighs?|takes?|took|needs?|makes?|made|earns?|earned|spends?"
     "|spent|sells?|sold|saves?|saved|gets?|got|receives?|received|pays?|paid|uses?|used"
 )
-# "Jim is 14 years old", "The 5 friends each get 3 * 6 = 18 marbles": a number that follows a verb, and how it is computed.
+# "Jim is 14 years old", "The 5 friends each get 3 * 6 = 18 marbles": a number after a verb, and how it comes about.
 _VERB = re.compile(
     rf"(?:[^0-9]*?|(?![-+−$0-9])[^=<>\\^+*|{{}}]*?)\b(?:{_VERBS})\s+(?:[-+*/×÷().,0-9$€£%\s=]*=\s*)?"
     r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9])",
@@ -37,7 +40,8 @@ _VERB = re.compile(
 )
 # What precedes the sentence that states the value: "In 5 years, …", "not 5 but …".
 _PREAMBLE = re.compile(
-    r"(?:(?:in(?!\sbase)|on|at|after|out\sof|of|by|with|during|for(?=\s[0-9]))\s[^,<>=\\$]{1,60},\s+|not\s[^.,;]{1,40},?\sbut\s(?:rather\s)?)(?=.*[0-9])",
+    r"(?:(?:in(?!\sbase)|on|at|after|out\sof|of|by|with|during|for(?=\s[0-9]))\s[^,<>=\\$]{1,60},\s+"
+    r"|not\s[^.,;]{1,40},?\sbut\s(?:rather\s)?)(?=.*[0-9])",
     re.IGNORECASE,
 )
 _NEGATION = re.compile(r"\b(?:not|never|no|nor)\b|n['’]t\b", re.IGNORECASE)
@@ -118,7 +122,8 @@ _NEXT = re.compile(r"[0-9]|\$(?=[\\A-Za-z])|\\\(")
 _PREPOSITIONS = r"(?:over|in|for|of|at|on|per|after|to|by|from|with)\b"
 _JOINED = re.compile(
     rf"""
-    (?: (?:\band|\bor|\bplus|&|\bas\swell\sas)\s+(?:\w+\s+(?!{_PREPOSITIONS}))?(?:\w+\s+)? | [,;]\s*(?:and\s+|or\s+|then\s+)? | [=+*/×÷]\s*
+    (?: (?:\band|\bor|\bplus|&|\bas\swell\sas)\s+(?:\w+\s+(?!{_PREPOSITIONS}))?(?:\w+\s+)?
+      | [,;]\s*(?:and\s+|or\s+|then\s+)? | [=+*/×÷]\s*
       | (?:\b(?:and|but|while|whereas)|[,;]) \s+ (?!so\b|since\b|because\b|which\b|that\b|as\b|where\b|when\b|if\b)
         (?:[\w'’]+\s+){{0,5}} (?:{_VERBS})\s+
       | \bwith\s+(?:an?\s+|the\s+)?\w+\s+(?:of\s+)? )
