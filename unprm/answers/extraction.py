@@ -6,8 +6,8 @@ r"""Finds the answer that a solution states, by these rules, in this order:
    (``x = \boxed{3}, y = \boxed{-1}`` is 3, -1). An empty box or ``\boxed{answer}`` is a placeholder; what stands before
    a ``\boxed{`` without its end does not count, since the text was cut.
 4. Tags: the last ``<answer>…``, or ``<solution>…`` with nothing but a value in it.
-5. Statements: "the answer is", "Answer:", "final_answer": and the like in some forty languages, and ``####``. The last
-   one with a value (number, formula, letter, yes or no); else the last one. "The answer is correct" states nothing.
+5. Statements: "the answer is", "Answer:", ``"final_answer":`` and their like in some sixty languages, and ``####``. The
+   last one with a value (number, formula, letter, yes or no); else the last. "The answer is correct" states nothing.
 6. A last line that is nothing but a number or formula.
 
 What a statement says is cut to its value (`stated`); numbers are written with the digits 0 to 9 and a decimal point
@@ -67,7 +67,10 @@ _TEXT = re.compile(r"\\text\w*\s*\{([^{}]*)\}")
 _SENTENCE = re.compile(r"[A-Za-z'’]+,?\s[A-Za-z'’][^\\=^_{}]*")
 _BETWEEN = 100  # characters between two boxes of one answer
 _SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|\n\s*[-•]\s|[$*{}~]")
-_NO_LABEL = "so|then|thus|hence|therefore|answers?|total|sum|final|result|which|it|this|that|but|not|since|because|now|wait|step"
+_NO_LABEL = (
+    "so|then|thus|hence|therefore|answers?|total|sum|final|result"
+    "|which|it|this|that|but|not|since|because|now|wait|step"
+)
 _WORDS = rf"(?:\b(?!(?:{_NO_LABEL})\b)[A-Za-z][\w²³/]*\s?)"
 _NEXT_PART = re.compile(
     rf"""
