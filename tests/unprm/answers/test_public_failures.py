@@ -15,6 +15,9 @@ MODE = re.compile(r"\[(choice|last_number)\] ")
 
 KNOWN: dict[str, str] = {
     "[last_number] Thus she has 18 apples left in 2 bags.": "this mode takes the last number, here 2, by definition",
+    "[choice] ANSWER: A, C": "several letters are joined, AC, which is not compared with A, C as the same set",
+    "Answer: 1.8k": "k after a number is not read as thousand",
+    "Answer: USD 18": "a currency's code is read behind the number only",
 }
 """Texts whose answer is not found, and why."""
 
