@@ -144,7 +144,7 @@ _BARE = re.compile(
 )
 _FACTOR = r"(?:\\sqrt\s?(?:[0-9]|\{[0-9]+\})|\\pi\b)"
 _POWER = r"(?:\s?(?:\\times|\\cdot|[×*x])\s?10)?\s?(?:\^|\*\*)\s?(?:[0-9]+|\{-?[0-9]+\})"
-_ANY_NUMBER = re.compile(rf"(?:{NUMBER.pattern}|-?(?={_FACTOR}))(?:{_FACTOR}|{_POWER})?", re.VERBOSE)
+_ANY_NUMBER = re.compile(rf"(?:{NUMBER.pattern}|-?(?={_FACTOR}))(?P<more>{_FACTOR}|{_POWER})?", re.VERBOSE)
 _NUMBER_WORD = re.compile(rf"\b(?:{_NUMBER_WORDS})(?:-\w+)?\b", re.IGNORECASE)
 _LABEL = re.compile(
     r"\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*\([A-J]\)\s*\}|\([A-J]\))(?:\\[ ,;:]|[\s~])*"
@@ -301,8 +301,13 @@ def _bare(text: str) -> str | None:
 
 
 def _last_number(text: str) -> str | None:
-    last = deque(_ANY_NUMBER.finditer(text), maxlen=1) or deque(_NUMBER_WORD.finditer(text), maxlen=1)
-    return last[0][0].strip() if last else None
+    """The last number; in a text without digits, the last that is a word."""
+    for line in reversed(text.splitlines()):
+        if last := deque(_ANY_NUMBER.finditer(line), maxlen=1):
+            number = last[0][0].strip()
+            return number.lstrip("$") if last[0]["more"] else number
+    words = _NUMBER_WORD.findall(text)
+    return words[-1] if words else None
 
 
 def _choice(text: str) -> str | None:

@@ -183,7 +183,7 @@ def test_thoughts_count_only_where_nothing_else_is_stated(text, answer):
         ("choice", "الإجابة: ب", "B"),
         ("choice", "La opción correcta es B.", "B"),
         ("last_number", "Il fait 1 234,5 euros", "1234.5"),
-        ("last_number", r"x is 3\sqrt2", r"3\sqrt2"),
+        ("last_number", r"x is $3\sqrt2$", r"3\sqrt2"),
         ("last_number", "the point (3,5)", "5"),
     ],
 )
