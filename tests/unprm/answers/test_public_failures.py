@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ KNOWN_PAIRS: dict[tuple[str, ...], str] = {}
 """Pairs that are judged wrongly, and why."""
 
 
-def cases(mode: str, known: dict[str, str] | dict[tuple[str, ...], str]) -> Iterator[object]:
+def cases(mode: str, known: Mapping[Any, str]) -> Iterator[object]:
     """Rows of a mode. One that `known` lists has to fail; one that a convention explains is skipped."""
     for row in ROWS:
         if row["mode"] == mode:
