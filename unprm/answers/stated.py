@@ -6,7 +6,7 @@ from unprm.answers.mathtext.words import words_in
 
 MAX_CUT = 2000  # characters; a longer text is not a value followed by prose
 _OPENING = re.compile(
-    r"(?:\n[^\S\n]*[-•*][^\S\n]+|`{3}[a-z]{0,12}\n|[\s:：=>`}]|\*{2,3}|\*(?=\S)|__|\\?[\"“]|['‘](?=[\w$\\]))+"
+    r"(?:\n[^\S\n]*[-•*][^\S\n]+|`{3}[a-z]{0,12}\n|[\s:：=>`}…]|\.{3}|->|\*{2,3}|\*(?=\S)|__|\\?[\"“]|['‘](?=[\w$\\]))+"
 )
 _FORMULA = re.compile(
     r"\$\$([^$]+)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)([^$]+)(?<!\s)\$(?![0-9])|\$(\s[^$]+\s)\$", re.DOTALL
@@ -14,25 +14,41 @@ _FORMULA = re.compile(
 _UNFINISHED = re.compile(r"(?:\$\$|\\\[|\\\(|\$(?=[A-Za-z\\])|[\s*_`])+")
 # Not the period of p.m., and none of an ellipsis.
 _END = re.compile(
-    r"(?<!\.)(?<![ap]\.m)\.(?=[\s*_\"'”’`)\]}]|\\?$)|\n|(?<=\S)\*\*(?=[\s.,;:!?)\]\"']|$)|`|(?<=[^\d\\])\""
+    r"(?<!\.)(?<![ap]\.m)\.(?=[\s*_\"'”’`)\]}]|\\?$)|[。！？।؟]|\s(?:[-=]>|<-)\s?(?=[A-Za-z]{2})|!(?=\s+(?:\*\*)?[A-Z])|\n|(?<=\S)\*\*(?=[\s.,;:!?)\]\"']|$)|`|(?<=[^\d\\])\""
 )
 _BOLD = re.compile(r"(?<=\s)\*\*(?=\S)")
 _SAYS_SOMETHING = re.compile(r"[^\W_]|[∅∞]|\{\s*\\?\}")
+FILLER = (
+    r"\w+ly|about|around|just|still|then|thus|hence|therefore|indeed|now|also|equal\sto|given\s(?:by|as)|found\sto\sbe"
+    r"|a\stotal\sof|to\sbe"
+)
+"""A regular expression: words before a value that say nothing about it."""
 _APPROXIMATION = re.compile(
-    r"(?:(?:approximately|about|roughly|around|exactly|only|just|still|simply|equal to|a total of)\s+|[≈~]\s?)+"
+    rf"(?:(?:{FILLER})\s+|[≈~]\s?)+"
     r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9.])",
     re.IGNORECASE,
 )
-# "Jim is 14 years old", "Bobby has 60 games": a sentence whose first number follows its verb.
+_VERBS = (
+    "is|are|was|were|be|equals?|has|have|had|contains?|costs?|weighs?|takes?|took|needs?|makes?|made|earns?|earned|spends?"
+    "|spent|sells?|sold|saves?|saved|gets?|got|receives?|received|pays?|paid|uses?|used"
+)
+# "Jim is 14 years old", "The 5 friends each get 3 * 6 = 18 marbles": a number after a verb, and how it comes about.
 _VERB = re.compile(
-    r"[^0-9]*?\b(?:is|are|was|were|be|equals?|has|have|had|contains?|costs?|weighs?|takes?|took|needs?|makes?|made"
-    r"|earns?|earned|spends?|spent|sells?|sold|saves?|saved)\s+(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9])",
+    rf"(?:[^0-9]*?|(?![-+−$0-9])[^=<>\\^+*|{{}}]*?)\b(?:{_VERBS})\s+(?:[-+*/×÷().,0-9$€£%\s=]*=\s*)?"
+    r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9])",
+    re.IGNORECASE,
+)
+# What precedes the sentence that states the value: "In 5 years, …", "not 5 but …".
+_PREAMBLE = re.compile(
+    r"(?:(?:in(?!\sbase)|on|at|after|out\sof|of|by|with|during|for(?=\s[0-9]))\s[^,<>=\\$]{1,60},\s+"
+    r"|not\s[^.,;]{1,40},?\sbut\s(?:rather\s)?)(?=.*[0-9])",
     re.IGNORECASE,
 )
 _NEGATION = re.compile(r"\b(?:not|never|no|nor)\b|n['’]t\b", re.IGNORECASE)
 _AMOUNT = r"""
     (?: [0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?
-      | [0-9]{1,3}(?:[ \u00a0\u202f][0-9]{3})+(?![0-9.,/])
+      | [0-9]{1,3}(?:[. \u00a0\u202f][0-9]{3})+(?:,[0-9]+)?(?![0-9/]|[.,][0-9])
+      | (?<![(\[{])(?<![0-9],)[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})(?![0-9]|,[0-9])
       | [0-9]{1,18}(?::[0-9]+)+
       | [0-9]+(?:\.[0-9]+)?
       | \.[0-9]+ )
@@ -42,13 +58,14 @@ _AMOUNT = r"""
 NUMBER = re.compile(
     rf"""
     (?: (?<![\w)\]}}.])[-+−] )? (?P<currency> (?:\\?\$|[€£¥₹])\s?-? )?
-    (?: -?\\[dt]?frac\{{[0-9]+\}}\{{[0-9]+\}} | {_AMOUNT} )
+    (?: -?\\[dt]?frac(?:\{{[0-9]+\}}\{{[0-9]+\}}|\s?[0-9]{{2}}(?![0-9])) | {_AMOUNT} )
     (?: \s?(?:\\?%|°(?:\s?[CF]\b)?) | [€£¢] | \\?\$(?![0-9\w(\\]) )?
     """,
     re.VERBOSE,
 )
 """A number as people write it: sign, currency, thousands, decimals, fraction or clock time, percent or degrees."""
 
+_ENCLOSED = re.compile(rf"[<\[«「【]\s?({NUMBER.pattern})\s?[>\]»」】]", re.VERBOSE)
 _LENGTH = r"(?:(?:kilo|centi|milli|micro|nano)?met(?:er|re)s?|inch(?:es)?|feet|foot|yards?|miles?|[mcdk]?m|ft|yd|mi)"
 _MEASURE = rf"""
     (?:{_LENGTH}|(?:kilo|milli)?grams?|ounces?|pounds?|tons?|tonnes?|m?g|kgs?|lbs?|oz|acres?|hectares?
@@ -85,9 +102,9 @@ _ENDING = words_in(
 )
 _OPERATOR = re.compile(
     r"""
-    \s*(?: \.?\\(?!["'\s]|$) | [+*^=<>≤≥±×÷·|!_{\[≈≠∈&√∪∩] | [-−](?!\s?[A-Za-z]{2}) | /(?![A-Za-z]{2})
+    \s*(?: \.?\\(?!["'\s]|$) | [+*^=<>≤≥±×÷·|!_{≈≠∈&√∪∩] | [-−](?!\s?[A-Za-z]{2}) | /(?![A-Za-z]{2})
         | \(?(?:mod|modulo)\b )
-    | [A-Za-z(] | \s+[B-HJ-Zb-z](?![\w'’&]) | \s+a(?!\w|\s[A-Za-z]{2}) | \s+\((?!\s?[A-Za-z]{2}|[0-9])
+    | [A-Za-z(\[] | \s+[B-HJ-Zb-z](?![\w'’&]) | \s+a(?!\w|\s[A-Za-z]{2}) | \s+[(\[](?!\s?[A-Za-z]{2}|[0-9])
     | \s+(?:times|multiplied\sby|divided\sby)\s+[0-9]
     """,
     re.VERBOSE,
@@ -100,10 +117,19 @@ _NEXT_NUMBER = r"[-+]?(?:[$€£]|\\[$(])?[0-9](?![0-9]*-[a-z])"
 _BESIDE = re.compile(
     rf"(?:\s*['\"′″,;&–—-]|\s+(?:to|through|or|and|by|plus|minus)\b|)\s*(?:about\s)?{_NEXT_NUMBER}", re.IGNORECASE
 )
-_SHARE = re.compile(rf"\s*(?:of|out\sof|over|per|remainder|r|versus|vs\.?|:|in(?=\s[0-9,]+$))\s*{_NEXT_NUMBER}")
+_SHARE = re.compile(rf"\s*(?:of|out\sof|over|per|remainder|r|with|versus|vs\.?|:|in(?=\s[0-9,]+$))\s*{_NEXT_NUMBER}")
 _NEXT = re.compile(r"[0-9]|\$(?=[\\A-Za-z])|\\\(")
+_PREPOSITIONS = r"(?:over|in|for|of|at|on|per|after|to|by|from|with)\b"
 _JOINED = re.compile(
-    r"(?:(?:\band|\bor|\bplus|&)\s+(?:\w+\s+)?|[,;]\s*(?:and\s+|or\s+)?|[=+*/×÷]\s*)[-+]?[$€£\\(]{0,3}$"
+    rf"""
+    (?: (?:\band|\bor|\bplus|&|\bas\swell\sas)\s+(?:\w+\s+(?!{_PREPOSITIONS}))?(?:\w+\s+)?
+      | [,;]\s*(?:and\s+|or\s+|then\s+)? | [=+*/×÷]\s*
+      | (?:\b(?:and|but|while|whereas)|[,;]) \s+ (?!so\b|since\b|because\b|which\b|that\b|as\b|where\b|when\b|if\b)
+        (?:[\w'’]+\s+){{0,5}} (?:{_VERBS})\s+
+      | \bwith\s+(?:an?\s+|the\s+)?\w+\s+(?:of\s+)? )
+    [-+]?[$€£\\(]{{0,3}}$
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _JOINED_WORD = re.compile(
     r"\b(?:and|or)\s+(?:(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?!-)|more|less|fewer|greater"
@@ -111,7 +137,7 @@ _JOINED_WORD = re.compile(
     r"|\bto\sthe\s(?:left|right|north|south|east|west)\b",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"\s+([A-Za-z]+)(?![\w-])")
+_WORD = re.compile(r"\s+(?!each\s+[a-z])([A-Za-z]+)(?![\w-])")
 _REACH = 4  # how many words after a number are searched for one of `_TURNING`
 
 
@@ -127,8 +153,12 @@ def stated_value(text: str) -> str | None:
     formula = _FORMULA.match(rest)
     if formula is None and (unfinished := _UNFINISHED.match(rest)):
         rest = rest[unfinished.end() :]
+    if enclosed := _ENCLOSED.match(rest):
+        rest = enclosed[1]
     end = _END.search(rest, formula.end() if formula else 0)
     sentence = rest[: end.start() if end else len(rest)].rstrip(' \t\r\n*_`",;:”\\')
+    if sentence.endswith(")") and sentence.count("(") < sentence.count(")"):
+        sentence = sentence[:-1]
     value = sentence if len(sentence) > MAX_CUT else _value(_BOLD.sub("", sentence), formula)
     return value if _SAYS_SOMETHING.search(value) else None
 
@@ -138,7 +168,8 @@ def _value(sentence: str, formula: re.Match[str] | None) -> str:
         inside = next(group for group in formula.groups() if group is not None).strip().removesuffix(".")
         end = value_end(sentence, formula.end(), is_money=False)
         return inside if end == formula.end() else sentence[:end]
-    start = approximation.end() if (approximation := _APPROXIMATION.match(sentence)) else 0
+    start = preamble.end() if (preamble := _PREAMBLE.match(sentence)) else 0
+    start = approximation.end() if (approximation := _APPROXIMATION.match(sentence, start)) else start
     verb = _VERB.match(sentence, start)
     if verb and not _NEGATION.search(verb[0]):
         start = verb.end()

@@ -14,8 +14,9 @@ SPLIT = (
     "`line` at line breaks; `auto` takes the first of these that finds more than one step."
 )
 EXTRACTION = (
-    "Where an answer is looked for: `boxed` in boxes alone; `auto` also in <answer> tags and after “answer is”, "
-    "“Answer:” and ####; `last_number` then takes the last number; `choice` takes the last option letter."
+    "Where an answer is looked for: `boxed` in boxes alone; `auto` also in <answer> tags, after “answer is”, “Answer:” "
+    "(in many languages) and ####, and in a bare last line; `last_number` then takes the last number; `choice` takes "
+    "the letters of the options stated last."
 )
 NORMALIZATION = (
     "How reward and frequency are made comparable: each min-max over the answers (the paper), or `share`: "

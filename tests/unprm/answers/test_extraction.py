@@ -31,11 +31,11 @@ REAL = [json.loads(line) for line in SOLUTIONS.read_text("utf-8").splitlines()]
         (r"\boxed{\{1,2\}}", r"\{1,2\}"),
         ("so \\boxed{\n5\n}", "5"),
         (r"Put it in \boxed format. The answer is 5.", "5"),
-        (r"\boxed{5} and then \boxed{6", "5"),
-        (r"\boxed{5} and then \boxed{{6}", "5"),
+        (r"\boxed{5} and then \boxed{6", None),
+        (r"\boxed{5} and then \boxed{{6}", None),
         (r"{ \boxed{5}", "5"),
         (r"\boxed{}", None),
-        (r"\boxed{5} but \boxed{ }", None),
+        (r"\boxed{5} but \boxed{ }", "5"),
         (r"The answer is 4. \boxed{5}", "5"),
         (r"\boxed{5}. The answer is 4.", "5"),
         (r"\boxed{\text{(B) }14}", "14"),
@@ -49,7 +49,7 @@ REAL = [json.loads(line) for line in SOLUTIONS.read_text("utf-8").splitlines()]
         ("<answer>The answer is 42 apples.</answer>", "42"),
         ("<answer>42</answer> The answer is 5.", "42"),
         (r"<answer>42</answer> \boxed{5}", "5"),
-        ("<answer>42", None),
+        ("<answer>42", "42"),
     ],
 )
 def test_boxes_come_first_and_tags_second(text, answer):
@@ -175,10 +175,58 @@ def test_thoughts_count_only_where_nothing_else_is_stated(text, answer):
         ("choice", "The answer is 14.", None),
         ("choice", "The answer is B + C", None),
         ("choice", "The answer is (A) or rather, the answer is (C)", "C"),
+        ("choice", "The correct options are A, C and D.", "ACD"),
+        ("choice", "The answer is not A but B.", "B"),
+        ("choice", "(D) is right, option A is wrong", "D"),
+        ("choice", "A) 12 is too small\nB) 13 fits", None),
+        ("choice", "Answer: BAD", None),
+        ("choice", "الإجابة: ب", "B"),
+        ("choice", "La opción correcta es B.", "B"),
+        ("last_number", "Il fait 1 234,5 euros", "1234.5"),
+        ("last_number", r"x is $3\sqrt2$", r"3\sqrt2"),
+        ("last_number", "the point (3,5)", "5"),
     ],
 )
 def test_modes(mode, text, answer):
     assert extract(text, mode) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"analysisSo \boxed{5}? no.assistantfinalThe answer is 42.", "42"),
+        (r"<|begin_of_thought|>\boxed{5}?<|end_of_thought|>The answer is 42.", "42"),
+        ("The answer is 18.\n\n## Instruction\n\nThe answer is 7.", "18"),
+        ("The answer is 18.</s>[INST] 3+4? [/INST] The answer is 7.", "18"),
+        ("Question: 3+4?\nThe answer is 7.", "7"),
+        (r"(a) \boxed{3}" "\n" r"(b) \boxed{-1}", "3, -1"),
+        (r"The length is \boxed{3} cm and the width is \boxed{-1} cm.", "3, -1"),
+        (r"$a = \boxed{5}$, so $a+2 = \boxed{7}$.", "7"),
+        (r"Step 1: \boxed{5}" "\n" r"Step 2: \boxed{7}", "7"),
+        (r"\boxed{18}. Format: \boxed{your answer}", "18"),
+        (r"\boxed{\text{the total is 18 apples}}", "18"),
+        (r"\boxed{\textcolor{red}{18}}", "{18}"),
+        (r"The answer is 7 \boxed{", None),
+        ("The answer, then, is 18.", "18"),
+        ("The answer we are looking for is 18.", "18"),
+        ("So this is the answer we are looking for.", None),
+        ("Answer: east. I hope this answer is helpful!", "east"),
+        ("Answer: 18. The answer is correct since 20 - 2 = 18.", "18"),
+        ("This answer is correct.", None),
+        ('{"final_answer": 18}', "18"),
+        ("final_answer(18)", "18"),
+        ("Die richtige Antwort ist 3,5.", "3.5"),
+        ("Es sind 12.000 Euro. Antwort: 12.000", "12000"),
+        ("Answer: 12.000", "12.000"),
+        ("答えは１８です。", "18"),
+        ("الإجابة النهائية: ١٨", "18"),
+        ("Jibu ni 18.", "18"),
+        ("so we get\n\n$$18$$", "18"),
+        ("so we get\n\\[ 18 = 3 * 6", None),
+    ],
+)
+def test_a_rule_of_each_kind(text, answer):
+    assert extract(text) == answer
 
 
 @pytest.mark.parametrize("row", REAL)
@@ -209,6 +257,6 @@ def test_any_text_gives_an_answer_that_says_something(text):
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
-@given(st.text("ab 12^_+-=(),.", max_size=20))
+@given(st.text("ab 12^_+-=(),", max_size=20))
 def test_what_was_boxed_is_found(inner):
     assert extract(f"So we get \\boxed{{{inner}}} as it should be.") == (inner.strip() or None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from unprm.answers.mathtext.words import INTRODUCTIONS, changes_meaning
 
 # A second backslash remains of one that was escaped twice (``\\boxed``).
-_SCAN = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])\s*|\\.|[{}]", re.DOTALL)
+_SCAN = re.compile(r"\\{1,2}(?:boxed|fbox|framebox)(?![A-Za-z])\s*|(?<![A-Za-z\\])boxed(?=\{)|\\.|[{}]", re.DOTALL)
 _LOOSE = re.compile(
     r"[+-]?\s?(?:\\?\$)?(?:[0-9][0-9,]*(?:\.[0-9]+)?(?:/[0-9]+)?|\.[0-9]+|\\[A-Za-z]+[0-9]*|[A-Za-z](?![A-Za-z]))"
 )

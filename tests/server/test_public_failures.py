@@ -1,0 +1,43 @@
+"""Votes on which other projects went wrong in public (tests/data/answers)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.server.harness import Running
+from tests.support import TEST_DATA
+from unprm.answers.equivalence import Equivalence
+
+ROWS = [json.loads(row) for row in (TEST_DATA / "answers" / "public_failures.jsonl").read_text("utf-8").splitlines()]
+VOTES = [row for row in ROWS if row["mode"] == "vote"]
+
+KNOWN: dict[str, str] = {
+    "variable m, g, s, h, L after a blank read as a unit": "a letter after a blank is read as a unit",
+    "different units told apart": "the prefixes G, M and T of Hz are not known",
+    "decimal comma": "3,5 in a box is read as a pair",
+    "tuple given in the other order": "the names of an equation are dropped",
+}
+"""Kinds of votes that elect another answer, and why."""
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(
+            row,
+            marks=[pytest.mark.xfail(strict=True, reason=KNOWN[row["kind"]])] if row["kind"] in KNOWN else [],
+            id=row["kind"],
+        )
+        for row in VOTES
+    ],
+)
+def test_the_answer_meant_is_elected(row: dict[str, Any], server: Running) -> None:
+    path, extraction, texts = row["input"]
+    solutions = [
+        {"steps": [text], "step_scores": [0.9 - 0.1 * place], "confidence": 0.9} for place, text in enumerate(texts)
+    ]
+    answered = server.post(path, {"problem": "p", "extraction": extraction, "solutions": solutions})
+    assert answered.status_code == 200, answered.text
+    with Equivalence(deadline=30) as equivalence:
+        assert equivalence.equal(answered.json()["answer"], row["expected"])
