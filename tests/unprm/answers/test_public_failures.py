@@ -16,13 +16,20 @@ MODE = re.compile(r"\[(choice|last_number)\] ")
 
 KNOWN: dict[str, str] = {
     "[last_number] Thus she has 18 apples left in 2 bags.": "this mode takes the last number, here 2, by definition",
-    "[choice] ANSWER: A, C": "several letters are joined, AC, which is not compared with A, C as the same set",
     "Answer: 1.8k": "k after a number is not read as thousand",
-    "Answer: USD 18": "a currency's code is read behind the number only",
 }
 """Texts whose answer is not found, and why."""
 
-KNOWN_PAIRS: dict[tuple[str, ...], str] = {}
+KNOWN_PAIRS: dict[tuple[str, ...], str] = {
+    ("52_8", "52"): "101_2 must not be 101, and nothing tells the two apart",
+    ("\\sum_{k=1}^n k", "\\frac{n(n+1)}{2}"): "sums are compared as written",
+    ("\\prod_{k=1}^n k", "n!"): "products over an index are compared as written",
+    ("n!", "\\Gamma(n+1)"): "the gamma function is not read",
+    ("5\\operatorname{cis}(90^\\circ)", "5i"): "cis is not read",
+    ("y=Ce^{2x}", "y=Ae^{2x}"): "only an added constant may have any name",
+    ("\\frac{\\pi}{4}+k\\pi", "\\frac{\\pi}{4}+n\\pi"): "nothing says that k and n are only counted with",
+    ("IR", "I R"): "two capital letters are a name, such as that of a segment",
+}
 """Pairs that are judged wrongly, and why."""
 
 
