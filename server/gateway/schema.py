@@ -189,7 +189,8 @@ class Report(BaseModel):
     `sampled` of `budget` candidates in `rounds`; `saved` were not needed, and `stopped_early` were broken off
     for low confidence, without an answer. `stopped`: the vote could not change
     (`certain`), probably would not (`confident`, with probability `confidence`), all were sampled (`budget`) or the
-    upstream failed (`failures`). `answer` is None if no candidate has one: the highest reward was elected.
+    upstream failed (`failures`). `answer` is None if no candidate has one: the highest reward was elected. `decided_by`
+    is `majority`, whatever the strategy, if no candidate with an answer has the reward or confidence that it needs.
     `candidates`, `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling
     order.
     """

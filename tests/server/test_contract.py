@@ -211,6 +211,36 @@ def test_a_vote_elects_the_same_whether_or_not_it_had_to_score(server: Running) 
     assert (compared["unscored_count"], alone["usage"]) == (2, NO_USAGE)
 
 
+@pytest.mark.parametrize("strategy", [*REWARD_STRATEGIES, "compare"])
+@pytest.mark.parametrize("without_answer", ["nothing", given(" ", 0.9)])
+def test_a_candidate_without_an_answer_scores_for_no_other(
+    server: Running, strategy: str, without_answer: object
+) -> None:
+    """The only one that has a reward can't be elected: the vote is refused, for the first of those that could be."""
+    solutions = [without_answer, *({"text": "x" * 2100, "answer": str(number)} for number in range(3))]
+    response = server.post(f"/vote/{strategy}", ask(*solutions))
+    if strategy == "majority":
+        assert response.json()["answer"] == "0"
+        return
+    refused = response.json()
+    assert (response.status_code, refused["code"]) == (422, "solution_too_long")
+    assert [error["pointer"] for error in refused["errors"]] == ["/solutions/1"]
+    scored = server.post("/score_steps", ask(*solutions)).json()["solutions"]
+    assert [item["reward"] is None for item in scored] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
+def test_a_candidate_without_an_answer_is_confident_for_no_other(server: Running, strategy: str) -> None:
+    solutions = [boxed(1), boxed(2), {"text": "nothing", "confidence": 0.9}]
+    refused = server.post(f"/vote/{strategy}", ask(*solutions))
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+    assert "no solution with an answer brings one" in refused.json()["detail"]
+    compared = server.post("/vote/compare", ask(*solutions))
+    assert list(compared.json()["strategies"]) == list(REWARD_STRATEGIES)
+    unanimous = server.post(f"/vote/{strategy}", ask(boxed(1), solutions[2])).json()
+    assert unanimous["decided_by"] == "unanimous"
+
+
 @pytest.mark.parametrize(
     ("split", "steps"),
     [("auto", 2), ("paragraph", 2), ("line", 3), ("step", 1)],

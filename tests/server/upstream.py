@@ -35,7 +35,8 @@ class Upstream:
 
     `for_problem` has texts for single problems, the next one last, and `refused` responses to them. `errors` maps the
     number of a call, from 0, to the response it gets, `delays` to seconds; `takes_n`: whether it heeds `n`;
-    `gives_logprobs`: whether it has log-probabilities for callers that ask for them. `bodies` and `keys` are the JSON
+    `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
+    its own for single texts, by their number. `bodies` and `keys` are the JSON
     bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected.
     """
 
@@ -44,6 +45,7 @@ class Upstream:
     delays: Mapping[int, float] = field(default_factory=dict)
     takes_n: bool = True
     gives_logprobs: bool = True
+    logprobs: Mapping[int, Any] = field(default_factory=dict)
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -107,6 +109,8 @@ class Upstream:
     def _logprobs(self, number: int, body: dict[str, Any]) -> dict[str, Any] | None:
         if not (self.gives_logprobs and body.get("logprobs")):
             return None
+        if number in self.logprobs:
+            return self.logprobs[number]
         wanted = [top_logprobs(number, place)[: body.get("top_logprobs", 0)] for place in range(TOKENS)]
         content = [
             {

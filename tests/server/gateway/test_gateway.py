@@ -133,6 +133,49 @@ def test_the_most_confident_of_candidates_without_answers_is_elected(strategy: s
     assert report["solution_index"] == values.index(max(values))
 
 
+@pytest.mark.parametrize("strategy", ["prm", "wrf", "soft"])
+def test_answers_of_which_none_can_be_scored_are_elected_by_their_frequency(strategy: str) -> None:
+    texts = ["nothing", *(boxed(number, "x" * 500) for number in (1, 2, 2))]
+    with upstream(*texts) as reasoner, gateway(reasoner, FakeEngine(max_tokens=200)) as running:
+        answer, report = elected(running, strategy=strategy, budget=4, round=2, confidence=1)
+    assert answer.choices[0].message.content == texts[2]
+    assert (report["answer"], report["decided_by"], report["without_answer_count"]) == ("2", "majority", 1)
+    assert (report["strategy"], report["sampled"], report["reward"]) == (strategy, 4, None)
+    assert (report["confidence"], report["stopped"]) == (0.0, "budget")
+
+
+@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
+@pytest.mark.parametrize("content", ["null", "empty", "missing", "one alternative"])
+def test_a_candidate_without_log_probabilities_leaves_the_vote_to_the_others(strategy: str, content: str) -> None:
+    """As of a provider that caches some completions, or drops the log-probabilities of a refusal."""
+    lacking: dict[str, Any] = {
+        "null": {"content": None},
+        "empty": {"content": []},
+        "missing": None,
+        "one alternative": {"content": [{"token": "x", "logprob": -0.1, "top_logprobs": [{"logprob": -0.1}]}]},
+    }
+    texts = [boxed(1), boxed(1), boxed(2)]
+    terms = {"strategy": strategy, "budget": 3, "round": 3, "confidence": 1}
+    with upstream(*texts, logprobs={0: lacking[content], 1: lacking[content]}) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms)
+    assert (report["answer"], report["decided_by"]) == ("2", "confidence")
+    assert [candidate["count"] for candidate in report["candidates"]] == [1, 2]
+    # where the answers have none, and only a text without an answer has: frequency decides
+    with upstream(boxed(1), boxed(2), "nothing", logprobs={0: None, 1: None}) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms)
+    assert (report["answer"], report["decided_by"]) == ("1", "majority")
+
+
+def test_candidates_are_stopped_by_what_a_text_with_an_answer_had() -> None:
+    """The text without one is the most confident; the first of the others to be voted on sets the threshold."""
+    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 3, "confidence": 1}
+    texts = ["nothing", boxed(1), boxed(2)]
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms, early_stop=True)
+    assert [body.get("stream", False) for body in reasoner.bodies] == [False, False, True]
+    assert report["sampled"] == 3
+
+
 def test_an_upstream_without_log_probabilities_is_named() -> None:
     with upstream(boxed(1), boxed(2), gives_logprobs=False) as reasoner, gateway(reasoner) as running:
         messages = [{"role": "user", "content": PROBLEM}]
