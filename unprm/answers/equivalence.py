@@ -108,7 +108,8 @@ class Equivalence:
     """Groups answers into classes of equal ones; owns killable worker processes (POSIX). Thread-safe.
 
     `deadline` is in seconds of work on one call: answers without a key by then are compared as text in that call, which
-    is not cached. One answer may take a quarter of it as CPU time: beyond that it is compared as text permanently.
+    is not cached. One answer may take a quarter of it as CPU time: beyond that it is compared as text permanently, or
+    in that call alone if it also had to wait for the processor.
     `memory_mb` limits each of the `workers`; `cache_size` is in answers. Create it after any fork of the server.
     """
 

@@ -4,7 +4,7 @@
     out  {"ready": true}                             once, when it is set up
          {"id": 7, "key": "…", "unitless": "", "as_text": false, "refused": false}
                                                      for each answer: the fields of `AnswerKey`
-         {"id": 7, "late": true}                     if time ran out
+         {"id": 7, "late": true}                     if time ran out, or load may have kept it from its share
          {"id": 7, "signal": 27}                     if its computation was killed by this signal
 
 The worker ends when its input does. Each answer is computed in a fork, which the kernel kills when it exceeds its share
@@ -21,6 +21,7 @@ import resource
 import select
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -35,6 +36,9 @@ _BOOTSTRAP = (
     "import json, sys; arguments = json.loads(sys.argv[1]); sys.path += arguments['path']; "
     "from unprm.answers.worker import main; main(arguments['cpu_seconds'], arguments['memory_mb'])"
 )
+_KEPT_WAITING = 1.25
+"""An answer that took this many times its CPU time had to wait for the processor. Whether it exceeds its share then says
+little: load also makes computations take more CPU time than they do alone."""
 _LEAST_URGENT = 19
 _NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000  # CLONE_NEWNET, CLONE_NEWUSER
 _WARM_UP = ("\\sin x+\\sqrt{x^{2}+1}", "\\frac{e^{2}}{\\ln 3}", "3\\sqrt{2}+\\pi i")
@@ -88,15 +92,23 @@ def _step_back(number: int, frame: FrameType | None) -> None:
 
 def _waited(fork: int, ended: int, seconds: float) -> dict[str, object]:
     """Waits at most `seconds` for a fork, then kills it; returns the reply in its place, empty if it wrote one."""
+    begun = time.monotonic()
     late = not select.select([ended], [], [], seconds)[0]
     if late:
         os.kill(fork, signal.SIGKILL)
         select.select([ended], [], [])
     os.read(ended, 1)
-    status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
-    if status == 0:
+    _, status, used = os.wait4(fork, 0)
+    took = time.monotonic() - begun
+    return in_place_of(os.waitstatus_to_exitcode(status), late, took, used.ru_utime + used.ru_stime)
+
+
+def in_place_of(exit_code: int, late: bool, took: float, cpu_seconds: float) -> dict[str, object]:
+    """The reply in place of a fork that wrote none: it was killed as `late`, or ended after it `took` some seconds."""
+    if exit_code == 0:
         return {}
-    return {"late": True} if late else {"signal": max(0, -status)}
+    waited = exit_code == -signal.SIGPROF and took > _KEPT_WAITING * cpu_seconds
+    return {"late": True} if late or waited else {"signal": max(0, -exit_code)}
 
 
 def keyed(canonical: str, scalars: Scalars) -> dict[str, object]:

@@ -29,7 +29,7 @@ class WorkerDied(Exception):
 
 
 class OutOfTime(Exception):
-    """No reply came before the deadline."""
+    """No reply came before the deadline, or load may have kept it from its share of the CPU."""
 
 
 class WorkerProcess:

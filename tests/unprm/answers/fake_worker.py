@@ -1,15 +1,19 @@
-"""A program in the place of a worker: it answers at once, dies, hangs or babbles, as the answer says."""
+"""A program in the place of a worker: it answers at once, dies, hangs, babbles, or reports that the computation was
+killed for the CPU time it took, as the answer says."""
 
 import sys
 import time
 
 PROGRAM = """
-import json, sys, time
+import json, signal, sys, time
 print(json.dumps({"ready": True}), flush=True)
 for line in sys.stdin:
     question = json.loads(line)
     answer = question["answer"]
     if "die" in answer or "sin" in answer: sys.exit(3)
+    if "ln" in answer:
+        print(json.dumps({"id": question["id"], "signal": int(signal.SIGPROF)}), flush=True)
+        continue
     if "hang" in answer or "cos" in answer: time.sleep(1000)
     if "babble" in answer: print("{" * 10**6, flush=True)
     if "list" in answer: print("[1]", flush=True)

@@ -18,7 +18,6 @@ FACTS = rows("facts.jsonl")
 REAL = rows("math_answers.jsonl")
 NASTY = [row["input"] for row in rows("nasty_inputs.jsonl")]
 SPELLINGS = [text for fact in FACTS for text in (fact["gold"], fact["pred"])]
-HANG_GUARD = 5.0  # seconds over the deadline that a busy machine may take
 SLOW = r"\sum_{a=1}^{1999} \sum_{b=1}^{1999} \sin(ab)"  # within every bound, but far too much work
 generated = settings(derandomize=True, deadline=None, max_examples=60)
 

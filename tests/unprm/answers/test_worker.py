@@ -1,16 +1,17 @@
 """The program of a worker process: an error costs one answer, long work steps back, nothing can be opened."""
 
 import json
+import signal
 import threading
-import time
-from contextlib import suppress
 
 import psutil
+import pytest
 
-from tests.support import ROOT
+from tests.support import PATIENCE, ROOT, until
+from tests.unprm.answers.fake_worker import soon
 from tests.unprm.answers.support import SLOW, run_python
-from unprm.answers.equivalence import Equivalence
-from unprm.answers.worker import keyed, worker_command
+from unprm.answers.worker import in_place_of, keyed, worker_command
+from unprm.answers.worker_pool import WorkerDied, WorkerPool
 
 
 def test_an_error_in_a_worker_means_as_text():
@@ -21,24 +22,43 @@ def test_an_error_in_a_worker_means_as_text():
     assert keyed("x", Broken()) == {"key": "only x", "unitless": "", "as_text": True, "refused": False}
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "late", "took", "reply"),
+    [
+        (0, False, 1.0, {}),
+        (-signal.SIGPROF, False, 0.5, {"signal": signal.SIGPROF}),  # the processor was all its own
+        (-signal.SIGPROF, False, 1.0, {"late": True}),  # it had to wait for it: another time it may get on
+        (-signal.SIGKILL, False, 1.0, {"signal": signal.SIGKILL}),
+        (-signal.SIGKILL, True, 1.0, {"late": True}),
+        (1, False, 1.0, {"signal": 0}),
+    ],
+)
+def test_what_load_decides_is_late_and_no_verdict_on_the_answer(exit_code, late, took, reply):
+    assert in_place_of(exit_code, late, took, cpu_seconds=0.5) == reply
+
+
 def test_computing_an_answer_that_takes_long_steps_back():
     others = set(psutil.Process().children())
-    with Equivalence(deadline=1) as equivalence:
-        equivalence.start()
-        slow = threading.Thread(target=equivalence.classes, args=([SLOW],))
-        slow.start()
-        (worker,) = set(psutil.Process().children()) - others
-        seen = set()
-        while slow.is_alive():
-            with suppress(psutil.NoSuchProcess):
-                seen |= {child.nice() for child in worker.children()}
-            time.sleep(0.005)
-        slow.join()
-        assert 19 in seen
-        assert equivalence.stats.timeouts == 1  # its share of the time is over
-        assert worker.is_running()
-        assert worker.children() == []
-        assert equivalence.classes([r"\sin x", r"\sin  x", "x"]) == [0, 0, 1]
+    pool = WorkerPool(worker_command(PATIENCE, 1024), 1)
+    pool.start(soon())
+    (worker,) = set(psutil.Process().children()) - others
+    errors = []
+
+    def ask():
+        with pytest.raises(WorkerDied) as caught:
+            pool.ask(SLOW, soon())
+        errors.append(caught.value)
+
+    slow = threading.Thread(target=ask)
+    slow.start()
+    until(lambda: [child.nice() for child in worker.children()] == [19])
+    worker.children()[0].kill()
+    slow.join()
+    assert [error.signal for error in errors] == [signal.SIGKILL]
+    assert worker.is_running()
+    assert worker.children() == []
+    assert pool.ask(r"\sin  x", soon()) == pool.ask(r"\sin x", soon())
+    pool.close()
 
 
 CONFINED = """
