@@ -5,7 +5,7 @@ import asyncio
 from pydantic import ValidationError
 
 from unprm.errors import UnprmError
-from unprm.openai_api import Json
+from unprm.openai_api import Json, is_json
 from unprm.types import Strategy
 from unprm.votes.ballot import Ballot
 from unprm.votes.confidence import OnlineStop, cut
@@ -104,9 +104,14 @@ class Candidates:
         return list(solutions)
 
     def choice(self, index: int) -> Json:
-        """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for."""
+        """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
+        `UpstreamFailed` if these are no JSON."""
         choice = self.sampled.choices[index]
-        return choice if self._shows_logprobs else choice | {"logprobs": None} if "logprobs" in choice else choice
+        if not self._shows_logprobs:
+            return choice | {"logprobs": None}
+        if not is_json(choice["logprobs"]):
+            raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't hold")
+        return choice
 
     async def _complete(self, body: Json, count: int) -> Sampled:
         if self._least is None:

@@ -37,7 +37,7 @@ _BOOTSTRAP = (
     "from unprm.answers.worker import main; main(arguments['cpu_seconds'], arguments['memory_mb'])"
 )
 _KEPT_WAITING = 1.25
-"""An answer that took this many times its CPU time had to wait for the processor. Whether it exceeds its share then says
+"""An answer that took this many times its CPU time had to wait for the processor. That it exceeds its share then says
 little: load also makes computations take more CPU time than they do alone."""
 _LEAST_URGENT = 19
 _NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000  # CLONE_NEWNET, CLONE_NEWUSER

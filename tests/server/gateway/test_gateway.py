@@ -13,6 +13,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from tests.openai_server import openai_server
 from tests.server.harness import Background, Running, serving
 from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import until
@@ -156,7 +157,8 @@ def test_a_candidate_without_log_probabilities_leaves_the_vote_to_the_others(str
     }
     texts = [boxed(1), boxed(1), boxed(2)]
     terms = {"strategy": strategy, "budget": 3, "round": 3, "confidence": 1}
-    with upstream(*texts, logprobs={0: lacking[content], 1: lacking[content]}) as reasoner, gateway(reasoner) as running:
+    absent = dict.fromkeys((0, 1), lacking[content])
+    with upstream(*texts, logprobs=absent) as reasoner, gateway(reasoner) as running:
         _, report = elected(running, **terms)
     assert (report["answer"], report["decided_by"]) == ("2", "confidence")
     assert [candidate["count"] for candidate in report["candidates"]] == [1, 2]
@@ -383,6 +385,96 @@ def test_errors_of_the_upstream_are_reported(response: Response, status: int, co
     assert detail in body["detail"]
     if code == "overloaded":
         assert error.response.headers["retry-after"] == ("17" if response.headers.get("retry-after") else "1")
+
+
+def completion(message: str = '{"content": "x"}', usage: str = "{}", choice: str = "", model: str = '"m"') -> Response:
+    """A completion with these parts, which need not be JSON."""
+    logprobs = '{"content": [{"token": "x", "logprob": NUMBER, "top_logprobs": []}]}'.replace("NUMBER", choice or "-1")
+    body = f'{{"model": {model}, "usage": {usage}, "choices": [{{"message": {message}, "logprobs": {logprobs}}}]}}'
+    return Response(body, media_type="application/json")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        JSONResponse({"choices": []}),
+        completion(usage='{"prompt_tokens": 1e999}'),
+        completion(usage='{"prompt_tokens": -1}'),
+        completion(usage=f'{{"completion_tokens": {"9" * 4300}}}'),
+        completion(message='{"content": "\\ud800"}'),
+        completion(message='{"content": "x", "reasoning": "\\udfff"}'),
+        completion(message='{"content": "x", "y": [1e999]}'),
+        completion(message='{"content": "x", "y": NaN}'),
+        completion(message="null"),
+        completion(choice="-1e999"),
+        completion(choice="NaN"),
+        completion(model='"\\ud800"'),
+        Response('{"choices": ' + "[" * 1000 + "]" * 1000 + "}"),
+        Response("NaN"),
+    ],
+    ids=lambda response: response.body.decode()[:110],
+)
+def test_what_an_upstream_says_amiss_is_its_failure(response: Response) -> None:
+    """Also in a bulk, where the other request is answered, and while candidates are streamed."""
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "logprobs": True, "unprm": {"budget": 1}}
+    other = body | {"messages": [{"role": "user", "content": "other"}]}
+    with upstream(boxed(1), refused={PROBLEM: response}) as reasoner, gateway(reasoner) as running:
+        for more in ({}, {"stream": True}, {"unprm": {"budget": 2, "strategy": "deepconf"}}):
+            refused = running.post("/v1/chat/completions", body | more)
+            assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
+        got = running.post("/v1/chat/completions/bulk", {"requests": [body, other], "budget": 2}).json()["data"]
+    assert got[0]["error"]["code"] == "upstream_failed"
+    assert got[1]["choices"][0]["message"]["content"] == boxed(1)
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"data": [{"id": "m", "x": 1e999}]}', b'{"data": [{"id": "\\ud800"}]}', b"NaN", b'{"data": 3}']
+)
+def test_models_that_an_upstream_lists_amiss_are_its_failure(content: bytes) -> None:
+    with openai_server(lambda body: content) as (url, _), serving(FakeEngine(), upstream_url=url) as running:
+        for path in ("/v1/models", "/v1/models/m"):
+            refused = running.get(path)
+            assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
+
+
+@pytest.mark.parametrize("logprob", ["1e999", "NaN", "-1e308"])
+def test_a_stream_of_log_probabilities_that_are_none_is_a_failure(logprob: str) -> None:
+    """The first candidate sets the threshold; the second is streamed, and missing."""
+    token = f'{{"token": "x", "logprob": -1, "top_logprobs": [{{"logprob": {logprob}}}, {{"logprob": {logprob}}}]}}'
+    chunk = f'data: {{"choices": [{{"delta": {{}}, "logprobs": {{"content": [{token}]}}}}]}}\n\n'
+    broken = Response(chunk, media_type="text/event-stream")
+    terms = {"strategy": "deepconf", "budget": 2, "round": 1, "confidence": 1, "early_stop": True, "window": 1}
+    with upstream(boxed(1), errors={1: broken}) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms)
+    detail = "the upstream's stream has something else than chunks of a chat completion"
+    assert report["failures"] == [{"candidates": 1, "detail": detail}]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "self_consistency/chat/completions"])
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN"])
+@pytest.mark.parametrize("tools", ["", ', "tools": [{"type": "function"}]'])
+def test_numbers_that_json_can_t_hold_are_not_passed_on(path: str, number: str, tools: str) -> None:
+    messages = f'[{{"role": "user", "content": "x", "y": {number}}}]'
+    bodies = [f'{{"model": "m", "messages": {messages}{tools}}}']
+    for field in (f'"top_k": {number}', f'"logit_bias": {{"1": [{number}]}}', f'"stream_options": {{"x": {number}}}'):
+        bodies.append(f'{{"model": "m", "messages": [{{"role": "user", "content": "x"}}], {field}{tools}}}')
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        for body in bodies:
+            refused = running.http.post(f"/v1/{path}", content=body, headers={"Content-Type": "application/json"})
+            assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+            assert "JSON can hold" in refused.json()["detail"]
+        assert not reasoner.bodies
+
+
+@pytest.mark.parametrize("strategy", ["wrf", "cisc", "deepconf"])
+@pytest.mark.parametrize("value", ["x", "5", [1], -1, 2.5, True])
+def test_top_logprobs_are_a_number_of_tokens(strategy: str, value: Any) -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
+            ask(running, extra_body={"top_logprobs": value, "unprm": {"strategy": strategy}})
+        assert caught.value.response.json()["errors"][0]["pointer"] == "/top_logprobs"
+        ask(running, extra_body={"top_logprobs": None, "unprm": {"strategy": strategy, "budget": 1}})
+    assert len(reasoner.bodies) == 1
 
 
 def test_an_unreachable_upstream_is_reported() -> None:

@@ -1,6 +1,7 @@
 """The judge as an engine: its start, its self-test, its limits, and a server that stops and comes back."""
 
 import asyncio
+import math
 import threading
 import time
 from typing import Any
@@ -44,6 +45,11 @@ def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> N
         ),
         (lambda body: {"nonsense": 1}, "answered what is no chat completion"),
         (lambda body: b"nonsense", "answered what is no chat completion"),
+        (lambda body: answered(choice("Yes"), prompt=10**400), "answered what is no chat completion"),
+        (
+            lambda body: answered(choice("Yes", {"token": "Yes", "logprob": math.nan, "top_logprobs": []})),
+            "answered what is no chat completion",
+        ),
     ],
 )
 def test_a_judge_that_cannot_judge_a_sum_is_refused(answer: Any, message: str) -> None:
