@@ -9,7 +9,7 @@ from server import service
 from tests.server.harness import Background, serving
 from tests.support import until
 
-DEADLINE = 0.5
+DEADLINE = 2.0
 SPELLINGS = [r"\sin({0}x)", r"2\sin(\frac{{{0}x}}{{2}})\cos(\frac{{{0}x}}{{2}})", r"\cos(\frac{{\pi}}{{2}}-{0}x)"]
 
 

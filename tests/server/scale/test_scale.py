@@ -276,9 +276,7 @@ CHAT: dict[str, Any] = {
 
 
 @contextmanager
-def streamed(
-    http: httpx.Client, reasoner: Upstream, go_on: threading.Event, **headers: str
-) -> Iterator[Iterator[Any]]:
+def streamed(http: httpx.Client, reasoner: Upstream, go_on: threading.Event, **headers: str) -> Iterator[Iterator[Any]]:
     """The gateway's events after the first, for a request whose second round waits for `go_on`."""
     reasoner.held = {len(reasoner.bodies) + 1: go_on}
     given = reasoner.given
