@@ -126,7 +126,8 @@ class Upstream:
 
     async def model(self, name: str) -> Json:
         """One of the upstream's models. Raises `UnknownToUpstream`, and as `sample`."""
-        for card in (await self.models())["data"]:
+        cards: list[Json] = (await self.models())["data"]
+        for card in cards:
             if card.get("id") == name:
                 return card
         raise UnknownToUpstream
