@@ -47,7 +47,7 @@ class Upstream:
     hangs: Mapping[int, int] = field(default_factory=dict)
     takes_n: bool = True
     gives_logprobs: bool = True
-    logprobs: Mapping[int, Any] = field(default_factory=dict)
+    logprobs: Mapping[int, dict[str, Any] | None] = field(default_factory=dict)
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -80,15 +80,15 @@ class Upstream:
         return JSONResponse(common | {"choices": choices, "usage": usage})
 
     async def _chunks(
-        self, common: dict[str, Any], choice: dict[str, Any], usage: Any, last: int | None
+        self, common: dict[str, Any], choice: dict[str, Any], usage: Any, hangs: int | None
     ) -> AsyncIterator[str]:
-        """The choice token by token, its text with the first; nothing after the token at the place `last`."""
+        """The choice token by token, its text with the first; nothing after the token at the place `hangs`."""
         self.gone += 1
         for place, token in enumerate(choice["logprobs"]["content"]):
             delta = {"role": "assistant", **(choice["message"] if place == 0 else {"content": ""})}
             part = {"index": 0, "delta": delta, "logprobs": {"content": [token]}}
             yield f"data: {json.dumps(common | {'choices': [part]})}\n\n"
-            if place == last:
+            if place == hangs:
                 await asyncio.Event().wait()
         self.gone -= 1
         last = {"index": 0, "delta": {}, "finish_reason": "stop"}
