@@ -41,10 +41,17 @@ _NO_PROBLEM = (
     "no answer has half of all candidates for itself, so rewards decide: send the problem, or step_scores with "
     "every solution"
 )
-_NO_CONFIDENCE = (
-    "confidences decide this vote, and no solution brings one: send `confidence`, or `token_logprobs` (cisc) or "
-    "`top_logprobs` (deepconf, self_certainty)"
-)
+
+
+class NoConfidence(InvalidRequest):
+    """A vote by confidence among solutions of which none that has an answer brings a confidence."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "confidences decide this vote, and no solution with an answer brings one: send `confidence`, or "
+            "`token_logprobs` (cisc) or `top_logprobs` (deepconf, self_certainty)",
+            "/solutions",
+        )
 
 
 @work.post("/score_steps", **describe("score_steps"))
@@ -133,7 +140,8 @@ async def ballot(
 ) -> Ballot:
     """The ballot for these votes, scored if one of them needs it.
 
-    Raises `NoAnswer`, the errors of scoring, and `InvalidRequest` if a single vote lacks the confidences it needs.
+    Raises `NoAnswer`; `Unscorable` and `NoConfidence` if no solution with an answer has a reward or confidence, and a
+    vote needs one; `InvalidRequest` without a problem to score by; and the errors of scoring.
     """
     parsed = await _parse(service, request, context)
     with span("answers"):
@@ -141,28 +149,30 @@ async def ballot(
     if all(number is None for number in classes):
         raise NoAnswer(len(classes))
     needed = {votes.needed_signal(strategy, classes, request.terms) for strategy in strategies}
-    confidences = await service.read(context, partial(_confidences, parsed.solutions, strategies, request.terms))
+    find = partial(_confidences, parsed.solutions, classes, strategies, request.terms)
+    confidences = await service.read(context, find)
     if needed == {"confidence"} and not confidences:
-        raise InvalidRequest(_NO_CONFIDENCE, "/solutions")
+        raise NoConfidence
     scored = "reward" in needed
     if scored and parsed.missing and request.problem is None:
         raise InvalidRequest(_NO_PROBLEM, "/problem")
     scores = Scores(None, parsed.unscorable)
     if scored or parsed.given:
-        scores = await _scores(models, request, parsed, context)
+        answered = [index for index, number in enumerate(classes) if number is not None]
+        scores = await _scores(models, request, parsed, context, answered if scored else None)
     return Ballot(request, parsed.solutions, classes, scores, compared_as_text, confidences)
 
 
 def _confidences(
-    solutions: Sequence[Solution], strategies: Sequence[Strategy], terms: VoteTerms
+    solutions: Sequence[Solution], classes: Sequence[int | None], strategies: Sequence[Strategy], terms: VoteTerms
 ) -> dict[Strategy, Values]:
-    """The confidences of the solutions for each vote that takes them and finds any."""
+    """The confidences of the solutions for each vote that takes them and finds any that it can elect by."""
     found = {
         strategy: [confidence_of(solution, strategy, terms) for solution in solutions]
         for strategy in strategies
         if RULES[strategy].signal == "confidence"
     }
-    return {strategy: values for strategy, values in found.items() if any(value is not None for value in values)}
+    return {strategy: values for strategy, values in found.items() if votes.of_answered(classes, values)}
 
 
 class _Parsed(NamedTuple):
@@ -215,10 +225,17 @@ def _unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | 
     return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
 
 
-async def _scores(models: Sequence[Model], request: Candidates, parsed: _Parsed, context: Context) -> Scores:
+async def _scores(
+    models: Sequence[Model],
+    request: Candidates,
+    parsed: _Parsed,
+    context: Context,
+    electable: Sequence[int] | None = None,
+) -> Scores:
     """The scores of the solutions; the models run only for those that came without.
 
-    Raises `Unscorable` if no candidate has scores, or if the request says to refuse."""
+    Raises `Unscorable`, that of the first, if none of the `electable` candidates (indices, ascending; by default all)
+    has scores, or if the request says to refuse."""
     steps = [solution.step_scores for solution in parsed.solutions]
     unscorable, threshold = dict(parsed.unscorable), None
     if missing := parsed.missing:
@@ -227,6 +244,7 @@ async def _scores(models: Sequence[Model], request: Candidates, parsed: _Parsed,
         unscorable, threshold = {**unscorable, **computed.unscorable}, computed.threshold
         for index, scores in computed.steps.items():
             steps[index] = scores
-    if not any(steps):
-        raise unscorable[min(unscorable)]
+    needed = range(len(steps)) if electable is None else electable
+    if not any(steps[index] for index in needed):
+        raise unscorable[needed[0]]
     return Scores(steps, unscorable, threshold)

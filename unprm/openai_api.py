@@ -23,6 +23,7 @@ from typing import Any
 
 import httpx
 from httpx_sse import EventSource
+from pydantic_core import from_json
 
 from unprm.affinity import ranked
 
@@ -222,8 +223,8 @@ class OpenAIClient:
         with self._connection_errors(server):
             content = await _read(await self._open(server, method, path, body), self._max_bytes)
         try:
-            return json.loads(content)
-        except (ValueError, RecursionError):
+            return from_json(content)
+        except ValueError:
             raise APIResponseError("not JSON") from None
 
     async def _open(self, server: _Server, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
@@ -271,6 +272,15 @@ class OpenAIClient:
         return awake[ranked(affinity, awake)[0]]
 
 
+def is_json(value: Any) -> bool:
+    """Whether JSON can hold a value: no number in it is infinite, NaN, or longer than Python writes."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
 async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """The rest of a response as it arrives; closes it at the end."""
     try:
@@ -303,6 +313,6 @@ def _retry_after(response: httpx.Response) -> float | None:
 def _message(content: bytes) -> str | None:
     """The message of an error in OpenAI's form."""
     try:
-        return str(json.loads(content)["error"]["message"])[:_MAX_MESSAGE]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return str(from_json(content)["error"]["message"])[:_MAX_MESSAGE]
+    except (ValueError, KeyError, TypeError):
         return None

@@ -4,7 +4,6 @@ unprm vote requests.jsonl --strategy hmr
 echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score --json
 """
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
+from pydantic_core import from_json
 from rich.console import Console
 
 from unprm.types import DEFAULT_STRATEGY, Extraction, Normalization, Split, Strategy
@@ -118,12 +118,12 @@ def _read(file: str, **fields: object) -> list[dict[str, Any]]:
 def _parsed(text: str) -> Iterator[dict[str, Any]]:
     """One JSON object over all lines, or one per line. Raises `ValueError`."""
     try:
-        whole = json.loads(text)
+        whole = from_json(text)
     except ValueError:
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         for number, line in lines:
             try:
-                yield _object(json.loads(line))
+                yield _object(from_json(line))
             except ValueError as error:
                 raise ValueError(f"line {number}: {error}") from None
     else:

@@ -231,7 +231,7 @@ class ChatReasoner:
             raise ConnectionFailed(f"the reasoner: {error.reason}") from error
         except APIStatusError as error:
             raise UnexpectedResponse(error.status, "the reasoner refused to go on") from error
-        except (APIError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        except (APIError, ValueError, KeyError, TypeError, ArithmeticError):
             raise UnexpectedResponse(200, "the reasoner's answer is no chat completion with usage") from None
 
     async def close(self) -> None:
@@ -242,7 +242,7 @@ class ChatReasoner:
 def _proposals(completion: Any) -> list[Proposal]:
     """The choices of a chat completion, which share its tokens evenly."""
     choices, usage = completion["choices"], completion["usage"]["completion_tokens"]
-    each, more = divmod(usage, len(choices))
+    each, more = divmod(int(usage), len(choices))
     return [
         # a completion that stopped for a reason other than the separator ends the solution
         Proposal(choice["message"]["content"] or "", choice.get("stop_reason") is None, each + (number < more))

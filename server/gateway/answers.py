@@ -1,17 +1,40 @@
 """The parts of the upstream's answers that the gateway reads."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated, Any, Self
 
-from unprm.openai_api import Json
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from unprm.openai_api import Json, is_json
+from unprm.wire import LEAST_LOGPROB
+
+_Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
-class Choice(BaseModel):
-    """A completion; other fields are kept."""
+class _Kept(BaseModel):
+    """Fields beside those that are read are kept. All but log-probabilities must be such that JSON can hold them."""
 
     model_config = ConfigDict(extra="allow")
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not is_json(self.model_dump(exclude={"logprobs"})):
+            raise ValueError("a number that JSON can't hold")
+        return self
+
+
+class Usage(BaseModel):
+    """The tokens of an answer, as far as it tells them."""
+
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+
+
+class Choice(_Kept):
+    """A completion; `logprobs` as they were sent, since most are never read."""
+
     message: Json
     finish_reason: str | None = None
+    logprobs: Any = None
 
 
 class Alternative(BaseModel):
@@ -19,7 +42,7 @@ class Alternative(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    logprob: float
+    logprob: Annotated[float, Field(ge=LEAST_LOGPROB, allow_inf_nan=False)]
 
 
 class Token(Alternative):
@@ -46,10 +69,10 @@ class Completion(BaseModel):
 
     model: str = ""
     choices: list[Choice]
-    usage: Json | None = None
+    usage: Usage | None = None
 
 
-class ModelList(BaseModel):
+class ModelList(_Kept):
     """The models that the upstream has."""
 
     data: list[Json]
@@ -68,4 +91,4 @@ class Chunk(BaseModel):
 
     model: str = ""
     choices: list[Part]
-    usage: Json | None = None
+    usage: Usage | None = None

@@ -5,9 +5,11 @@ import asyncio
 from pydantic import ValidationError
 
 from unprm.errors import UnprmError
-from unprm.openai_api import Json
+from unprm.openai_api import Json, is_json
 from unprm.types import Strategy
-from unprm.votes.confidence import OnlineStop, confidence_of, cut
+from unprm.votes.ballot import Ballot
+from unprm.votes.confidence import OnlineStop, cut
+from unprm.votes.decide import of_answered
 from unprm.votes.rules import RULES
 from unprm.wire import AnySolution, SolutionIn
 
@@ -30,7 +32,7 @@ class Candidates:
         self._upstream = upstream
         self._terms = request.unprm
         self._confident = confident = RULES[strategy].signal == "confidence"
-        self._least: float | None = None  # of the first round: below it, candidates are stopped
+        self._least: float | None = None  # below it, candidates are stopped
         self._body = request.for_upstream()
         self._shows_logprobs = bool(self._body.get("logprobs"))
         if confident:
@@ -80,20 +82,36 @@ class Candidates:
             self._note_failure(missing, "the upstream gave fewer candidates than were asked for")
         self._failed = 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
-        if self._terms.early_stop and self._least is None and sampled.choices:
-            self._least = self._lowest_that_votes()
+
+    def watch_by(self, ballot: Ballot) -> None:
+        """With early stops: candidates to come are stopped below the lowest confidence that votes on the first
+        ballot."""
+        if self._terms.early_stop and self._least is None and (values := ballot.confidences.get("deepconf")):
+            answered = of_answered(ballot.classes, values) or ()
+            self._least = cut([value for value in answered if value is not None], self._terms.top_share)
 
     def solutions(self) -> list[AnySolution]:
-        """All candidates so far, in sampling order. Raises `UpstreamFailed` if they lack log-probabilities that were
-        asked for."""
-        if self._confident:
-            return [_with_logprobs(choice) for choice in self.sampled.choices]
-        return [text_of(choice) for choice in self.sampled.choices]
+        """All candidates so far, in sampling order. Raises `UpstreamFailed` if log-probabilities were asked for and
+        none of them has any."""
+        if not self._confident:
+            return [text_of(choice) for choice in self.sampled.choices]
+        solutions = [_with_logprobs(choice) for choice in self.sampled.choices]
+        if all(solution.top_logprobs is None for solution in solutions):
+            raise UpstreamFailed(
+                "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence "
+                "need"
+            )
+        return list(solutions)
 
     def choice(self, index: int) -> Json:
-        """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for."""
+        """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
+        `UpstreamFailed` if these are no JSON."""
         choice = self.sampled.choices[index]
-        return choice if self._shows_logprobs else choice | {"logprobs": None} if "logprobs" in choice else choice
+        if not self._shows_logprobs:
+            return choice | {"logprobs": None}
+        if not is_json(choice["logprobs"]):
+            raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't hold")
+        return choice
 
     async def _complete(self, body: Json, count: int) -> Sampled:
         if self._least is None:
@@ -105,30 +123,23 @@ class Candidates:
 
         return await self._upstream.sample_watched(body, count, watch)
 
-    def _lowest_that_votes(self) -> float:
-        """The lowest confidence among the candidates so far that a vote by `deepconf` would count."""
-        solutions = (_with_logprobs(choice).candidate("auto", 0) for choice in self.sampled.choices)
-        found = (confidence_of(solution, "deepconf", self._terms) for solution in solutions)
-        return cut([value for value in found if value is not None], self._terms.top_share)
-
     def _note_failure(self, candidates: int, detail: str) -> None:
         self.failures.append(UpstreamFailure(candidates=candidates, detail=detail))
 
 
 def _with_logprobs(choice: Json) -> SolutionIn:
+    """The text of a completion with the log-probabilities of its tokens; without them if it has none, or they are none
+    of two alternatives or more."""
+    text = {"text": text_of(choice)}
     try:
         tokens = LogProbs.model_validate(choice.get("logprobs")).content or []
-        return SolutionIn.model_validate(
-            {
-                "text": text_of(choice),
-                "token_logprobs": [min(0.0, token.logprob) for token in tokens],
-                "top_logprobs": [token.likeliest for token in tokens],
-            }
-        )
+        logprobs = {
+            "token_logprobs": [min(0.0, token.logprob) for token in tokens],
+            "top_logprobs": [token.likeliest for token in tokens],
+        }
+        return SolutionIn.model_validate(text | logprobs)
     except ValidationError:
-        raise UpstreamFailed(
-            "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence need"
-        ) from None
+        return SolutionIn.model_validate(text)
 
 
 def text_of(choice: Json) -> str:

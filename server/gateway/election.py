@@ -96,7 +96,9 @@ class Rounds:
         except TimeoutError:
             raise DeadlineExceeded(context.seconds) from None
         context.charge(self.candidates.sampled.tokens - before)
-        self._ballot = await self._vote()
+        self._ballot = await self._vote(self.terms.strategy)
+        if self._ballot is not None:
+            self.candidates.watch_by(self._ballot)
         await self._judge()
 
     @property
@@ -109,11 +111,14 @@ class Rounds:
     async def elected(self) -> Elected:
         """The completion that the last vote elects. Raises `UpstreamFailed` if none has text that can be scored."""
         candidates, terms = self.candidates, self.terms
-        if self._ballot is None:
+        ballot, strategy = self._ballot, terms.strategy
+        if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
+            ballot, strategy = await self._vote("majority"), "majority"
+        if ballot is None:
             won, others = await self._without_answers(), []
         else:
-            won = _by_vote(self._service, self._ballot, terms)
-            values = self._ballot.values(terms.strategy)
+            won = _by_vote(self._service, ballot, strategy, terms.vote)
+            values = ballot.values(strategy)
             others = [representative(each.members, values) for each in won["candidates"][1:]]
         self._context.usage = self._usage
         report = Report(
@@ -133,13 +138,13 @@ class Rounds:
         choices = [candidates.choice(index) for index in (report.solution_index, *others)]
         return Elected(choices, candidates.sampled, report)
 
-    async def _vote(self) -> Ballot | None:
-        """The ballot of all candidates so far; None if none of them has an answer, or none the scores that it needs."""
+    async def _vote(self, strategy: Strategy) -> Ballot | None:
+        """The ballot of all candidates so far; None if none of them has an answer, or none that has one the reward or
+        confidence that the vote needs."""
         self._context.usage = Usage()
-        request, strategies = self._request(), [self.terms.strategy]
         try:
-            return await voting.ballot(self._service, self._models, request, strategies, self._context)
-        except (NoAnswer, Unscorable):
+            return await voting.ballot(self._service, self._models, self._request(), [strategy], self._context)
+        except (NoAnswer, Unscorable, voting.NoConfidence):
             return None
         finally:
             self._usage += self._context.usage
@@ -148,7 +153,9 @@ class Rounds:
         """Decides whether sampling stops."""
         left = self.terms.budget - self.candidates.attempted
         ballot, terms = self._ballot, self.terms
-        if ballot is not None:
+        if ballot is None:
+            self.confidence = 0.0
+        else:
             # the final number of candidates: these and those still to come; failed ones are not replaced
             whole = len(ballot.classes) + left
             values = ballot.values(terms.strategy)
@@ -170,7 +177,7 @@ class Rounds:
         unscored: dict[int, Unscored] = {}
         if RULES[terms.strategy].signal == "confidence":
             values = [confidence_of(solution, terms.strategy, terms.vote) for solution in request.candidates()]
-            best = max(range(count), key=lambda index: (values[index] or 0.0, -index))
+            best = representative(range(count), values)
             decided_by: DecidedBy = "confidence"
         else:
             self._context.usage = Usage()
@@ -218,8 +225,8 @@ async def elect(
         yield await rounds.elected()
 
 
-def _by_vote(service: Service, ballot: Ballot, terms: Terms) -> dict[str, Any]:
-    vote = ballot.outcome(terms.strategy, terms.vote)
+def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTerms) -> dict[str, Any]:
+    vote = ballot.outcome(strategy, terms)
     service.metrics.voted(vote)
     return {
         "answer": vote.answer,

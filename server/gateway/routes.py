@@ -6,7 +6,6 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -118,11 +117,11 @@ def router(upstream: Upstream) -> APIRouter:
         """The upstream's own answer: text is continued without a vote."""
         return await _relayed(upstream, "/completions", completion_request)
 
-    async def models() -> Any:
+    async def models() -> Json:
         """The upstream's models."""
         return await upstream.models()
 
-    async def model(name: str) -> Any:
+    async def model(name: str) -> Json:
         """One of the upstream's models, by its name or by one that also chooses a vote (`wrf-16@name`)."""
         named = NAMED.fullmatch(name)
         return await upstream.model(named[3] if named else name) | {"id": name}

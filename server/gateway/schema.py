@@ -5,7 +5,7 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from unprm.openai_api import Json
+from unprm.openai_api import Json, is_json
 from unprm.types import Aggregate, DecidedBy, Strategy
 from unprm.wire import (
     CandidateOut,
@@ -56,11 +56,24 @@ class Election(VoteTerms):
         return self
 
 
-class ChatRequest(BaseModel):
+class _Passed(BaseModel):
+    """Fields beside those that are read are passed to the upstream unchanged, so JSON must be able to hold them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> Self:
+        if not is_json(self.model_dump(exclude={"unprm"})):
+            raise ValueError("a number in it is infinite or none: expected numbers that JSON can hold")
+        return self
+
+
+class ChatRequest(_Passed):
     """A request of OpenAI's chat API. Other fields are passed to the upstream unchanged."""
 
     model_config = ConfigDict(
-        extra="allow",
         json_schema_extra={
             "example": {
                 "model": "Qwen/Qwen2.5-Math-7B-Instruct",
@@ -70,7 +83,6 @@ class ChatRequest(BaseModel):
         },
     )
 
-    model: str
     messages: list[Json] = Field(min_length=1)
     stream: bool = False
     stream_options: Json | None = None
@@ -78,6 +90,7 @@ class ChatRequest(BaseModel):
         default=None, ge=1, le=MOST, description="The n best answers, fewer if there are not as many."
     )
     temperature: float | None = Field(default=None, allow_inf_nan=False)
+    top_logprobs: int | None = Field(default=None, ge=0, strict=True)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MOST)
     tools: list[Json] | None = None
     tool_choice: str | Json | None = None
@@ -130,12 +143,10 @@ class ChatRequest(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
 
 
-class CompletionRequest(BaseModel):
+class CompletionRequest(_Passed):
     """A request of OpenAI's completions API, passed to the upstream unchanged."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
-
-    model: str
+    model_config = ConfigDict(json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
 
 
 class BulkRequest(BaseModel):
@@ -189,7 +200,8 @@ class Report(BaseModel):
     `sampled` of `budget` candidates in `rounds`; `saved` were not needed, and `stopped_early` were broken off
     for low confidence, without an answer. `stopped`: the vote could not change
     (`certain`), probably would not (`confident`, with probability `confidence`), all were sampled (`budget`) or the
-    upstream failed (`failures`). `answer` is None if no candidate has one: the highest reward was elected.
+    upstream failed (`failures`). `answer` is None if no candidate has one: the highest reward was elected. `decided_by`
+    is `majority`, whatever the strategy, if no candidate with an answer has the reward or confidence that it needs.
     `candidates`, `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling
     order.
     """

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Self
 
 import httpx
 from pydantic import ValidationError
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, Observe, OpenAIClient, ignore
 
-from .answers import Chunk, Completion, ModelList, Token
+from .answers import Chunk, Completion, ModelList, Token, Usage
 
 
 class UpstreamRefused(UnprmError):
@@ -50,6 +50,12 @@ class Sampled:
     choices: list[Json] = field(default_factory=list)
     prompt_tokens: int = 0
     completion_tokens: int = 0
+
+    @classmethod
+    def of(cls, model: str, choices: list[Json], usage: Usage | None) -> Self:
+        """From what one answer says."""
+        usage = usage or Usage()
+        return cls(model, choices, usage.prompt_tokens or 0, usage.completion_tokens or 0)
 
     def add(self, other: "Sampled") -> None:
         """Adds the other's completions and tokens."""
@@ -93,6 +99,8 @@ class Upstream:
             for result in more:
                 if isinstance(result, Sampled):
                     sampled.add(result)
+        if not sampled.choices:
+            raise UpstreamFailed("the upstream's answer has no completion")
         return sampled
 
     async def sample_watched(self, body: Json, count: int, watch: Callable[[], Watch]) -> Sampled:
@@ -111,17 +119,18 @@ class Upstream:
             raise results[0]
         return sampled
 
-    async def models(self) -> Any:
-        """The upstream's models. Raises as `sample`."""
+    async def models(self) -> Json:
+        """The list of the upstream's models, as it was sent. Raises as `sample`."""
         with _upstream_errors():
-            return await self._client.get("/models")
+            answer = await self._client.get("/models")
+        try:
+            return ModelList.model_validate(answer).model_dump()
+        except ValidationError:
+            raise UpstreamFailed("the upstream's answer is no list of models") from None
 
     async def model(self, name: str) -> Json:
         """One of the upstream's models. Raises `UnknownToUpstream`, and as `sample`."""
-        try:
-            cards = ModelList.model_validate(await self.models()).data
-        except ValidationError:
-            raise UpstreamFailed("the upstream's answer is no list of models") from None
+        cards: list[Json] = (await self.models())["data"]
         for card in cards:
             if card.get("id") == name:
                 return card
@@ -143,9 +152,7 @@ class Upstream:
             parsed = Completion.model_validate(answer)
         except ValidationError:
             raise UpstreamFailed("the upstream's answer is no chat completion") from None
-        usage = parsed.usage or {}
-        prompt, completion = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-        return Sampled(parsed.model, [choice.model_dump() for choice in parsed.choices], prompt, completion)
+        return Sampled.of(parsed.model, [choice.model_dump() for choice in parsed.choices], parsed.usage)
 
     async def _watched(self, body: Json, watch: Watch) -> Sampled:
         message: Json = {"role": "assistant", "content": ""}
@@ -173,8 +180,7 @@ class Upstream:
             "finish_reason": reason,
             "logprobs": {"content": [token.model_dump() for token in tokens]},
         }
-        counts = usage or {"completion_tokens": len(tokens)}
-        return Sampled(model, [choice], *(_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")))
+        return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)))
 
 
 def _append(message: Json, delta: Json) -> None:
@@ -193,10 +199,6 @@ def _parsed_chunk(event: bytes) -> Chunk:
 
 def _reseeded(body: Json, number: int) -> Json:
     return body | {"seed": body["seed"] + number} if isinstance(body.get("seed"), int) else body
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 @contextmanager

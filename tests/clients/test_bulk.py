@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import httpx
 import pytest
 
 from tests.server.harness import PROBLEM, Running, boxed
+from tests.support import PATIENCE, until
 from unprm_client import AsyncClient, Client, errors
 
 
@@ -62,7 +62,7 @@ def test_scores_and_comparisons_of_many(server: Running) -> None:
 
 
 class Busy:
-    """A slow server; `calls`: how many it got; `most`: how many at the same time at most."""
+    """A server that answers none alone; `calls`: how many it got; `most`: how many at the same time at most."""
 
     def __init__(self) -> None:
         self.running = self.most = self.calls = 0
@@ -73,7 +73,7 @@ class Busy:
             self.calls += 1
             self.running += 1
             self.most = max(self.most, self.running)
-        time.sleep(0.01)
+        until(lambda: self.most > 1)
         with self._lock:
             self.running -= 1
         return httpx.Response(422, json={})
@@ -100,7 +100,8 @@ def test_asynchronously_as_well() -> None:
         nonlocal running, most, calls
         calls, running = calls + 1, running + 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        while most < 2:
+            await asyncio.sleep(0.001)
         running -= 1
         return httpx.Response(422, json={})
 
@@ -111,7 +112,7 @@ def test_asynchronously_as_well() -> None:
                 assert isinstance(await anext(outcomes), errors.UnexpectedResponse)
             await outcomes.aclose()  # type: ignore[attr-defined]
 
-    asyncio.run(run())
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
     assert 1 < most <= 3
     assert calls <= 20 + 4 * 3
 

@@ -229,6 +229,8 @@ def test_a_chat_is_continued() -> None:
         (b"<html>", [], 200),
         ({"choices": []}, [], 200),
         (completion(), [], 200),
+        (b'{"choices": [{"message": {"content": "x"}}], "usage": {"completion_tokens": 1e999}}', [], 200),
+        (rb'{"choices": [{"message": {"content": "\ud800"}}], "usage": {"completion_tokens": 1}}', [], 200),
     ],
 )
 def test_a_reasoner_that_fails_is_told(answer: Any, statuses: Sequence[int], status: int) -> None:

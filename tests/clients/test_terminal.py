@@ -106,6 +106,9 @@ def test_one_that_fails_is_told_and_the_others_answered(server: Running) -> None
         ("", "is empty"),
         ("[1]", "a request is a JSON object, not a list"),
         ('{"problem": "p"}\n{"problem', "line 2"),
+        ("[" * 100_000, "line 1: recursion limit exceeded"),
+        ('{"problem": "p"}\n' + '{"problem":' * 100_000, "line 2: recursion limit exceeded"),
+        (r'{"problem": "\ud800"}', "line 1"),
         ('{"problem": "p"}\n3\n', "line 2: a request is a JSON object, not a int"),
     ],
 )

@@ -1,9 +1,12 @@
-"""A server with the fake engine as a process, for the tests of signals, logs and faults: DELAY [OPTIONS].
+"""A server with the fake engine as a process, for the tests of signals, logs and faults: UNTIL [OPTIONS].
 
-The first batch fails; with the delay `lost`, all of them.
+A batch takes until there is a file UNTIL. The first batch fails; with `lost` for the file, all of them.
 """
 
 import sys
+import threading
+import time
+from pathlib import Path
 
 from server.app import create_app
 from server.http.serving import DrainingServer
@@ -13,6 +16,19 @@ from server.settings import Settings
 from unprm.engines.fake import FakeEngine
 
 
+class _Gate(threading.Event):
+    """Open while there is a file."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+
+    def wait(self, timeout: float | None = None) -> bool:
+        while not self._file.exists():
+            time.sleep(0.005)
+        return True
+
+
 def main() -> int:
     settings = Settings.load(sys.argv[2:])
     configure(settings.log_level, settings.log_format)
@@ -20,7 +36,7 @@ def main() -> int:
         tracing.configure(settings.otlp_endpoint)
     lost = sys.argv[1] == "lost"
     failures = dict.fromkeys(range(1000 if lost else 1), RuntimeError("CANARY"))
-    engine = FakeEngine(delay=0 if lost else float(sys.argv[1]), failures=failures, demo=True)
+    engine = FakeEngine(gate=None if lost else _Gate(Path(sys.argv[1])), failures=failures, demo=True)
     server = DrainingServer(create_app(settings, engine, lost=lambda: server.give_up(1, "the model is lost")), settings)
     server.run()
     return server.status

@@ -211,6 +211,36 @@ def test_a_vote_elects_the_same_whether_or_not_it_had_to_score(server: Running) 
     assert (compared["unscored_count"], alone["usage"]) == (2, NO_USAGE)
 
 
+@pytest.mark.parametrize("strategy", [*REWARD_STRATEGIES, "compare"])
+@pytest.mark.parametrize("without_answer", ["nothing", given(" ", 0.9)])
+def test_a_candidate_without_an_answer_scores_for_no_other(
+    server: Running, strategy: str, without_answer: object
+) -> None:
+    """The only one that has a reward can't be elected: the vote is refused, for the first of those that could be."""
+    solutions = [without_answer, *({"text": "x" * 2100, "answer": str(number)} for number in range(3))]
+    response = server.post(f"/vote/{strategy}", ask(*solutions))
+    if strategy == "majority":
+        assert response.json()["answer"] == "0"
+        return
+    refused = response.json()
+    assert (response.status_code, refused["code"]) == (422, "solution_too_long")
+    assert [error["pointer"] for error in refused["errors"]] == ["/solutions/1"]
+    scored = server.post("/score_steps", ask(*solutions)).json()["solutions"]
+    assert [item["reward"] is None for item in scored] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
+def test_a_candidate_without_an_answer_is_confident_for_no_other(server: Running, strategy: str) -> None:
+    solutions = [boxed(1), boxed(2), {"text": "nothing", "confidence": 0.9}]
+    refused = server.post(f"/vote/{strategy}", ask(*solutions))
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+    assert "no solution with an answer brings one" in refused.json()["detail"]
+    compared = server.post("/vote/compare", ask(*solutions))
+    assert list(compared.json()["strategies"]) == list(REWARD_STRATEGIES)
+    unanimous = server.post(f"/vote/{strategy}", ask(boxed(1), solutions[2])).json()
+    assert unanimous["decided_by"] == "unanimous"
+
+
 @pytest.mark.parametrize(
     ("split", "steps"),
     [("auto", 2), ("paragraph", 2), ("line", 3), ("step", 1)],
@@ -360,6 +390,49 @@ def test_log_probabilities_that_are_none_are_refused_by_name(server: Running, fi
     refused = server.post("/vote/cisc", {"solutions": [{"steps": boxed(1), field: value}]})
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["pointer"].startswith(f"/solutions/0/{field}")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more", "field", "pointer"),
+    [
+        ("deepconf", {}, {"confidence": 1e308}, "/solutions/0/confidence"),
+        ("compare", {}, {"confidence": 1e308}, "/solutions/0/confidence"),
+        ("cisc", {}, {"token_logprobs": [-1e308, -1e308]}, "/solutions/0/token_logprobs/0"),
+        ("deepconf", {}, {"top_logprobs": [[-1e308, -1e308]]}, "/solutions/0/top_logprobs/0/0"),
+        ("self_certainty", {"power": 1e6}, {"confidence": 1.0}, "/power"),
+        ("compare", {"power": 1e6}, {"confidence": 1.0}, "/power"),
+    ],
+)
+def test_numbers_whose_sums_are_none_are_refused(
+    server: Running, strategy: str, more: dict[str, float], field: dict[str, Any], pointer: str
+) -> None:
+    solutions = [{"steps": boxed(number % 2), **field} for number in range(2)]
+    refused = server.post(f"/vote/{strategy}", ask(*solutions, **more))
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("low", [False, True])
+def test_the_largest_numbers_that_are_taken_leave_every_vote_a_result(
+    server: Running, strategy: str, low: bool
+) -> None:
+    """As many candidates as there may be, and every setting at the end of its range."""
+    least, most = math.ulp(0.0), 1e6
+    extreme = {
+        "wrf": {"alpha": 0.0 if low else 1.0},
+        "logodds": {"accuracy": least if low else 1 - math.ulp(0.5), "scale": least if low else most},
+        "best_of_majority": {"min_share": 0.0 if low else 1.0},
+        "soft": {"temperature": least if low else most},
+        "cisc": {"temperature": least if low else most},
+        "deepconf": {"top_share": least if low else 1.0, "window": 1 if low else 1_000_000},
+        "self_certainty": {"power": least if low else 100.0},
+    }
+    solutions = [given(str(number % 5), number % 2, confidence=[1e100, 0.0][number % 2]) for number in range(256)]
+    for field in ({}, {"confidence": None, "token_logprobs": [-1e5] * 9, "top_logprobs": [[-1e5, 0.0]] * 9}):
+        request = ask(*(solution | field for solution in solutions), **extreme.get(strategy, {}))
+        voted = server.post(f"/vote/{strategy}", request)
+        assert voted.status_code == 200, voted.text
+        assert all(math.isfinite(candidate["score"] or 0.0) for candidate in voted.json()["candidates"])
 
 
 def test_compare_needs_no_model_for_one_answer(server: Running, engine: FakeEngine) -> None:

@@ -51,9 +51,9 @@ class Process:
 
 
 @contextmanager
-def process(log: Path, *options: str, delay: str = "0") -> Iterator[Process]:
-    """With the fake engine."""
-    with started(log, "-W", "error", "-m", "tests.server.fake_server", delay, *options) as server:
+def process(log: Path, *options: str, gate: Path | str = ROOT) -> Iterator[Process]:
+    """With the fake engine, whose batches take until there is this file; with `lost`, all fail."""
+    with started(log, "-W", "error", "-m", "tests.server.fake_server", str(gate), *options) as server:
         yield server
 
 
@@ -70,40 +70,44 @@ def started(log: Path, *command: str) -> Iterator[Process]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_and_ends_with_status_0(tmp_path: Path, number: int) -> None:
-    with process(tmp_path / "log", delay="1") as server:
+    gate = tmp_path / "gate"
+    gate.touch()
+    with process(tmp_path / "log", gate=gate) as server:
         server.http.post("/score_steps", json=ask("the first batch fails"))
+        gate.unlink()
         running = Background(lambda: server.http.post("/score_steps", json=ask("running")))
         until(lambda: "unprm_running_requests 1.0" in server.http.get("/metrics").text)
         server.process.send_signal(number)
         until(lambda: server.http.get("/readyz").status_code == 503)
         assert server.http.post("/score_steps", json=ask("late")).json()["code"] == "shutting_down"
+        gate.touch()
         assert running.result().status_code == 200
         assert server.process.wait(PATIENCE) == 0
 
 
-def test_an_idle_server_ends_at_once(tmp_path: Path) -> None:
-    with process(tmp_path / "log") as server:
+def test_an_idle_server_does_not_wait_for_the_time_to_drain(tmp_path: Path) -> None:
+    with process(tmp_path / "log", "--drain-seconds=3600") as server:
         assert server.http.get("/healthz").status_code == 200
-        started = time.monotonic()
         assert server.end() == 0
-        assert time.monotonic() - started < 5
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
-    with process(tmp_path / "log", delay="60") as server, server.connect(raw(ask("runs for a minute"))):
+    never = tmp_path / "never"
+    with (
+        process(tmp_path / "log", "--drain-seconds=3600", gate=never) as server,
+        server.connect(raw(ask("runs for ever"))),
+    ):
         until(lambda: "unprm_running_requests 1.0" in server.http.get("/metrics").text)
         server.process.send_signal(signal.SIGINT)
         until(lambda: server.http.get("/readyz").status_code == 503)
-        started = time.monotonic()
         assert server.end(signal.SIGINT) == 0
-        assert time.monotonic() - started < 4
         assert "code=shutting_down" in server.text
         assert "exception=" not in server.text
 
 
 def test_an_engine_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
-    with process(tmp_path / "log", "--drain-seconds=0.2", delay="60") as server:
-        running = Background(lambda: server.http.post("/score_steps", json=ask("runs for a minute")))
+    with process(tmp_path / "log", "--drain-seconds=0.2", gate=tmp_path / "never") as server:
+        running = Background(lambda: server.http.post("/score_steps", json=ask("runs for ever")))
         until(lambda: "unprm_running_requests 1.0" in server.http.get("/metrics").text)
         server.process.send_signal(signal.SIGTERM)
         assert running.result().json()["code"] == "shutting_down"
@@ -111,7 +115,8 @@ def test_an_engine_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
 
 
 def test_a_model_that_hangs_ends_the_process_with_status_1(tmp_path: Path) -> None:
-    with process(tmp_path / "log", "--max-batch-seconds=0.5", "--batch-tokens=10", delay="60") as server:
+    options = ("--max-batch-seconds=0.5", "--batch-tokens=10")
+    with process(tmp_path / "log", *options, gate=tmp_path / "never") as server:
         running = [Background(lambda: server.http.post("/score_steps", json=ask("hangs"))) for _ in range(3)]
         for one in running:
             response = one.result()
@@ -136,7 +141,7 @@ def test_a_model_that_is_still_being_loaded_does_not_keep_the_process(tmp_path: 
 
 
 def test_a_gpu_that_is_lost_ends_the_process_with_status_1(tmp_path: Path) -> None:
-    with process(tmp_path / "log", delay="lost") as server:
+    with process(tmp_path / "log", gate="lost") as server:
         for _ in range(3):
             response = server.http.post("/score_steps", json=ask("fails"))
             assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")

@@ -34,18 +34,20 @@ class Upstream:
     """Gives `texts` one after the other, again from the start at their end; a text may be a whole message.
 
     `for_problem` has texts for single problems, the next one last, and `refused` responses to them. `errors` maps the
-    number of a call, from 0, to the response it gets, `delays` to seconds; `takes_n`: whether it heeds `n`;
-    `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `pause`: seconds between the
-    tokens of a stream. `bodies` and `keys` are the JSON bodies and Authorization headers of the calls, `given` counts
-    choices, `gone` the callers that disconnected.
+    number of a call, from 0, to the response it gets, `held` to an event before which it gets none; `hangs`, the number
+    of a text to the place of a token after which its stream has nothing more. `takes_n`: whether it heeds `n`;
+    `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
+    its own for single texts, by their number. `bodies` and `keys` are the JSON
+    bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected.
     """
 
     texts: Sequence[str | dict[str, Any]]
     errors: Mapping[int, Response] = field(default_factory=dict)
-    delays: Mapping[int, float] = field(default_factory=dict)
+    held: Mapping[int, threading.Event] = field(default_factory=dict)
+    hangs: Mapping[int, int] = field(default_factory=dict)
     takes_n: bool = True
     gives_logprobs: bool = True
-    pause: float = 0.1
+    logprobs: Mapping[int, dict[str, Any] | None] = field(default_factory=dict)
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -59,7 +61,7 @@ class Upstream:
         body = await request.json()
         self.bodies.append(body)
         self.keys.append(request.headers.get("authorization"))
-        for _ in range(int(100 * self.delays.get(number, 0.0))):
+        while (gate := self.held.get(number)) is not None and not gate.is_set():
             await asyncio.sleep(0.01)
             if await request.is_disconnected():
                 self.gone += 1
@@ -68,21 +70,26 @@ class Upstream:
         if error := self.errors.get(number) or self.refused.get(problem):
             return error
         count = body.get("n", 1) if self.takes_n else 1
+        first = self.given % max(1, len(self.texts))
         choices = [self._choice(index, body) for index in range(count)]
         usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": count * COMPLETION_TOKENS, "total_tokens": 0}
         common = {"id": "x", "object": "chat.completion", "created": 1, "model": f"{body['model']}-served"}
         if body.get("stream"):
-            return StreamingResponse(self._chunks(common, choices[0], usage), media_type="text/event-stream")
+            chunks = self._chunks(common, choices[0], usage, self.hangs.get(first))
+            return StreamingResponse(chunks, media_type="text/event-stream")
         return JSONResponse(common | {"choices": choices, "usage": usage})
 
-    async def _chunks(self, common: dict[str, Any], choice: dict[str, Any], usage: Any) -> AsyncIterator[str]:
-        """The choice token by token, a moment apart, its text with the first."""
+    async def _chunks(
+        self, common: dict[str, Any], choice: dict[str, Any], usage: Any, hangs: int | None
+    ) -> AsyncIterator[str]:
+        """The choice token by token, its text with the first; nothing after the token at the place `hangs`."""
         self.gone += 1
         for place, token in enumerate(choice["logprobs"]["content"]):
             delta = {"role": "assistant", **(choice["message"] if place == 0 else {"content": ""})}
             part = {"index": 0, "delta": delta, "logprobs": {"content": [token]}}
             yield f"data: {json.dumps(common | {'choices': [part]})}\n\n"
-            await asyncio.sleep(self.pause)
+            if place == hangs:
+                await asyncio.Event().wait()
         self.gone -= 1
         last = {"index": 0, "delta": {}, "finish_reason": "stop"}
         yield f"data: {json.dumps(common | {'choices': [last]})}\n\n"
@@ -109,6 +116,8 @@ class Upstream:
     def _logprobs(self, number: int, body: dict[str, Any]) -> dict[str, Any] | None:
         if not (self.gives_logprobs and body.get("logprobs")):
             return None
+        if number in self.logprobs:
+            return self.logprobs[number]
         wanted = [top_logprobs(number, place)[: body.get("top_logprobs", 0)] for place in range(TOKENS)]
         content = [
             {

@@ -148,7 +148,13 @@ def test_texts_are_in_no_error() -> None:
 
 @pytest.mark.parametrize(
     ("payload", "message"),
-    [(b"<html>", "not JSON"), (b"[" * 100_000, "not JSON"), (b"[" + b" " * 5000 + b"]", "longer than 4096 bytes")],
+    [
+        (b"<html>", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[" * 1000 + b"]" * 1000, "not JSON"),
+        (rb'{"text": "\ud800"}', "not JSON"),
+        (b"[" + b" " * 5000 + b"]", "longer than 4096 bytes"),
+    ],
 )
 def test_an_answer_that_can_t_be_read_is_refused(payload: bytes, message: str) -> None:
     with openai_server(lambda body: payload) as (url, seen), pytest.raises(APIResponseError, match=message):

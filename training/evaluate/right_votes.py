@@ -66,11 +66,12 @@ def elects_right(
 
 
 def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms) -> VoteResult | None:
-    """None if no candidate has an answer, or none the reward or confidence that the vote needs."""
+    """None if no candidate has an answer, or none that has one the reward or confidence that the vote needs."""
     given = judged.values(strategy)
-    classes, values = [judged.classes[k] for k in picks], [given[k] for k in picks]
-    without = all(value is None for value in values)
-    if all(name is None for name in classes) or (without and votes.needed_signal(strategy, classes, terms) != "none"):
+    classes = [judged.classes[k] for k in picks]
+    values = votes.of_answered(classes, [given[k] for k in picks])
+    lacking = values is None and votes.needed_signal(strategy, classes, terms) != "none"
+    if lacking or all(name is None for name in classes):
         return None
     if RULES[strategy].signal == "confidence":
         return votes.decide(strategy, classes, None, terms, values)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import httpx
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from unprm.engines.vllm.model import step_scores
 from unprm.errors import ModelInvalid
@@ -16,6 +16,8 @@ SECONDS = 600.0
 
 
 class _Row(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=False)
+
     index: int
     data: list[list[float]]
 

@@ -22,7 +22,7 @@ ATTEMPTS = 6
 
 
 class _Form(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
 class _Choice(_Form):

@@ -4,13 +4,14 @@ Adaptive consistency (Aggarwal et al., 2023) decides this for majority votes. He
 way: future candidates are drawn from those seen so far, and the vote is taken on both together.
 """
 
+import itertools
 import random
 from bisect import insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from unprm.types import Strategy
-from unprm.votes.decide import DEFAULTS, TIE, decide, needed_signal
+from unprm.votes.decide import DEFAULTS, TIE, decide, needed_signal, of_answered
 from unprm.votes.rules import RULES, Values
 from unprm.wire import VoteTerms
 
@@ -33,11 +34,12 @@ def stability(
     `classes` and `terms` as in `votes.decide`, for the candidates so far; `values`: their rewards or confidences,
     whichever the vote needs. The next answer is a known one, with probability proportional to its frequency, or a new
     one; its value is equally likely to fall between any two neighbours among the values seen with that answer, the
-    least and greatest possible ones included (Hill, 1968). 0.0 if no candidate has an answer and the budget is not used
-    up. Deterministic.
+    least and greatest possible ones included (Hill, 1968). 0.0 if there is no winner yet, for no candidate has an
+    answer or none that has one the value that the vote needs, and the budget is not used up. Deterministic.
     """
     left = budget - len(classes)
-    if all(name is None for name in classes):
+    lacking = values is not None and of_answered(classes, values) is None
+    if (lacking and needed_signal(strategy, classes, terms) != "none") or all(name is None for name in classes):
         return 0.0 if left > 0 else 1.0
     if left <= 0 or _settled(strategy, classes, values, budget):
         return 1.0
@@ -115,10 +117,10 @@ def _future(rng: random.Random, classes: Sequence[int | None], values: Values | 
         return _Future(drawn, None)
     seen: dict[int | None, list[float]] = {}
     for name, value in zip(classes, values, strict=True):
-        if value is not None:
+        if name is not None and value is not None:
             insort(seen.setdefault(name, []), value)
-    overall = sorted(value for value in values if value is not None)
-    greatest = max(1.0, *overall)  # confidences have no upper bound
+    overall = sorted(itertools.chain(*seen.values()))
+    greatest = max([1.0, *overall])  # confidences have no upper bound
     future = list(values)
     for name in drawn[len(classes) :]:
         value = _next_value(rng, seen.get(name, overall), greatest)

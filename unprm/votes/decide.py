@@ -1,7 +1,7 @@
 """Electing an answer from candidate solutions. Pure: classes of answers and rewards in, a result out."""
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import TypeVar, get_args
 
 from unprm.errors import NoAnswer
 from unprm.types import AnswerClass, DecidedBy, Strategy, VoteResult
@@ -16,6 +16,8 @@ REWARD_STRATEGIES: tuple[Strategy, ...] = tuple(name for name in STRATEGIES if R
 """The votes for which answers and rewards are enough."""
 
 DEFAULTS = VoteTerms()
+
+Value = TypeVar("Value")
 
 
 def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: VoteTerms = DEFAULTS) -> Signal:
@@ -35,6 +37,13 @@ def needs_rewards(strategy: Strategy, classes: Sequence[int | None], terms: Vote
     return needed_signal(strategy, classes, terms) == "reward"
 
 
+def of_answered(classes: Sequence[int | None], values: Sequence[Value | None]) -> list[Value | None] | None:
+    """One value per candidate, those of candidates without an answer left out: a candidate that can't win takes no
+    place from those that can. None if no candidate with an answer has a value. `classes` as in `decide`."""
+    kept = [None if name is None else value for name, value in zip(classes, values, strict=True)]
+    return None if all(value is None for value in kept) else kept
+
+
 def decide(
     strategy: Strategy,
     classes: Sequence[int | None],
@@ -45,21 +54,21 @@ def decide(
     """Elects a class.
 
     `classes[i]`: the answer class of candidate i, None if it has no answer; it then can't win, but counts in N.
-    `rewards[i]`: in [0, 1], required if `needed_signal` says so; None if candidate i could not be scored: the reward
-    of its class then comes from the other members, 0 if there is none. `confidences[i]`: ≥ 0, likewise. If frequency
-    alone decides, neither changes anything. Ties (within `TIE`) go to the higher frequency, then to the higher mean
-    reward, then to the class that appears first.
+    `rewards[i]`: in [0, 1]; None if candidate i could not be scored: the reward of its class then comes from the
+    other members, 0 if there is none. `confidences[i]`: ≥ 0, likewise. If frequency alone decides, neither changes
+    anything. Ties (within `TIE`) go to the higher frequency, then to the higher mean reward, then to the class that
+    appears first.
 
-    Raises `NoAnswer` if no candidate has an answer, `ValueError` if rewards or confidences are needed and missing.
+    Raises `NoAnswer` if no candidate has an answer, `ValueError` if `needed_signal` names rewards or confidences and no
+    candidate with an answer has one.
     """
     rule, counts = RULES[strategy], _counts(classes)
     if not counts:
         raise NoAnswer(len(classes))
     signal = needed_signal(strategy, classes, terms)
     values = {"none": None, "reward": rewards, "confidence": confidences}[rule.signal]
-    if values is not None:  # a candidate that can't win takes no place from those that can
-        values = [None if name is None else value for name, value in zip(classes, values, strict=True)]
-        values = None if all(value is None for value in values) else values
+    if values is not None:
+        values = of_answered(classes, values)
     if signal != "none" and values is None:
         raise ValueError(f"{strategy} needs the candidates' {signal}s to decide this vote")
     by_majority = rule.majority([*counts.values()], len(classes), terms)

@@ -31,8 +31,11 @@ from unprm.wire.types import (
 # stop at a list's first error: one per element of a hostile list would take a minute and gigabytes
 _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
 _StepScores = Annotated[list[Probability], Field(min_length=1, fail_fast=True)]
-Confidence = Annotated[float, Field(ge=0.0, allow_inf_nan=False, strict=True)]
-_LogProb = Annotated[float, Field(le=0.0, ge=-1e5, allow_inf_nan=False)]
+Confidence = Annotated[float, Field(ge=0.0, le=1e100, allow_inf_nan=False, strict=True)]
+"""Bounded so that their sums are numbers."""
+LEAST_LOGPROB = -1e5
+"""Far below the natural-log probabilities that models tell."""
+_LogProb = Annotated[float, Field(le=0.0, ge=LEAST_LOGPROB, allow_inf_nan=False)]
 LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
 TopLogProbs = Annotated[
     list[Annotated[list[_LogProb], Field(min_length=2, max_length=64, fail_fast=True)]],

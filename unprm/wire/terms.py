@@ -61,7 +61,7 @@ class DeepConfTerms(WireModel):
 class SelfCertaintyTerms(WireModel):
     """Settings of `self_certainty`."""
 
-    power: Positive = Field(
+    power: Annotated[Positive, Field(le=100.0)] = Field(
         default=1.0, description="Of the Borda count: the k-th of n has (n - k + 1) ** power votes."
     )
 

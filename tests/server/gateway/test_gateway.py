@@ -3,18 +3,18 @@
 import json
 import logging
 import socket
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletion
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tests.server.harness import Background, Running, serving
+from tests.openai_server import openai_server
+from tests.server.harness import Background, Running, raw, serving
 from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, hashed
@@ -97,7 +97,7 @@ def test_candidates_of_low_confidence_are_broken_off_while_they_are_written() ->
     """Confidences of the tokens of the five texts, in units: 1 4 2, 3 1 4, 5 3 1, 2 5 3, 4 2 5."""
     terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 5, "confidence": 1}
     texts = [boxed(1), boxed(2), boxed(2), boxed(3), boxed(3)]
-    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+    with upstream(*texts, hangs={1: 1}) as reasoner, gateway(reasoner) as running:
         answer, report = elected(running, **terms, early_stop=True)
         until(lambda: reasoner.gone > 0)  # the connection is closed in the middle
         _, whole = elected(running, **terms)
@@ -132,6 +132,50 @@ def test_the_most_confident_of_candidates_without_answers_is_elected(strategy: s
         for number in range(3)
     ]
     assert report["solution_index"] == values.index(max(values))
+
+
+@pytest.mark.parametrize("strategy", ["prm", "wrf", "soft"])
+def test_answers_of_which_none_can_be_scored_are_elected_by_their_frequency(strategy: str) -> None:
+    texts = ["nothing", *(boxed(number, "x" * 500) for number in (1, 2, 2))]
+    with upstream(*texts) as reasoner, gateway(reasoner, FakeEngine(max_tokens=200)) as running:
+        answer, report = elected(running, strategy=strategy, budget=4, round=2, confidence=1)
+    assert answer.choices[0].message.content == texts[2]
+    assert (report["answer"], report["decided_by"], report["without_answer_count"]) == ("2", "majority", 1)
+    assert (report["strategy"], report["sampled"], report["reward"]) == (strategy, 4, None)
+    assert (report["confidence"], report["stopped"]) == (0.0, "budget")
+
+
+@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
+@pytest.mark.parametrize("content", ["null", "empty", "missing", "one alternative"])
+def test_a_candidate_without_log_probabilities_leaves_the_vote_to_the_others(strategy: str, content: str) -> None:
+    """As of a provider that caches some completions, or drops the log-probabilities of a refusal."""
+    lacking: dict[str, Any] = {
+        "null": {"content": None},
+        "empty": {"content": []},
+        "missing": None,
+        "one alternative": {"content": [{"token": "x", "logprob": -0.1, "top_logprobs": [{"logprob": -0.1}]}]},
+    }
+    texts = [boxed(1), boxed(1), boxed(2)]
+    terms = {"strategy": strategy, "budget": 3, "round": 3, "confidence": 1}
+    absent = dict.fromkeys((0, 1), lacking[content])
+    with upstream(*texts, logprobs=absent) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms)
+    assert (report["answer"], report["decided_by"]) == ("2", "confidence")
+    assert [candidate["count"] for candidate in report["candidates"]] == [1, 2]
+    # where the answers have none, and only a text without an answer has: frequency decides
+    with upstream(boxed(1), boxed(2), "nothing", logprobs={0: None, 1: None}) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms)
+    assert (report["answer"], report["decided_by"]) == ("1", "majority")
+
+
+def test_candidates_are_stopped_by_what_a_text_with_an_answer_had() -> None:
+    """The text without one is the most confident; the first of the others to be voted on sets the threshold."""
+    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 3, "confidence": 1}
+    texts = ["nothing", boxed(1), boxed(2)]
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms, early_stop=True)
+    assert [body.get("stream", False) for body in reasoner.bodies] == [False, False, True]
+    assert report["sampled"] == 3
 
 
 def test_an_upstream_without_log_probabilities_is_named() -> None:
@@ -341,6 +385,96 @@ def test_errors_of_the_upstream_are_reported(response: Response, status: int, co
     assert detail in body["detail"]
     if code == "overloaded":
         assert error.response.headers["retry-after"] == ("17" if response.headers.get("retry-after") else "1")
+
+
+def completion(message: str = '{"content": "x"}', usage: str = "{}", choice: str = "", model: str = '"m"') -> Response:
+    """A completion with these parts, which need not be JSON."""
+    logprobs = '{"content": [{"token": "x", "logprob": NUMBER, "top_logprobs": []}]}'.replace("NUMBER", choice or "-1")
+    body = f'{{"model": {model}, "usage": {usage}, "choices": [{{"message": {message}, "logprobs": {logprobs}}}]}}'
+    return Response(body, media_type="application/json")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        JSONResponse({"choices": []}),
+        completion(usage='{"prompt_tokens": 1e999}'),
+        completion(usage='{"prompt_tokens": -1}'),
+        completion(usage=f'{{"completion_tokens": {"9" * 4300}}}'),
+        completion(message='{"content": "\\ud800"}'),
+        completion(message='{"content": "x", "reasoning": "\\udfff"}'),
+        completion(message='{"content": "x", "y": [1e999]}'),
+        completion(message='{"content": "x", "y": NaN}'),
+        completion(message="null"),
+        completion(choice="-1e999"),
+        completion(choice="NaN"),
+        completion(model='"\\ud800"'),
+        Response('{"choices": ' + "[" * 1000 + "]" * 1000 + "}"),
+        Response("NaN"),
+    ],
+    ids=lambda response: response.body.decode()[:110],
+)
+def test_what_an_upstream_says_amiss_is_its_failure(response: Response) -> None:
+    """Also in a bulk, where the other request is answered, and while candidates are streamed."""
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "logprobs": True, "unprm": {"budget": 1}}
+    other = body | {"messages": [{"role": "user", "content": "other"}]}
+    with upstream(boxed(1), refused={PROBLEM: response}) as reasoner, gateway(reasoner) as running:
+        for more in ({}, {"stream": True}, {"unprm": {"budget": 2, "strategy": "deepconf"}}):
+            refused = running.post("/v1/chat/completions", body | more)
+            assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
+        got = running.post("/v1/chat/completions/bulk", {"requests": [body, other], "budget": 2}).json()["data"]
+    assert got[0]["error"]["code"] == "upstream_failed"
+    assert got[1]["choices"][0]["message"]["content"] == boxed(1)
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"data": [{"id": "m", "x": 1e999}]}', b'{"data": [{"id": "\\ud800"}]}', b"NaN", b'{"data": 3}']
+)
+def test_models_that_an_upstream_lists_amiss_are_its_failure(content: bytes) -> None:
+    with openai_server(lambda body: content) as (url, _), serving(FakeEngine(), upstream_url=url) as running:
+        for path in ("/v1/models", "/v1/models/m"):
+            refused = running.get(path)
+            assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
+
+
+@pytest.mark.parametrize("logprob", ["1e999", "NaN", "-1e308"])
+def test_a_stream_of_log_probabilities_that_are_none_is_a_failure(logprob: str) -> None:
+    """The first candidate sets the threshold; the second is streamed, and missing."""
+    token = f'{{"token": "x", "logprob": -1, "top_logprobs": [{{"logprob": {logprob}}}, {{"logprob": {logprob}}}]}}'
+    chunk = f'data: {{"choices": [{{"delta": {{}}, "logprobs": {{"content": [{token}]}}}}]}}\n\n'
+    broken = Response(chunk, media_type="text/event-stream")
+    terms = {"strategy": "deepconf", "budget": 2, "round": 1, "confidence": 1, "early_stop": True, "window": 1}
+    with upstream(boxed(1), errors={1: broken}) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms)
+    detail = "the upstream's stream has something else than chunks of a chat completion"
+    assert report["failures"] == [{"candidates": 1, "detail": detail}]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "self_consistency/chat/completions"])
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN"])
+@pytest.mark.parametrize("tools", ["", ', "tools": [{"type": "function"}]'])
+def test_numbers_that_json_can_t_hold_are_not_passed_on(path: str, number: str, tools: str) -> None:
+    messages = f'[{{"role": "user", "content": "x", "y": {number}}}]'
+    bodies = [f'{{"model": "m", "messages": {messages}{tools}}}']
+    for field in (f'"top_k": {number}', f'"logit_bias": {{"1": [{number}]}}', f'"stream_options": {{"x": {number}}}'):
+        bodies.append(f'{{"model": "m", "messages": [{{"role": "user", "content": "x"}}], {field}{tools}}}')
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        for body in bodies:
+            refused = running.http.post(f"/v1/{path}", content=body, headers={"Content-Type": "application/json"})
+            assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+            assert "JSON can hold" in refused.json()["detail"]
+        assert not reasoner.bodies
+
+
+@pytest.mark.parametrize("strategy", ["wrf", "cisc", "deepconf"])
+@pytest.mark.parametrize("value", ["x", "5", [1], -1, 2.5, True])
+def test_top_logprobs_are_a_number_of_tokens(strategy: str, value: Any) -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
+            ask(running, extra_body={"top_logprobs": value, "unprm": {"strategy": strategy}})
+        assert caught.value.response.json()["errors"][0]["pointer"] == "/top_logprobs"
+        ask(running, extra_body={"top_logprobs": None, "unprm": {"strategy": strategy, "budget": 1}})
+    assert len(reasoner.bodies) == 1
 
 
 def test_an_unreachable_upstream_is_reported() -> None:
@@ -587,15 +721,17 @@ def test_a_stream_shows_progress_and_then_the_answer() -> None:
 def test_progress_is_streamed_while_candidates_are_sampled() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
     body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
+    second = threading.Event()
     with (
-        upstream(boxed(1), boxed(2), delays={1: 1.0}) as reasoner,
+        upstream(boxed(1), boxed(2), held={1: second}) as reasoner,
         gateway(reasoner) as running,
         running.http.stream("POST", "/v1/chat/completions", json=body) as response,
     ):
         assert response.headers["content-type"].startswith("text/event-stream")
         lines = response.iter_lines()
         assert json.loads(next(lines).removeprefix("data: "))["unprm"]["progress"]["sampled"] == 2
-        assert reasoner.given == 2  # the second round takes a while
+        assert reasoner.given == 2
+        second.set()
         rest = [line for line in lines if line]
     assert rest[-1] == "data: [DONE]"
 
@@ -615,9 +751,9 @@ def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
 def test_who_goes_away_is_not_worked_for() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": {"budget": 4}}
     for stream in (False, True):
-        with upstream(boxed(1), delays={0: 5.0}) as reasoner, gateway(reasoner) as running:
-            with pytest.raises(httpx.ReadTimeout):
-                running.post("/v1/chat/completions", body | {"stream": stream}, timeout=1.5)
+        with upstream(boxed(1), held={0: threading.Event()}) as reasoner, gateway(reasoner) as running:
+            with running.connect(raw(body | {"stream": stream}, "/v1/chat/completions")):
+                until(lambda reasoner=reasoner: len(reasoner.bodies) == 1)  # type: ignore[misc]
             until(lambda reasoner=reasoner: reasoner.gone == 1)  # type: ignore[misc]
             until(lambda running=running: running.metric("unprm_running_requests") == 0)  # type: ignore[misc]
 
@@ -625,14 +761,13 @@ def test_who_goes_away_is_not_worked_for() -> None:
 def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}]}
     body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
-    with upstream(boxed(1), boxed(2), delays={1: 20.0}) as reasoner, gateway(reasoner) as running:
-        begun = time.monotonic()
-        answer = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "1"})
-        assert time.monotonic() - begun < 5
+    with upstream(boxed(1), boxed(2), held={1: threading.Event()}) as reasoner, gateway(reasoner) as running:
+        answer = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"})
     report = answer.json()["unprm"]
     assert (report["sampled"], report["stopped"]) == (2, "failures")
     assert report["failures"] == [{"candidates": 2, "detail": "the upstream gave none in time"}]
-    with upstream(boxed(1), delays={0: 20.0}) as reasoner, gateway(reasoner, gateway_seconds=0.5) as running:
+    late = threading.Event()
+    with upstream(boxed(1), held={0: late}) as reasoner, gateway(reasoner, gateway_seconds=0.5) as running:
         answer = running.post("/v1/chat/completions", body)
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
 
@@ -644,7 +779,7 @@ def test_what_outlives_the_drain_is_told_so(stream: bool, tools: bool, caplog: p
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": stream}
     body |= {"tools": [{"type": "function", "function": {"name": "f"}}]} if tools else {"unprm": {"budget": 4}}
     with (
-        upstream(boxed(1), delays={0: PATIENCE}) as reasoner,
+        upstream(boxed(1), held={0: threading.Event()}) as reasoner,
         gateway(reasoner, drain_seconds=0) as running,
     ):
         waiting = Background(lambda: running.post("/v1/chat/completions", body))
@@ -667,7 +802,7 @@ def test_a_stream_that_outlives_the_drain_ends_with_an_event(caplog: pytest.LogC
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
     body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
     with (
-        upstream(boxed(1), boxed(2), delays={1: PATIENCE}) as reasoner,
+        upstream(boxed(1), boxed(2), held={1: threading.Event()}) as reasoner,
         gateway(reasoner, drain_seconds=0) as running,
         httpx.stream("POST", f"{running.url}/v1/chat/completions", json=body, timeout=PATIENCE) as response,
     ):
@@ -683,7 +818,7 @@ def test_a_stream_that_is_passed_on_ends_at_its_deadline_with_an_event(caplog: p
     caplog.set_level(logging.INFO)
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True, "logprobs": True}
     body["tools"] = [{"type": "function", "function": {"name": "f"}}]
-    with upstream(boxed(1), pause=PATIENCE) as reasoner, gateway(reasoner, gateway_seconds=1) as running:
+    with upstream(boxed(1), hangs={0: 0}) as reasoner, gateway(reasoner, gateway_seconds=1) as running:
         answer = running.post("/v1/chat/completions", body)
     *_, last = answer.text.split("\n\n")[:-1]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
@@ -698,11 +833,12 @@ def test_votes_are_counted_once() -> None:
 
 def test_several_are_answered_at_a_time() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": {"budget": 1}}
-    with upstream(boxed(1), delays={0: 1.0, 1: 1.0, 2: 1.0}) as reasoner, gateway(reasoner) as running:
-        begun = time.monotonic()
+    all_asked = threading.Event()
+    with upstream(boxed(1), held=dict.fromkeys(range(3), all_asked)) as reasoner, gateway(reasoner) as running:
         calls = [Background(lambda: running.post("/v1/chat/completions", body)) for _ in range(3)]
+        until(lambda: len(reasoner.bodies) == 3)
+        all_asked.set()
         assert [call.result().status_code for call in calls] == [200] * 3
-        assert time.monotonic() - begun < 2.5
 
 
 def test_no_text_of_a_caller_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,12 +3,13 @@
 import logging
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
 from server.http.keys import Keys, KeysInvalid
-from tests.server.harness import PROBLEM, Background, ask, boxed, serving
+from tests.server.harness import PROBLEM, Background, ask, boxed, read, serving
 from tests.server.upstream import upstream
 from tests.support import until
 from unprm.engines.fake import FakeEngine
@@ -134,14 +135,14 @@ def test_tokens_of_the_upstream_count_too(tmp_path: Path) -> None:
 def test_a_caller_with_much_to_ask_does_not_hold_up_another(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("many 11111111\none 22222222\n")
-    engine = FakeEngine(delay=0.05)
+    gate = threading.Event()
+    engine = FakeEngine(gate=gate)
     with serving(engine, api_keys_file=file, batch_tokens=2) as server:
         body = {"problem": PROBLEM, "solutions": [[str(k)] for k in range(20)]}
         waiting = [Background(lambda: server.post("/score_steps", body, headers=bearer("11111111"))) for _ in range(6)]
-        until(lambda: len(engine.batches) >= 3)
-        before = len(engine.batches)
-        response = server.post("/score_steps", ask(["x"]), headers=bearer("22222222"))
-        assert response.status_code == 200
-        assert len(engine.batches) - before <= 3  # of the 120 that wait
-        for one in waiting:
-            one.result()
+        until(lambda: "unprm_queued_requests 6.0" in server.get("/metrics", headers=bearer("22222222")).text)
+        last = Background(lambda: server.post("/score_steps", ask(["x"]), headers=bearer("22222222")))
+        until(lambda: "unprm_queued_requests 7.0" in server.get("/metrics", headers=bearer("22222222")).text)
+        gate.set()
+        assert [one.result().status_code for one in (*waiting, last)] == [200] * 7
+    assert any(read("x") in batch for batch in engine.batches[:4])  # of the 120 that wait

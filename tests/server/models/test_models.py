@@ -263,15 +263,17 @@ def test_a_server_s_end_closes_all_models() -> None:
 
 
 def test_a_server_s_end_closes_a_model_that_is_about_to_go() -> None:
-    going = fixed(0.25, delay=1.0)
+    gate = threading.Event()
+    going = fixed(0.25, gate=gate)
     models = {"a": going, "b": fixed(0.5)}
     with serving(models, lambda request: fixed(0.5), admin_key="admin", drain_seconds=0) as running:
         connection = running.connect(raw(ask("x")))
         until(lambda: bool(going.batches))
         assert running.http.delete("/admin/models/a", headers=ADMIN).status_code == 202
-        assert not going.closed
     with connection:
         assert connection.recv(65536).startswith(b"HTTP/1.1 503")
+    assert not going.closed
+    gate.set()
     until(lambda: going.closed)  # when its thread comes to it
 
 

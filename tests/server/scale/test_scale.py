@@ -277,9 +277,9 @@ CHAT: dict[str, Any] = {
 
 
 @contextmanager
-def streamed(http: httpx.Client, reasoner: Upstream, seconds: float = 1.0, **headers: str) -> Iterator[Iterator[Any]]:
-    """The gateway's events after the first, for a request whose second round takes `seconds`."""
-    reasoner.delays = {len(reasoner.bodies) + 1: seconds}
+def streamed(http: httpx.Client, reasoner: Upstream, go_on: threading.Event, **headers: str) -> Iterator[Iterator[Any]]:
+    """The gateway's events after the first, for a request whose second round waits for `go_on`."""
+    reasoner.held = {len(reasoner.bodies) + 1: go_on}
     given = reasoner.given
     with http.stream("POST", "/v1/chat/completions", json=CHAT | {"stream": True}, headers=headers) as response:
         assert response.status_code == 200
@@ -291,7 +291,9 @@ def streamed(http: httpx.Client, reasoner: Upstream, seconds: float = 1.0, **hea
 
 
 def test_the_gateway_answers_as_it_goes(http: httpx.Client, reasoner: Upstream) -> None:
-    with streamed(http, reasoner) as events:
+    go_on = threading.Event()
+    with streamed(http, reasoner, go_on) as events:
+        go_on.set()
         *_, report, done = events
     assert done == "[DONE]"
     assert json.loads(report)["unprm"]["sampled"] == 4
@@ -313,16 +315,19 @@ def test_what_the_gateway_is_refused_has_its_status(http: httpx.Client, reasoner
 @pytest.mark.parametrize("stream", [False, True])
 def test_who_leaves_the_gateway_is_not_worked_for(http: httpx.Client, reasoner: Upstream, stream: bool) -> None:
     gone = reasoner.gone
-    reasoner.delays = {len(reasoner.bodies): 10.0}
-    with pytest.raises(httpx.ReadTimeout):
-        http.post("/v1/chat/completions", json=CHAT | {"stream": stream}, timeout=1.0)
+    asked = len(reasoner.bodies)
+    reasoner.held = {asked: threading.Event()}
+    body = raw(CHAT | {"stream": stream}, "/v1/chat/completions", f"Authorization: Bearer {KEY}")
+    with socket.create_connection(("127.0.0.1", http.base_url.port or 0)) as connection:
+        connection.sendall(body)
+        until(lambda: len(reasoner.bodies) == asked + 1)
     until(lambda: reasoner.gone == gone + 1)
 
 
 def test_who_leaves_in_the_middle_of_a_stream_is_not_worked_for(http: httpx.Client, reasoner: Upstream) -> None:
     gone = reasoner.gone
     before = len(reasoner.bodies)
-    with streamed(http, reasoner, 10.0):
+    with streamed(http, reasoner, threading.Event()):
         until(lambda: len(reasoner.bodies) == before + 2)
     until(lambda: reasoner.gone == gone + 1)
 
@@ -330,7 +335,7 @@ def test_who_leaves_in_the_middle_of_a_stream_is_not_worked_for(http: httpx.Clie
 def test_a_replica_that_dies_over_a_stream_ends_it_with_an_error(http: httpx.Client, reasoner: Upstream) -> None:
     named = {HEADER: question_hash("the one that dies over a stream")}
     victim = replica(http, "anything", **named)
-    with streamed(http, reasoner, **named) as events:
+    with streamed(http, reasoner, threading.Event(), **named) as events:
         os.kill(int(victim.partition("-")[2]), signal.SIGKILL)
         (last,) = events
     assert json.loads(last)["error"]["code"] == "model_unavailable"

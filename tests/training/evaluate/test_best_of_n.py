@@ -110,6 +110,12 @@ def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
         assert not elected("wrf", judged, [0, 1])
         assert elected("majority", judged, [0, 1])
         assert elected("wrf", judged, [1])  # unanimous
+    sure = {"deepconf": (None, None, 0.9)}
+    without_answer = JudgedCandidates("q", (0, 1, None), (True, True, False), (None, None, 0.9), None, sure)
+    for elected in (right_votes.elects_right, right_votes.right_share):
+        assert not elected("wrf", without_answer, [0, 1, 2])
+        assert not elected("deepconf", without_answer, [0, 1, 2])
+        assert elected("majority", without_answer, [0, 1, 2])
 
 
 @pytest.mark.parametrize(

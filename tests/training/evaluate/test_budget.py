@@ -1,5 +1,7 @@
 """A budget of candidates shared by many questions, on pools whose outcome is known."""
 
+from dataclasses import replace
+
 import pytest
 from typer.testing import CliRunner
 
@@ -29,6 +31,15 @@ def test_every_question_gets_one_and_the_rest_goes_where_answers_differ(vote):
 def test_nothing_is_spent_on_votes_that_can_not_change():
     # four of six that agree are a majority for good
     assert budget.allocate("majority", [AGREED, SPLIT], (6,)) == {6: [4, 6]}
+
+
+@pytest.mark.parametrize("vote", budget.VOTES)
+def test_candidates_without_a_reward_are_spent_like_others(vote):
+    """The first has none that is scored, the second only one without an answer."""
+    unscored = replace(SPLIT, rewards=(None,) * 6)
+    hidden = replace(SPLIT, id="hidden", classes=(0, 1, None, 0, 1, 2), rewards=(None, None, 0.9, None, None, None))
+    found = budget.allocate(vote, [unscored, hidden], (1, 3, 6))
+    assert {size: sum(counts) for size, counts in found.items()} == {1: 2, 3: 6, 6: 12}
 
 
 def test_a_shared_budget_is_compared_with_an_equal_one_at_the_same_total():

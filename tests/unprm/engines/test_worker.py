@@ -2,11 +2,10 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
-from tests.support import asynchronous
+from tests.support import asynchronous, until
 from unprm.engines.worker import Worker
 
 
@@ -69,7 +68,4 @@ def test_a_call_may_outlive_its_loop() -> None:
 
     asyncio.run(test())
     gate.set()
-    end = time.monotonic() + 5
-    while threading.active_count() > names and time.monotonic() < end:
-        time.sleep(0.01)
-    assert threading.active_count() == names
+    until(lambda: threading.active_count() == names)

@@ -1,6 +1,7 @@
 """The HTTP samplers, against servers that answer as vLLM and chat APIs do, and against failing ones."""
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
@@ -115,6 +116,7 @@ def test_servers_that_are_all_dead_are_reported(base):
         (lambda choice: choice.pop("logprobs"), "no log-probabilities"),
         (lambda choice: choice["token_ids"].append(3), "2 log-probabilities were told for 3 token ids"),
         (lambda choice: choice.pop("index"), "another form: choices.0.index: Field required"),
+        (lambda choice: choice["logprobs"]["token_logprobs"].append(math.nan), "token_logprobs.2: .* finite number"),
     ],
 )
 def test_an_answer_without_what_is_needed_is_refused(base, spoil, message):

@@ -57,6 +57,20 @@ def test_without_an_answer_nothing_is_sure() -> None:
     assert stability("majority", [None, None], None, 2) == 1.0
 
 
+@pytest.mark.parametrize("strategy", ["prm", "wrf", "weighted", "soft", "deepconf", "cisc"])
+def test_a_vote_that_lacks_its_values_is_open_until_the_budget_is_used_up(strategy: Strategy) -> None:
+    """Whatever the candidate without an answer brings."""
+    for values in ([None, None, None], [None, None, 0.9]):
+        assert stability(strategy, [0, 1, None], values, 5) == 0.0
+        assert stability(strategy, [0, 1, None], values, 3) == 1.0
+
+
+def test_values_yet_unseen_may_be_any() -> None:
+    """One answer, which nothing has been scored of: the next is another with probability 1/2, and then has a reward."""
+    assert stability("prm", [0], [None], 2, draws=20_000) == pytest.approx(1 / 2, abs=0.01)
+    assert stability("prm", [0, None], [None, 0.9], 3, draws=20_000) == pytest.approx(2 / 3, abs=0.01)
+
+
 def test_the_probability_is_that_of_the_urn() -> None:
     """A majority vote of three candidates with two to come: all that may be drawn, each with its chance."""
     now: Classes = [0, 0, 1]

@@ -168,6 +168,15 @@ def test_rewards_of_which_none_is_there_decide_nothing():
         votes.decide("prm", [0, 1], [None, None])
 
 
+def test_values_of_candidates_without_an_answer_decide_nothing():
+    assert votes.of_answered([None, 0, 1], [0.9, None, 0.0]) == [None, None, 0.0]
+    assert votes.of_answered([None, 0, 1], [0.9, None, None]) is None
+    for strategy in votes.STRATEGIES:
+        if votes.needed_signal(strategy, [None, 0, 1]) != "none":
+            with pytest.raises(ValueError, match="needs the candidates'"):
+                _decide(strategy, [None, 0, 1], [0.9, None, None])
+
+
 def test_a_hair_counts_as_a_tie_and_more_does_not():
     assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-10]).tied == (0, 1)
     assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-9]).tied == ()

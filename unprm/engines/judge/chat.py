@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 class _Form(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
 class Likely(_Form):
@@ -55,8 +55,8 @@ class _Details(_Form):
 
 
 class _Usage(_Form):
-    prompt_tokens: int = Field(default=0, ge=0)
-    completion_tokens: int = Field(default=0, ge=0)
+    prompt_tokens: int = Field(default=0, ge=0, le=2**53)
+    completion_tokens: int = Field(default=0, ge=0, le=2**53)
     prompt_tokens_details: _Details | None = None
 
     def counted(self) -> Usage:
