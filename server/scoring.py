@@ -48,7 +48,7 @@ async def score(
     threshold = None if recorded is None else recorded.threshold
     with ExitStack() as room:
         lengths = [_length(problem, solution) for solution in solutions.values()]
-        permits = [room.enter_context(model.reserve(lengths)) for model in models]
+        permits = [room.enter_context(model.reserve(lengths, context.share)) for model in models]
         outcomes = await all_of(_encode_measured(model, problem, solutions, context) for model in models)
         too_long = {
             index: outcome

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
+from unprm.budget import Budget
 from unprm.errors import ShuttingDown
 
 from .http.context import Context
@@ -19,7 +20,7 @@ from .models.registry import Models
 from .observe.journal import Journal
 from .observe.metrics import Metrics
 from .settings import Settings
-from .sharing import Budget, FairPool, InUse
+from .sharing import FairPool, InUse
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ class Service:
             await asyncio.to_thread(self.journal.close)
 
     def check_ready(self) -> None:
-        """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if work would be refused."""
+        """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if no work can be done. Load does not count."""
         if self._draining:
             raise ShuttingDown
         self.models.check_ready()

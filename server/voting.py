@@ -53,7 +53,7 @@ async def score_steps(service: TheService, request: ScoreRequest, context: TheCo
     with service.models.chosen(request.model) as models:
         if not request.scored:  # refuses before any text is read
             for model in models:
-                model.check_room(request.lengths)
+                model.check_room(request.lengths, context.share)
         parsed = await _parse(service, request, context)
         scores = await _scores(models, request, parsed, context)
         return score_response(request, parsed.solutions, scores, name(models), context.usage)

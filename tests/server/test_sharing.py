@@ -6,9 +6,8 @@ from functools import partial
 
 import pytest
 
-from server.sharing import Budget, FairPool, share_of
+from server.sharing import FairPool, share_of
 from tests.support import PATIENCE
-from unprm.errors import Overloaded
 
 
 @pytest.mark.parametrize(
@@ -25,20 +24,6 @@ from unprm.errors import Overloaded
 )
 def test_a_share_is_a_name_s_or_an_address_s(caller: str, client: tuple[str, int] | None, share: str) -> None:
     assert share_of(caller, client) == share
-
-
-def test_a_caller_has_half_of_a_budget_and_others_the_same_of_the_rest() -> None:
-    budget = Budget(100, "bytes")
-    with budget.holding("a") as first, budget.holding("a") as second, budget.holding("b") as other:
-        first(30)
-        second(20)
-        with pytest.raises(Overloaded, match=r"50 bytes of this caller .* and 1 more .* 50 of 100"):
-            second(1)
-        other(25)
-        with pytest.raises(Overloaded):
-            other(1)
-    with budget.holding("a") as again:
-        again(50)
 
 
 def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None:

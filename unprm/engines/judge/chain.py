@@ -17,7 +17,7 @@ from unprm.engines.judge.answers import THOUGHT, verdicts
 from unprm.engines.judge.chat import JudgeChat, Refused, Sample
 from unprm.engines.judge.layouts import ChainLayout, Messages, StepLayout
 from unprm.engines.judge.material import plain
-from unprm.engines.judge.readout import Reading, mean
+from unprm.engines.judge.readout import Reading, asked, mean
 from unprm.types import Usage
 
 LIKELIEST = 5
@@ -25,6 +25,8 @@ LIKELIEST = 5
 TEMPERATURE = 0.6
 """As GenPRM was evaluated, and as DeepSeek recommends for the models that it and ThinkPRM were made of; checks of one
 solution must differ."""
+ROUNDS = 8
+"""Steps of a usual solution, which a judge checks one after the other."""
 _ANSWERS = {"correct": 1.0, "incorrect": 0.0}
 _REPLY = re.compile(r"(</?(?:analyze|verify|output)>|\[Code Output\]|\\boxed\{)")
 """What GenPRM's checks are built of."""
@@ -41,6 +43,15 @@ class Chain:
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """The conversation that asks for a chain."""
         return [self.layout.messages(problem, steps)]
+
+    def asked(self, problem: str, steps: Sequence[str]) -> int:
+        """One prompt for all chains of a solution."""
+        return asked(self.layout.messages(problem, steps))
+
+    @property
+    def rounds(self) -> int:
+        """One: all chains are sampled in a call."""
+        return 1
 
     def described(self, likeliest: int) -> str:
         """The verdicts, and how they are read."""
@@ -76,6 +87,15 @@ class StepChain:
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """The conversation of the last step, in which the layout's assumed answer stands for each earlier check."""
         return [self.layout.messages(problem, steps)]
+
+    def asked(self, problem: str, steps: Sequence[str]) -> int:
+        """A prompt for each step of each check, as if the judge wrote the assumed answers."""
+        return self.repeats * asked(self.layout.messages(problem, steps))
+
+    @property
+    def rounds(self) -> int:
+        """The steps of a usual solution."""
+        return ROUNDS
 
     def described(self, likeliest: int) -> str:
         """The verdicts, and how they are read."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from unprm.concurrent import all_of
@@ -22,12 +23,16 @@ Result = TypeVar("Result")
 
 
 class JudgeFormat(ByteFormat):
-    """The texts' bytes; the text shows the conversations that are sent."""
+    """The texts' bytes, and the tokens that the judge is asked by; the text shows the conversations that are sent."""
 
     family = "judge"
 
     def __init__(self, readout: JudgeReadout) -> None:
         self._readout = readout
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """As `ByteFormat.encode`."""
+        return replace(super().encode(problem, steps), asked=self._readout.asked(problem, steps))
 
     def text(self, encoded: Encoded) -> str:
         """The conversations, each message after a line with its role."""

@@ -11,7 +11,7 @@ from unprm.concurrent import all_of
 from unprm.engines.judge.answers import expected, stated
 from unprm.engines.judge.chat import JudgeChat, Refused, Sample
 from unprm.engines.judge.layouts import Messages, StepLayout
-from unprm.engines.judge.readout import Reading, mean
+from unprm.engines.judge.readout import Reading, asked, mean
 from unprm.types import Usage
 
 ANSWER_TOKENS = 4
@@ -29,6 +29,15 @@ class Stepwise:
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """For each layout the conversation of the last step."""
         return [layout.messages(problem, steps) for layout in self.layouts]
+
+    def asked(self, problem: str, steps: Sequence[str]) -> int:
+        """A prompt for each step by each layout."""
+        return sum(map(asked, self.conversations(problem, steps)))
+
+    @property
+    def rounds(self) -> int:
+        """One: steps are asked for side by side."""
+        return 1
 
     def described(self, likeliest: int) -> str:
         """The answers, and how they are read."""
