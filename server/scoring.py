@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -94,7 +95,7 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
             outcomes |= {index: SolutionTooLong(index, fewest, limit, exact=False) for index in left}
         else:
             for size, piece in _pieces(problem, left):
-                outcomes |= await turns.run(size, partial(_encoded, engine, problem, piece))
+                outcomes |= await turns.run(size, partial(_encoded, engine, problem, piece, context.scope))
     return {index: outcomes[index] for index in solutions}
 
 
@@ -124,11 +125,13 @@ def _pieces(problem: str, solutions: Mapping[int, Solution]) -> Iterator[tuple[i
         yield size, piece
 
 
-def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution]) -> Outcomes:
+def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution], scope: str) -> Outcomes:
     limit = engine.description.max_tokens
     encoded = {index: engine.format.encode(problem, solution.steps) for index, solution in solutions.items()}
     return {
-        index: item if (tokens := len(item.ids)) <= limit else SolutionTooLong(index, tokens, limit)
+        index: replace(item, scope=scope)
+        if (tokens := len(item.ids)) <= limit
+        else SolutionTooLong(index, tokens, limit)
         for index, item in encoded.items()
     }
 

@@ -103,27 +103,27 @@ class Service:
             return function()
         return await self._readers.request(context.share).run(len(context.body), function)
 
-    async def classes(self, answers: Sequence[str | None], caller: str) -> tuple[list[int | None], list[int]]:
+    async def classes(self, answers: Sequence[str | None], context: Context) -> tuple[list[int | None], list[int]]:
         """The class of equal answers that each answer belongs to, None for None; and the indices of the answers that
-        could not be compared as mathematics in time. `caller`: whose answers they are."""
+        could not be compared as mathematics in time."""
         known = [index for index, answer in enumerate(answers) if answer is not None]
-        compared = await self._compared([answer for answer in answers if answer is not None], caller)
+        compared = await self._compared([answer for answer in answers if answer is not None], context)
         classes: list[int | None] = [None] * len(answers)
         for index, number in zip(known, compared.classes, strict=True):
             classes[index] = number
         return classes, [known[index] for index in compared.as_text]
 
-    async def _compared(self, answers: Sequence[str], caller: str) -> Comparison:
+    async def _compared(self, answers: Sequence[str], context: Context) -> Comparison:
         if all(map(answer_text.is_integer, answers)):  # at once: these need no process
             return self._equivalence.finish(self._equivalence.begin(answers))
-        begun = await self._readers.request(caller).run(
-            sum(map(len, answers)), partial(self._equivalence.begin, answers)
+        begun = await self._readers.request(context.share).run(
+            sum(map(len, answers)), partial(self._equivalence.begin, answers, context.scope)
         )
         if begun.settled:
             return self._equivalence.finish(begun)
         # In threads of their own, so that requests that wait for a process delay no others; a request's time for
         # comparing begins with its turn.
-        turns = self._comparers.request(caller)
+        turns = self._comparers.request(context.share)
         return await turns.run(len(answers), partial(self._equivalence.finish, begun))
 
     def _start_comparing(self) -> None:

@@ -97,6 +97,10 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     admin_key: SecretStr | None = Field(
         default=None, min_length=1, description="Bearer token for /admin/models; without one, the route does not exist."
     )
+    share_caches: bool = Field(
+        default=False,
+        description="Reuse what was computed for one caller for all others, who can tell; by default each has its own.",
+    )
     open_metrics: bool = Field(default=False, description="Allow reading /metrics without a key.")
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions per request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")

@@ -137,7 +137,7 @@ async def ballot(
     """
     parsed = await _parse(service, request, context)
     with span("answers"):
-        classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context.share)
+        classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context)
     if all(number is None for number in classes):
         raise NoAnswer(len(classes))
     needed = {votes.needed_signal(strategy, classes, request.terms) for strategy in strategies}

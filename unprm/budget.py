@@ -8,8 +8,8 @@ from unprm.errors import Overloaded
 
 
 class Budget:
-    """Capacity of `limit` units, called `noun` in errors. What a caller holds is at most what stays free: one caller
-    alone gets half, the next half of the rest, and there is always some for another.
+    """Capacity of `limit` units, called `noun` in errors. A caller may take more only if it then holds at most as much
+    as stays free: one caller alone gets half, the next half of the rest, and there is always some for another.
 
     An amount counts as half of the limit at most, so that any is taken when nothing is held. `wait`: seconds until this
     many units may be free again. The rule is that of dynamic thresholds in switches (Choudhury and Hahne, 1998).

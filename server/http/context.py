@@ -15,7 +15,8 @@ CONTEXT = "unprm.context"
 @dataclass(slots=True)
 class Context:
     """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
-    of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `code`: the error's,
+    of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `scope`: whose caches;
+    `code`: the error's,
     if the response is an error."""
 
     request_id: str
@@ -24,6 +25,7 @@ class Context:
     seconds: float = 0.0
     caller: str = ""
     share: str = ""
+    scope: str = ""
     body: bytes = b""
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)

@@ -83,12 +83,13 @@ class EquivalenceStats:
 @dataclass(frozen=True, slots=True)
 class Begun:
     """Answers and the `keys` known so far. `spelled`: answers without a key, by canonical spelling; `seconds`: what is
-    left of the deadline, after which they are compared as text."""
+    left of the deadline, after which they are compared as text. `scope`: whose cached keys they share."""
 
     answers: Sequence[str]
     keys: dict[str, AnswerKey]
     spelled: dict[str, list[str]]
     seconds: float
+    scope: str
 
     @property
     def settled(self) -> bool:
@@ -136,11 +137,12 @@ class Equivalence:
         Takes little more than the deadline at most. Raises `ShuttingDown` after `close` if a worker is needed."""
         return self.finish(self.begin(answers)).classes
 
-    def begin(self, answers: Sequence[str]) -> Begun:
-        """Does what needs no worker; takes milliseconds for answers of common size."""
+    def begin(self, answers: Sequence[str], scope: str = "") -> Begun:
+        """Does what needs no worker; takes milliseconds for answers of common size. What is cached in a scope, of at
+        most 64 bytes, is found in that scope alone."""
         start = time.monotonic()
         wanted = set(answers)
-        keys = self._cache.get_all(wanted)
+        keys = self._cache.get_all(wanted, scope)
         self._count(compared=len(wanted), cached=len(keys))
         spelled: dict[str, list[str]] = {}
         # The order depends only on the answers, so that a deadline always cuts off the same ones.
@@ -157,16 +159,16 @@ class Equivalence:
             if key is None:
                 spelled.setdefault(form, []).append(answer)
             else:
-                keys[answer] = self._cache.put(answer, key)
-        return Begun(answers, keys, spelled, max(0.0, self.deadline - (time.monotonic() - start)))
+                keys[answer] = self._cache.put(answer, key, scope)
+        return Begun(answers, keys, spelled, max(0.0, self.deadline - (time.monotonic() - start)), scope)
 
     def finish(self, begun: Begun) -> Comparison:
         """The classes of the answers; waits for a worker unless settled. The rest of the deadline starts now."""
         until = time.monotonic() + begun.seconds
         for form in sorted(sorted(begun.spelled), key=len):
-            key, final = self._key_in_worker(form, until)
+            key, final = self._key_in_worker(form, until, begun.scope)
             for answer in begun.spelled[form]:
-                begun.keys[answer] = self._cache.put(answer, key) if final else key
+                begun.keys[answer] = self._cache.put(answer, key, begun.scope) if final else key
         joined = _joined(set(begun.keys.values()))
         numbers: dict[str, int] = {}
         return Comparison(
@@ -216,9 +218,9 @@ class Equivalence:
         self._count(in_process=1)
         return form, key
 
-    def _key_in_worker(self, form: str, until: float) -> tuple[AnswerKey, bool]:
+    def _key_in_worker(self, form: str, until: float, scope: str) -> tuple[AnswerKey, bool]:
         """The key, and whether it is final; otherwise it holds for this call only."""
-        known = self._cache.get_all([form])
+        known = self._cache.get_all([form], scope)
         if known:
             return known[form], True
         for attempt in range(_ATTEMPTS):
@@ -230,7 +232,7 @@ class Equivalence:
             except WorkerDied as death:
                 if death.signal == signal.SIGPROF:
                     self._count(timeouts=1)
-                    return self._remembered(form, text_key(form))
+                    return self._remembered(form, text_key(form), scope)
                 self._count(crashes=1)
             except ShuttingDown:
                 if attempt == 0:
@@ -239,11 +241,11 @@ class Equivalence:
             else:
                 failed = reply.as_text and not reply.refused
                 self._count(in_worker=1, refused=int(reply.refused), failures=int(failed))
-                return self._remembered(form, reply)
+                return self._remembered(form, reply, scope)
         return text_key(form), False
 
-    def _remembered(self, form: str, key: AnswerKey) -> tuple[AnswerKey, bool]:
-        return self._cache.put(form, key), True
+    def _remembered(self, form: str, key: AnswerKey, scope: str) -> tuple[AnswerKey, bool]:
+        return self._cache.put(form, key, scope), True
 
 
 def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:

@@ -53,7 +53,8 @@ class JudgeEngine:
         self._runner = asyncio.Runner()
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; tokens as the judge's server counts them."""
+        """Step scores per item; tokens as the judge's server counts them. Its cache knows no scopes, so what it had
+        cached is not told where there are any."""
         readings = self.run(self._read(batch))
         unread = sum(reading.scores.count(None) for reading in readings)
         if unread:
@@ -61,7 +62,10 @@ class JudgeEngine:
             logger.warning("the judge gave no verdict on %d of %d steps, which score %g", unread, steps, UNREAD)
         scores = [tuple(UNREAD if score is None else score for score in reading.scores) for reading in readings]
         usages = [reading.usage for reading in readings]
-        computed, tokens = [usage.computed_tokens for usage in usages], [usage.tokens for usage in usages]
+        tokens = [usage.tokens for usage in usages]
+        computed = [
+            usage.tokens if item.scope else usage.computed_tokens for item, usage in zip(batch, usages, strict=True)
+        ]
         return BatchScores(scores, computed, tokens, unread)
 
     def close(self) -> None:
