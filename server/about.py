@@ -22,7 +22,7 @@ async def healthz() -> StatusResponse:
 
 @about.get("/readyz", **describe("readyz"))
 async def readyz(service: TheService) -> StatusResponse:
-    """Reports whether the models are loaded and can be reached; if not, why. Load does not count: it gets 429."""
+    """Reports whether the models are loaded and can be reached; if not, why. How much work waits does not count."""
     service.check_ready()
     return StatusResponse()
 

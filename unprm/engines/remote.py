@@ -62,28 +62,22 @@ class RemoteEngine:
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores per item; vLLM runs all tokens of each."""
-        scores: dict[Encoded, tuple[float, ...]] = {}
-        for scope in dict.fromkeys(item.scope for item in batch):
-            scores |= self._scored([item for item in batch if item.scope == scope], scope)
-        return BatchScores([scores[item] for item in batch], [len(item.needed) for item in batch])
-
-    def close(self) -> None:
-        """Closes the connections."""
-        self._client.close()
-
-    def _scored(self, items: Sequence[Encoded], scope: str) -> dict[Encoded, tuple[float, ...]]:
-        """Step scores of items of a scope. vLLM takes one salt of its prefix cache for all inputs of a request."""
         body = {
             "model": self._served.id,
-            "input": [list(item.needed) for item in items],
+            "input": [list(item.needed) for item in batch],
             "task": "token_classify",
             "use_activation": False,
-        } | ({"cache_salt": scope} if scope else {})
+        }
         response = self._client.post("/pooling", json=body)
         if response.status_code != 200:
             raise RuntimeError(f"vLLM answered {response.status_code}")
         found = {row.index: row.data for row in _Pooled.model_validate_json(response.content).data}
-        return {item: step_scores(item, torch.tensor(found[index])) for index, item in enumerate(items)}
+        scores = [step_scores(item, torch.tensor(found[index])) for index, item in enumerate(batch)]
+        return BatchScores(scores, [len(item.needed) for item in batch])
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
 
     def _find(self) -> _Served:
         response = self._client.get("/v1/models")
