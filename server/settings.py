@@ -105,7 +105,9 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions per request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Largest request body.")
-    max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Most tokens that may wait, one caller's at most half; more get 429.")
+    max_queued_tokens: int = Field(
+        default=1_048_576, ge=1, description="Most tokens that may wait, one caller's at most half; more get 429."
+    )
     max_request_seconds: Seconds = Field(
         default=60.0, description="Time limit of a request; X-Request-Timeout may ask for less."
     )

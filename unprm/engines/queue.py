@@ -19,6 +19,7 @@ from unprm.engines.turns import Batch, Job, Scored, Turns
 from unprm.errors import (
     DeadlineExceeded,
     InvalidRequest,
+    ModelBusy,
     ModelUnavailable,
     ModelUnreachable,
     ShuttingDown,
@@ -235,10 +236,11 @@ class StepScorer:
             self._room.check(caller, tokens)
 
     def _retry_after(self, missing: int) -> float:
-        """Seconds until there may be room for `missing` tokens more, at the recent speed; at least 1."""
+        """Seconds until there may be room for `missing` tokens more, at the recent speed; from 1 to 60, by when most of
+        what waits has run out of time."""
         waiting = self._turns.tokens
         ahead = min(waiting, missing + max(0, waiting - self._room.taken))  # of large requests only a part is counted
-        return max(1.0, ahead * self._recent.seconds / self._recent.tokens) if self._recent.tokens else 1.0
+        return min(60.0, max(1.0, ahead * self._recent.seconds / max(1.0, self._recent.tokens)))
 
     def _most(self) -> int:
         """Most tokens of the next batch."""
@@ -281,7 +283,9 @@ class StepScorer:
             scores = await self._runner.run(tuple(batch))
         except ModelUnavailable as error:
             self._fail([place.job for places in batch.values() for place in places], error)
-            if isinstance(error, ModelUnreachable):
+            if isinstance(error, ModelBusy):  # with what callers asked
+                self._unreachable = None
+            elif isinstance(error, ModelUnreachable):
                 self._keep_reaching(str(error))
             else:
                 await self._runner.test_after_failures()

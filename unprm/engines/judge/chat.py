@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.engines.judge.layouts import Messages
-from unprm.errors import ModelUnreachable
+from unprm.errors import ModelBusy, ModelUnreachable
 from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, OpenAIClient
 from unprm.types import Usage
 
 ATTEMPTS = 3
 _REFUSALS = {400, 413, 422}
 """Statuses for a request that the server does not accept; others say that it can't work now, or not for us."""
+
+BUSY = 429
+"""Status for a request that the server would accept if it had less to do."""
 
 
 class Refused(Exception):
@@ -108,7 +111,8 @@ class JudgeChat:
         """`count` completions, or fewer if the server returns none any more. `likeliest`: of how many tokens the
         log-probabilities are asked for.
 
-        Raises `Refused`, and `ModelUnreachable` if the server does not answer, or not as OpenAI's API does.
+        Raises `Refused`, `ModelBusy`, and `ModelUnreachable` if the server does not answer, or not as OpenAI's API
+        does.
         """
         body: Json = {
             "model": self._model,
@@ -138,7 +142,8 @@ class JudgeChat:
         except APIStatusError as error:
             if error.status in _REFUSALS:
                 raise Refused(str(error.status)) from None
-            raise ModelUnreachable(f"the judge's server answered {error.status}") from None
+            kind = ModelBusy if error.status == BUSY else ModelUnreachable
+            raise kind(f"the judge's server answered {error.status}") from None
         except APIConnectionError as error:
             raise ModelUnreachable(f"the judge's server does not answer ({error.reason})") from None
         except (APIError, ValidationError):

@@ -14,7 +14,7 @@ from unprm.engines.judge.chain import ROUNDS
 from unprm.engines.judge.load import load_judge, pick_readout
 from unprm.engines.judge.readout import CALL
 from unprm.engines.queue import StepScorer
-from unprm.errors import ModelInvalid, ModelUnavailable, ModelUnreachable
+from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import Asked, Usage
 
@@ -158,6 +158,22 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
             assert scored.usage == Usage(404, 82, 322)  # of two equal items, one is last_step about
             await scorer.drain(PATIENCE)
         assert not lost
+
+    asyncio.run(test())
+
+
+def test_a_judge_that_has_too_much_to_do_fails_requests_and_stays_ready() -> None:
+    with judging() as judge:
+        engine = judge.load()
+        port = int(judge.url.rpartition(":")[2])
+
+    async def test() -> None:
+        scorer = StepScorer(engine)
+        with judging(statuses=[429] * 3, headers={"Retry-After": "0"}, port=port):
+            with pytest.raises(ModelBusy, match="the judge's server answered 429"):
+                await scorer.score([engine.format.encode("How many?", STEPS[:1])])
+            scorer.check_ready()
+        await scorer.drain(PATIENCE)
 
     asyncio.run(test())
 
