@@ -36,8 +36,8 @@ _RETRY = 5.0
 """Seconds between two attempts to reach a model that runs in another program."""
 _MOMENT = 0.25
 """Seconds that a batch should take: a request that comes meanwhile waits for it, and for its own batch."""
-_LEAST = 1024
-"""Tokens of a batch whatever time they take, as many as a CPU runs at once."""
+_LEAST = 256
+"""Tokens of a batch whatever time they take: fewer would take hardly less."""
 _SLACK = 2
 """A request may have up to this many times its permit's tokens: estimates err by less, and it is already encoded."""
 

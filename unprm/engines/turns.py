@@ -25,7 +25,8 @@ class Scored(NamedTuple):
 class Job:
     """The items of a request; `taken` of them have left the queue, the others have `waiting` tokens, which hold `room`.
     `caller`: jobs of one caller share its turns. `arrived`: time of the event loop's clock; `served`: number of the
-    last batch that took any, or at arrival. `total` tokens of its scored items, of which `computed` were run."""
+    last batch that took any, or of the one before its arrival. `total` tokens of its scored items, of which `computed`
+    were run."""
 
     items: Sequence[Encoded]
     deadline: float | None
@@ -69,8 +70,8 @@ class Turns:
         return len(self._waiting)
 
     def add(self, job: Job) -> None:
-        """Puts a job at the end."""
-        job.served = self._batches
+        """Puts a job at the end. It comes before those of which the batch that runs took any."""
+        job.served = self._batches - 1
         self._waiting[job] = None
         self._wait(job, sum(item.cost for item in job.items))
 

@@ -129,9 +129,9 @@ def test_any_order_of_requests_gives_the_stateless_answer(case, items, expected,
 
 
 def test_scopes_share_no_computation_and_get_the_same_scores(case, items, expected):
-    engine = case.engine(50, 5000)
+    engine = case.engine(5000, 5000)
     first, second = ([replace(item, scope=scope) for item in items] for scope in ("first", "second"))
-    alone = case.engine(50, 5000).score(items).computed
+    alone = case.engine(5000, 5000).score(items).computed
     scores, together, *_ = engine.score([*first, *second])
     for values, reference in zip(scores, expected * 2, strict=True):
         assert values == pytest.approx(reference, abs=1e-5)
