@@ -11,6 +11,7 @@ server gives no log-probabilities. What a judge writes, code included, is read a
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from unprm.concurrent import all_of
 from unprm.engines.judge.answers import THOUGHT, verdicts
@@ -25,8 +26,6 @@ LIKELIEST = 5
 TEMPERATURE = 0.6
 """As GenPRM was evaluated, and as DeepSeek recommends for the models that it and ThinkPRM were made of; checks of one
 solution must differ."""
-ROUNDS = 8
-"""Steps of a usual solution, which a judge checks one after the other."""
 _ANSWERS = {"correct": 1.0, "incorrect": 0.0}
 _REPLY = re.compile(r"(</?(?:analyze|verify|output)>|\[Code Output\]|\\boxed\{)")
 """What GenPRM's checks are built of."""
@@ -39,6 +38,7 @@ class Chain:
     layout: ChainLayout
     repeats: int
     max_tokens: int
+    rounds: ClassVar[int] = 1
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """The conversation that asks for a chain."""
@@ -47,11 +47,6 @@ class Chain:
     def asked(self, problem: str, steps: Sequence[str]) -> int:
         """One prompt for all chains of a solution."""
         return asked(self.layout.messages(problem, steps))
-
-    @property
-    def rounds(self) -> int:
-        """One: all chains are sampled in a call."""
-        return 1
 
     def described(self, likeliest: int) -> str:
         """The verdicts, and how they are read."""
@@ -83,6 +78,7 @@ class StepChain:
     layout: StepLayout
     repeats: int
     max_tokens: int
+    rounds: ClassVar[int] = 8
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """The conversation of the last step, in which the layout's assumed answer stands for each earlier check."""
@@ -91,11 +87,6 @@ class StepChain:
     def asked(self, problem: str, steps: Sequence[str]) -> int:
         """A prompt for each step of each check, as if the judge wrote the assumed answers."""
         return self.repeats * asked(self.layout.messages(problem, steps))
-
-    @property
-    def rounds(self) -> int:
-        """The steps of a usual solution."""
-        return ROUNDS
 
     def described(self, likeliest: int) -> str:
         """The verdicts, and how they are read."""

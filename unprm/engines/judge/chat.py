@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,9 +15,6 @@ from unprm.types import Usage
 ATTEMPTS = 3
 _REFUSALS = {400, 413, 422}
 """Statuses for a request that the server does not accept; others say that it can't work now, or not for us."""
-
-BUSY = 429
-"""Status for a request that the server would accept if it had less to do."""
 
 
 class Refused(Exception):
@@ -142,7 +140,7 @@ class JudgeChat:
         except APIStatusError as error:
             if error.status in _REFUSALS:
                 raise Refused(str(error.status)) from None
-            kind = ModelBusy if error.status == BUSY else ModelUnreachable
+            kind = ModelBusy if error.status == HTTPStatus.TOO_MANY_REQUESTS else ModelUnreachable
             raise kind(f"the judge's server answered {error.status}") from None
         except APIConnectionError as error:
             raise ModelUnreachable(f"the judge's server does not answer ({error.reason})") from None

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import Messages
@@ -23,7 +23,10 @@ class Reading:
 
 
 class JudgeReadout(Protocol):
-    """A way to read the scores of a solution's steps."""
+    """A way to read the scores of a solution's steps. `rounds`: how many calls of a usual solution come one after the
+    other."""
+
+    rounds: ClassVar[int]
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """The conversations that are sent, each with all of its messages; replies still to be written are marked."""
@@ -31,11 +34,6 @@ class JudgeReadout(Protocol):
 
     def asked(self, problem: str, steps: Sequence[str]) -> int:
         """Tokens of the prompts that it takes to read a solution, as `asked` counts them."""
-        ...
-
-    @property
-    def rounds(self) -> int:
-        """How many of a usual solution's calls come one after the other."""
         ...
 
     def described(self, likeliest: int) -> str:

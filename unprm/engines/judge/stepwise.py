@@ -6,6 +6,7 @@ Where the server gives no log-probabilities, the score is the mean over several 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from unprm.concurrent import all_of
 from unprm.engines.judge.answers import expected, stated
@@ -25,6 +26,7 @@ class Stepwise:
 
     layouts: Sequence[StepLayout]
     repeats: int
+    rounds: ClassVar[int] = 1
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """For each layout the conversation of the last step."""
@@ -33,11 +35,6 @@ class Stepwise:
     def asked(self, problem: str, steps: Sequence[str]) -> int:
         """A prompt for each step by each layout."""
         return sum(map(asked, self.conversations(problem, steps)))
-
-    @property
-    def rounds(self) -> int:
-        """One: steps are asked for side by side."""
-        return 1
 
     def described(self, likeliest: int) -> str:
         """The answers, and how they are read."""

@@ -10,7 +10,6 @@ import pytest
 
 from tests.judge_server import answered, checks_sums, choice, is_sum, judging, last_step, token
 from tests.support import PATIENCE, free_port
-from unprm.engines.judge.chain import ROUNDS
 from unprm.engines.judge.load import load_judge, pick_readout
 from unprm.engines.judge.readout import CALL
 from unprm.engines.queue import StepScorer
@@ -207,7 +206,7 @@ def test_a_judge_s_cost_is_its_calls_and_their_prompts() -> None:
     [
         ({"judge_readout": "grade", "judge_criterion": ["truth", "clarity"]}, 6, 1),
         ({"judge_readout": "chain"}, 1, 1),
-        ({"judge_readout": "chain", "judge_layout": "genprm", "judge_repeats": 5}, 15, ROUNDS),
+        ({"judge_readout": "chain", "judge_layout": "genprm", "judge_repeats": 5}, 15, 8),
     ],
 )
 def test_what_a_solution_of_three_steps_costs_in_each_read_out(options: Any, calls: int, rounds: int) -> None:
