@@ -19,8 +19,9 @@ from unprm import mini
 
 LARGER = "0.1 billion parameters"
 SECONDS, FACTOR, DEADLINE, SENDERS, CLOSED, CANDIDATES = 60, 10, 20.0, 96, 4, 16
-QUEUE = 16_384
-"""Limit of queued tokens: a few seconds of work, so that accepted requests are answered within the deadline."""
+QUEUE = 32_768
+"""Limit of queued tokens: the half that one address may have is a few seconds of work, so that accepted requests are
+answered within the deadline."""
 REFUSED_WITHIN = 0.02
 IDLE = 4.0
 """Idle seconds after which a sender reconnects, shortly before the server would close the connection."""

@@ -22,7 +22,7 @@ async def healthz() -> StatusResponse:
 
 @about.get("/readyz", **describe("readyz"))
 async def readyz(service: TheService) -> StatusResponse:
-    """Reports whether the model is loaded and the queue accepts requests; if not, why."""
+    """Reports whether the models are loaded and can be reached; if not, why. How much work waits does not count."""
     service.check_ready()
     return StatusResponse()
 
@@ -44,7 +44,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
     with service.models.chosen(name) as (chosen,):
         description, served_name = chosen.engine.description, chosen.name
     fields = asdict(description)
-    del fields["max_tokens"], fields["calibration"], fields["recorded"]
+    del fields["max_tokens"], fields["calibration"], fields["recorded"], fields["asked"]
     fields |= {
         "name": served_name,
         "models": service.models.names,

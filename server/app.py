@@ -61,6 +61,7 @@ def create_app(
                 keys=keys,
                 admin_keys=Keys(settings.admin_key, None),
                 open_metrics=settings.open_metrics,
+                share_caches=settings.share_caches,
             ),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),

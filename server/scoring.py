@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -48,7 +49,7 @@ async def score(
     threshold = None if recorded is None else recorded.threshold
     with ExitStack() as room:
         lengths = [_length(problem, solution) for solution in solutions.values()]
-        permits = [room.enter_context(model.reserve(lengths)) for model in models]
+        permits = [room.enter_context(model.reserve(lengths, context.share)) for model in models]
         outcomes = await all_of(_encode_measured(model, problem, solutions, context) for model in models)
         too_long = {
             index: outcome
@@ -105,7 +106,7 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
             outcomes |= {index: SolutionTooLong(index, fewest, limit, exact=False) for index in left}
         else:
             for size, piece in _pieces(problem, left):
-                outcomes |= await turns.run(size, partial(_encoded, engine, problem, piece))
+                outcomes |= await turns.run(size, partial(_encoded, engine, problem, piece, context.scope))
     return {index: outcomes[index] for index in solutions}
 
 
@@ -135,11 +136,13 @@ def _pieces(problem: str, solutions: Mapping[int, Solution]) -> Iterator[tuple[i
         yield size, piece
 
 
-def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution]) -> Outcomes:
+def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution], scope: str) -> Outcomes:
     limit = engine.description.max_tokens
     encoded = {index: engine.format.encode(problem, solution.steps) for index, solution in solutions.items()}
     return {
-        index: item if (tokens := len(item.ids)) <= limit else SolutionTooLong(index, tokens, limit)
+        index: replace(item, scope=scope)
+        if (tokens := len(item.ids)) <= limit
+        else SolutionTooLong(index, tokens, limit)
         for index, item in encoded.items()
     }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,6 +12,7 @@ from fastapi import Depends, Request
 
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
+from unprm.budget import Budget
 from unprm.errors import ShuttingDown, UnprmError
 
 from .http.context import Context
@@ -20,7 +22,7 @@ from .models.registry import Models
 from .observe.journal import Journal
 from .observe.metrics import Metrics
 from .settings import Settings
-from .sharing import Budget, FairPool, InUse
+from .sharing import FairPool, InUse
 
 T = TypeVar("T")
 
@@ -84,7 +86,7 @@ class Service:
             await asyncio.to_thread(self.journal.close)
 
     def check_ready(self) -> None:
-        """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if work would be refused."""
+        """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if no work can be done. Load does not count."""
         if self._draining:
             raise ShuttingDown
         self.models.check_ready()
@@ -117,21 +119,21 @@ class Service:
             return function()
         return await self._readers.request(context.share).run(len(context.body), function)
 
-    async def classes(self, answers: Sequence[str | None], caller: str) -> tuple[list[int | None], list[int]]:
+    async def classes(self, answers: Sequence[str | None], context: Context) -> tuple[list[int | None], list[int]]:
         """The class of equal answers that each answer belongs to, None for None; and the indices of the answers that
-        could not be compared as mathematics in time. `caller`: whose answers they are."""
+        could not be compared as mathematics in time."""
         known = [index for index, answer in enumerate(answers) if answer is not None]
-        compared = await self._compared([answer for answer in answers if answer is not None], caller)
+        compared = await self._compared([answer for answer in answers if answer is not None], context)
         classes: list[int | None] = [None] * len(answers)
         for index, number in zip(known, compared.classes, strict=True):
             classes[index] = number
         return classes, [known[index] for index in compared.as_text]
 
-    async def _compared(self, answers: Sequence[str], caller: str) -> Comparison:
-        if all(map(answer_text.is_integer, answers)):  # at once: handing them to a thread would take longer
-            return self._equivalence.compare(answers)
-        turns = self._readers.request(caller)
-        begun = self._equivalence.begin(answers)
+    async def _compared(self, answers: Sequence[str], context: Context) -> Comparison:
+        begun = self._equivalence.begin(answers, context.scope)
+        if all(map(answer_text.is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
+            self._equivalence.advance(begun, math.inf)
+        turns = self._readers.request(context.share)
         while begun.wanted:  # in slices, so that nobody waits for all of another's answers
             await turns.run(len(begun.wanted[-1]), partial(self._equivalence.advance, begun, _SLICE))
         return self._equivalence.finish(begun)

@@ -111,11 +111,17 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     admin_key: SecretStr | None = Field(
         default=None, min_length=1, description="Bearer token for /admin/models; without one, the route does not exist."
     )
+    share_caches: bool = Field(
+        default=False,
+        description="Reuse what was computed for one caller for all others, who can tell; by default each has its own.",
+    )
     open_metrics: bool = Field(default=False, description="Allow reading /metrics without a key.")
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions per request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Largest request body.")
-    max_queued_tokens: int = Field(default=1_048_576, ge=1, description="Most tokens that may wait; more get 429.")
+    max_queued_tokens: int = Field(
+        default=1_048_576, ge=1, description="Most tokens that may wait, one caller's at most half; more get 429."
+    )
     max_request_seconds: Seconds = Field(
         default=60.0, description="Time limit of a request; X-Request-Timeout may ask for less."
     )

@@ -1,8 +1,7 @@
-"""Capacity and threads shared between callers, so that none takes so much that others get nothing."""
+"""Whose share a request uses, its quota of tokens, and threads that callers share, so that none takes all."""
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,43 +28,6 @@ def share_of(caller: str, client: tuple[str, int] | None) -> str:
     if isinstance(address, IPv6Address):
         return f"{address.ipv4_mapped}/32" if address.ipv4_mapped else f"{address.exploded[:19]}::/64"
     return f"{address}/32"  # with a character that no caller's name has
-
-
-class Budget:
-    """Capacity of `limit` units, called `noun` in errors. A caller may take more only if its new total is at most what
-    was free before, so that one caller alone, in small parts, gets about half, and some is left for the next.
-
-    The rule is that of dynamic thresholds in switches (Choudhury and Hahne, 1998).
-    """
-
-    def __init__(self, limit: int, noun: str) -> None:
-        self._limit = limit
-        self._noun = noun
-        self._taken = 0
-        self._held: Counter[str] = Counter()
-
-    @contextmanager
-    def holding(self, caller: str) -> Iterator[Callable[[int], None]]:
-        """Yields a function that takes capacity for a caller until the end of the block, or raises `Overloaded`."""
-        held = 0
-
-        def hold(amount: int) -> None:
-            nonlocal held
-            free = self._limit - self._taken
-            if self._held[caller] + amount > free:
-                demand = f"{self._held[caller]} {self._noun} of this caller are worked on, and {amount} more"
-                raise Overloaded(f"{demand} would be more than what is free, {free} of {self._limit}", 1.0)
-            self._taken += amount
-            self._held[caller] += amount
-            held += amount
-
-        try:
-            yield hold
-        finally:
-            self._taken -= held
-            self._held[caller] -= held
-            if not self._held[caller]:
-                del self._held[caller]
 
 
 class Quota:

@@ -60,7 +60,7 @@ async def score_steps(service: TheService, request: ScoreRequest, context: TheCo
     with service.models.chosen(request.model) as models:
         if not request.scored:  # refuses before any text is read
             for model in models:
-                model.check_room(request.lengths)
+                model.check_room(request.lengths, context.share)
         parsed = await _parse(service, request, context)
         scores = await _scores(models, request, parsed, context)
         return score_response(request, parsed.solutions, scores, name(models), context.usage)
@@ -145,7 +145,7 @@ async def ballot(
     """
     parsed = await _parse(service, request, context)
     with span("answers"):
-        classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context.share)
+        classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context)
     if all(number is None for number in classes):
         raise NoAnswer(len(classes))
     needed = {votes.needed_signal(strategy, classes, request.terms) for strategy in strategies}

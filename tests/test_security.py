@@ -21,4 +21,4 @@ def test_every_line_of_the_table_names_one() -> None:
 @pytest.mark.parametrize(("file", "name"), NAMED)
 def test_a_named_test_is_there(file: str, name: str) -> None:
     tree = ast.parse((ROOT / file).read_text("utf-8"))
-    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

@@ -14,6 +14,7 @@
     ├── ShuttingDown              shutting_down
     ├── ModelUnavailable          model_unavailable
     │   └── ModelUnreachable      model_unavailable
+    │       └── ModelBusy         model_unavailable
     ├── ModelInvalid              model_invalid
     ├── RecordInvalid             record_invalid
     │   └── RecordsInvalid        record_invalid
@@ -147,6 +148,10 @@ class ModelUnavailable(UnprmError):
 
 class ModelUnreachable(ModelUnavailable):
     """The model runs in another program, which does not answer now and may come back."""
+
+
+class ModelBusy(ModelUnreachable):
+    """The model runs in another program, which can be reached and refuses this request for its load."""
 
 
 class ModelInvalid(UnprmError):

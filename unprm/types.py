@@ -68,12 +68,21 @@ class Encoded:
     """A solution as model input: token ids, and the indices into them at which each step is scored, ascending; the
     same for all steps where the solution is scored as a whole.
 
-    `response`: index of the solution's first token, for families whose scores come from all of its tokens.
+    `response`: index of the solution's first token, for families whose scores come from all of its tokens. `asked`:
+    tokens of the prompts that a judge is asked by. `scope`: what is computed for an item serves those of its scope
+    alone; a server has one for each caller.
     """
 
     ids: tuple[int, ...]
     positions: tuple[int, ...]
     response: int = 0
+    asked: int = 0
+    scope: str = ""
+
+    @property
+    def cost(self) -> int:
+        """What it takes to score it from scratch, in tokens."""
+        return self.asked or len(self.ids)
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -196,12 +205,20 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Most tokens of the prompts by which a judge is asked: for a `batch`, and for a `request`."""
+
+    batch: int
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelDescription:
     """What a server reports about the model it serves.
 
     `digest`: of everything its scores depend on, None where another program runs the model and does not report it.
     `calibration` is used in the mean with other models; a model used alone gives calibrated scores only if its
-    calibration is a `recorded` one. `memory`: None where another program holds the model.
+    calibration is a `recorded` one. `memory`: None where another program holds the model. `asked`: of a judge.
     """
 
     name: str
@@ -220,6 +237,7 @@ class ModelDescription:
     recorded: RecordedCalibration | None = None
     self_test: SelfTest | None = None
     memory: MemoryPlan | None = None
+    asked: Asked | None = None
 
 
 class BatchScores(NamedTuple):

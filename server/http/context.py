@@ -17,9 +17,9 @@ CONTEXT = "unprm.context"
 @dataclass(slots=True)
 class Context:
     """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
-    of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `quota`: its caller's
-    tokens, if they are limited; `code`: the error's, if the response is an error, for the log and the metrics;
-    `hurried`: whether the caller wants the answer much sooner than the server's limit."""
+    of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `scope`: whose caches;
+    `quota`: its caller's tokens, if they are limited; `code`: the error's, if the response is an error, for the log and
+    the metrics; `hurried`: whether the caller wants the answer much sooner than the server's limit."""
 
     request_id: str
     arrived: float
@@ -29,6 +29,7 @@ class Context:
     caller: str = ""
     share: str = ""
     quota: Quota | None = None
+    scope: str = ""
     body: bytes = b""
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)

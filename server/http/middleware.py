@@ -91,13 +91,13 @@ class Envelope:
 class Authorization:
     """Admits callers with a known key and records its name; without keys, admits everybody. `/admin/` has its own key.
 
-    `open_metrics`: /metrics needs no key.
+    `open_metrics`: /metrics needs no key. `share_caches`: all callers have one scope.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys, admin_keys: Keys, open_metrics: bool) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, admin_keys: Keys, open_metrics: bool, share_caches: bool) -> None:
         self.app = app
         self._keys, self._admin_keys = keys, admin_keys
-        self._open_metrics = open_metrics
+        self._open_metrics, self._share_caches = open_metrics, share_caches
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises `Unauthorized` before any of the body is read."""
@@ -107,6 +107,7 @@ class Authorization:
             context.caller = caller_of(Headers(scope=scope), keys)
             context.share = share_of(context.caller, scope.get("client"))
             context.quota = keys.quota(context.caller)
+            context.scope = "" if self._share_caches else context.caller
         await self.app(scope, receive, send)
 
 

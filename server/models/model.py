@@ -8,15 +8,16 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
+from unprm.budget import Budget
 from unprm.engines.queue import BatchFigures, Permit, StepScorer
 from unprm.engines.worker import Worker
-from unprm.errors import ModelInvalid, ModelUnavailable, Overloaded
+from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.models.names import public_name
 from unprm.types import Engine, Usage
 from unprm.wire import ModelState
 
 from ..settings import Settings
-from ..sharing import Budget, FairPool, InUse, Turns
+from ..sharing import FairPool, InUse, Turns
 
 logger = logging.getLogger(__name__)
 
@@ -103,21 +104,18 @@ class Model:
         return 0 if self._scorer is None else self._scorer.queued_requests
 
     def check_ready(self) -> None:
-        """Raises `ModelUnavailable` with the reason if any request would be refused now."""
-        try:
-            self.scorer.check_ready()
-        except Overloaded as error:
-            raise ModelUnavailable(f"the queue is full: {error}") from None
+        """Raises `ModelUnavailable` with the reason if it can't score."""
+        self.scorer.check_ready()
 
-    def check_room(self, lengths: Iterable[int]) -> None:
-        """Raises `Overloaded` if solutions of these lengths (characters, with the problem) would be refused now, by an
-        estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""
-        self.scorer.check_room(self._tokens(lengths))
+    def check_room(self, lengths: Iterable[int], caller: str) -> None:
+        """Raises `Overloaded` if a caller's solutions of these lengths (characters, with the problem) would be refused
+        now, by an estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""
+        self.scorer.check_room(self._tokens(lengths), caller)
 
-    def reserve(self, lengths: Iterable[int]) -> AbstractContextManager[Permit]:
-        """Reserves room in the queue for solutions of these lengths until they are encoded and queued. Raises as
-        `check_room`."""
-        return self.scorer.reserve(self._tokens(lengths))
+    def reserve(self, lengths: Iterable[int], caller: str) -> AbstractContextManager[Permit]:
+        """Reserves room in the queue for a caller's solutions of these lengths until they are encoded and queued.
+        Raises as `check_room`."""
+        return self.scorer.reserve(self._tokens(lengths), caller)
 
     @contextmanager
     def encoding(self, caller: str, characters: int) -> Iterator[Turns]:

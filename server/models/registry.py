@@ -67,7 +67,7 @@ class Models:
             yield models
 
     def check_ready(self) -> None:
-        """Raises `ModelUnavailable` with the reason if any request would be refused now."""
+        """Raises `ModelUnavailable` with the reason if a model can't score."""
         for model in self._served:
             model.check_ready()
 

@@ -21,6 +21,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from unprm.affinity import HEADER, bounded, question_hash, ranked
+from unprm.budget import Budget
 from unprm.errors import DeadlineExceeded, ModelUnavailable, Overloaded, UnprmError
 
 from ..http.body import read_body
@@ -31,7 +32,7 @@ from ..http.work import TIMEOUT_HEADER, seconds_of
 from ..observe.logs import configure
 from ..observe.metrics import joined
 from ..service import BODIES
-from ..sharing import Budget, share_of
+from ..sharing import share_of
 from .replica import ForwardedRequest
 from .settings import ScaleSettings
 

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from server import service
+from server.http.context import Context
+from server.observe.metrics import Metrics
 from server.settings import Settings
 from unprm.answers.equivalence import Begun, Equivalence
 
@@ -28,10 +30,13 @@ def test_callers_answers_are_compared_in_turn(monkeypatch: pytest.MonkeyPatch) -
     recorded = Recorded()
 
     async def compare() -> tuple[list[int | None], list[int | None]]:
-        made = service.Service(Settings(), {}, lambda: None)
+        made = service.Service(Settings(), {}, Metrics(), lambda: None)
         made._equivalence = recorded
         try:
-            (many, _), (few, _) = await asyncio.gather(made.classes(much, "a"), made.classes(["1/2", "0.5", None], "b"))
+            (many, _), (few, _) = await asyncio.gather(
+                made.classes(much, Context("1", 0.0, share="a")),
+                made.classes(["1/2", "0.5", None], Context("2", 0.0, share="b")),
+            )
         finally:
             await made.stop()
         return many, few

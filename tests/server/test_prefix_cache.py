@@ -1,10 +1,14 @@
 """What an agent that searches sees: unchanged scores, and tokens that are run once."""
 
+import threading
+
 import pytest
 import torch
 
-from tests.server.harness import serving
+from tests.server.harness import Background, serving
+from tests.support import until
 from unprm import mini
+from unprm.engines.fake import FakeEngine
 from unprm.models.load import load_engine
 
 PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. Zoe loses 8 coins. How many coins does Zoe have now?"
@@ -76,3 +80,40 @@ def test_the_server_tells_what_the_self_test_found(server):
     found = server.get("/model").json()["self_test"]
     assert 0 < found["difference"] < found["tolerance"] < 2e-3
     assert found["cached"] is True
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_key_learns_nothing_of_what_another_had_scored(tmp_path, shared):
+    file = tmp_path / "keys"
+    file.write_text("one 11111111\ntwo 22222222\n")
+    engine = load_engine(mini.NAME, device="cpu", prefix_cache_gb=0.05)
+    with serving(engine, api_keys_file=file, share_caches=shared) as server:
+
+        def cached(key: str) -> int:
+            server.http.headers["Authorization"] = f"Bearer {key}"
+            _, usage = score(server, STEPS)
+            return usage["cached_tokens"] // usage["tokens"]
+
+        assert [cached(key) for key in ("11111111", "22222222", "11111111")] == [0, int(shared), 1]
+
+
+def test_a_key_learns_nothing_of_what_is_scored_for_another_at_the_same_time(tmp_path):
+    file = tmp_path / "keys"
+    file.write_text("one 11111111\ntwo 22222222\n")
+    gate = threading.Event()
+    fake = FakeEngine(gate=gate)
+    with serving(fake, api_keys_file=file, open_metrics=True) as server:
+
+        def ask_as(key: str) -> Background:
+            headers = {"Authorization": f"Bearer {key}"}
+            body = {"problem": PROBLEM, "solutions": [STEPS]}
+            return Background(lambda: server.post("/score_steps", body, headers=headers))
+
+        calls = [ask_as("11111111")]
+        until(lambda: len(fake.batches) == 1)
+        for waiting, key in enumerate(("11111111", "22222222"), 1):
+            calls.append(ask_as(key))
+            until(lambda waiting=waiting: server.metric("unprm_queued_requests") == waiting)
+        gate.set()
+        assert [call.result().json()["usage"]["cached_tokens"] for call in calls] == [0, 0, 0]
+    assert len(fake.batches[1]) == 2

@@ -1,4 +1,4 @@
-"""What callers share: room by budgets, threads by turns."""
+"""What callers share: tokens by quotas, threads by turns."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from server.sharing import Budget, FairPool, Quota, share_of
+from server.sharing import FairPool, Quota, share_of
 from tests.support import PATIENCE
 from unprm.errors import Overloaded
 
@@ -25,20 +25,6 @@ from unprm.errors import Overloaded
 )
 def test_a_share_is_a_name_s_or_an_address_s(caller: str, client: tuple[str, int] | None, share: str) -> None:
     assert share_of(caller, client) == share
-
-
-def test_a_caller_has_half_of_a_budget_and_others_the_same_of_the_rest() -> None:
-    budget = Budget(100, "bytes")
-    with budget.holding("a") as first, budget.holding("a") as second, budget.holding("b") as other:
-        first(30)
-        second(20)
-        with pytest.raises(Overloaded, match=r"50 bytes of this caller .* and 1 more .* 50 of 100"):
-            second(1)
-        other(25)
-        with pytest.raises(Overloaded):
-            other(1)
-    with budget.holding("a") as again:
-        again(50)
 
 
 def test_a_quota_is_paid_back_before_the_next_request() -> None:

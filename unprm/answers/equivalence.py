@@ -81,12 +81,13 @@ class Comparison(NamedTuple):
 @dataclass(slots=True)
 class Begun:
     """A comparison of answers: the `keys` known so far, and the answers whose keys are `wanted`, the next one last.
-    `left`: seconds of processor time that it may still take."""
+    `left`: seconds of processor time that it may still take; `scope`: whose cached keys it shares."""
 
     answers: Sequence[str]
     keys: dict[str, AnswerKey]
     wanted: list[str]
     left: float
+    scope: str
 
 
 class Equivalence:
@@ -118,20 +119,20 @@ class Equivalence:
         self.advance(begun, self.deadline)
         return self.finish(begun)
 
-    def begin(self, answers: Sequence[str]) -> Begun:
+    def begin(self, answers: Sequence[str], scope: str = "") -> Begun:
         """Looks up the answers' keys. The order of those to be computed depends only on the answers, so that a deadline
-        always cuts off the same ones."""
+        always cuts off the same ones. What is cached in a scope, of at most 64 bytes, is found in that scope alone."""
         distinct = set(answers)
-        keys = self._cache.get_all(distinct)
+        keys = self._cache.get_all(distinct, scope)
         self._count(compared=len(distinct), cached=len(keys))
-        return Begun(answers, keys, sorted(sorted(distinct - keys.keys()), key=len)[::-1], self.deadline)
+        return Begun(answers, keys, sorted(sorted(distinct - keys.keys()), key=len)[::-1], self.deadline, scope)
 
     def advance(self, begun: Begun, seconds: float) -> None:
         """Computes keys for about so many seconds of processor time: at least one, if one is wanted."""
         start, spent = time.thread_time(), 0.0
         while begun.wanted:
             answer = begun.wanted.pop()
-            begun.keys[answer] = self._cache.put(answer, self._key(answer))
+            begun.keys[answer] = self._cache.put(answer, self._key(answer), begun.scope)
             spent = time.thread_time() - start
             if spent >= min(seconds, begun.left):
                 break

@@ -9,25 +9,26 @@ from unprm.answers.mathtext.keys import AnswerKey
 
 
 class KeyCache:
-    """Keys by the digests of their answers, at most `size`, the least recently used evicted first. Thread-safe."""
+    """Keys by the digests of their scopes and answers, at most `size`, the least recently used evicted first. A scope
+    has at most 64 bytes. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._keys: OrderedDict[bytes, AnswerKey] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get_all(self, answers: Collection[str]) -> dict[str, AnswerKey]:
+    def get_all(self, answers: Collection[str], scope: str) -> dict[str, AnswerKey]:
         """The cached keys of these answers."""
-        digests = {answer: _digest(answer) for answer in answers}
+        digests = {answer: _digest(answer, scope) for answer in answers}
         with self._lock:
             found = {answer: self._keys[digest] for answer, digest in digests.items() if digest in self._keys}
             for answer in found:
                 self._keys.move_to_end(digests[answer])
         return found
 
-    def put(self, answer: str, key: AnswerKey) -> AnswerKey:
+    def put(self, answer: str, key: AnswerKey, scope: str) -> AnswerKey:
         """Stores a key and returns it."""
-        digest = _digest(answer)
+        digest = _digest(answer, scope)
         with self._lock:
             self._keys[digest] = key
             while len(self._keys) > self._size:
@@ -35,5 +36,5 @@ class KeyCache:
         return key
 
 
-def _digest(answer: str) -> bytes:
-    return hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _digest(answer: str, scope: str) -> bytes:
+    return hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16, key=scope.encode()).digest()

@@ -7,18 +7,21 @@ All state lives on the event loop, so nothing here is locked; only the engine ru
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from unprm.budget import Budget, Held
 from unprm.engines.runner import Runner, plain_sum
 from unprm.engines.turns import Batch, Job, Scored, Turns
 from unprm.errors import (
     DeadlineExceeded,
+    InvalidRequest,
+    ModelBusy,
     ModelUnavailable,
     ModelUnreachable,
-    Overloaded,
     ShuttingDown,
     SolutionTooLong,
     UnprmError,
@@ -28,9 +31,13 @@ from unprm.types import BatchScores, Encoded, Engine, Usage
 logger = logging.getLogger(__name__)
 
 _MEMORY = 0.8
-"""Weight of earlier batches in the moving average of the speed."""
+"""Weight of what earlier batches ran, and of the time it took, for each later batch."""
 _RETRY = 5.0
 """Seconds between two attempts to reach a model that runs in another program."""
+_MOMENT = 0.25
+"""Seconds that a batch should take: a request that comes meanwhile waits for it, and for its own batch."""
+_LEAST = 256
+"""Tokens of a batch whatever time they take: fewer would take hardly less."""
 _SLACK = 2
 """A request may have up to this many times its permit's tokens: estimates err by less, and it is already encoded."""
 
@@ -49,10 +56,26 @@ class BatchFigures(NamedTuple):
 
 @dataclass(slots=True)
 class Permit:
-    """Room in the queue for a request of about `tokens` tokens; `held`: tokens reserved until the request is queued."""
+    """Room in the queue for a request of about `tokens` tokens; `room`: what it holds until the request is queued."""
 
     tokens: int
-    held: int
+    room: Held
+
+
+@dataclass(slots=True)
+class Recent:
+    """Sums over recent batches, older ones counting less: their `tokens`, those `computed`, and the seconds. They
+    hardly depend on small batches, whose time says little about larger ones."""
+
+    tokens: float = 0.0
+    computed: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, tokens: int, computed: int, seconds: float) -> None:
+        """Adds a batch."""
+        self.tokens = _MEMORY * self.tokens + tokens
+        self.computed = _MEMORY * self.computed + computed
+        self.seconds = _MEMORY * self.seconds + max(seconds, 1e-6)
 
 
 Finished = tuple[Batch, BatchScores]
@@ -62,9 +85,10 @@ Finished = tuple[Batch, BatchScores]
 class StepScorer:
     """Scores the steps of concurrent requests in shared batches. Used from one event loop; `drain` ends it.
 
-    `batch_tokens`: most tokens of a batch; a longer item runs alone. `max_queued_tokens`: most tokens that may wait; a
-    larger request is accepted only when nothing waits. `patience`: seconds that a batch may take. `observe` is called
-    with the figures of every batch that was run.
+    `batch_tokens`: most tokens of a batch, which has fewer where they would take long, since nothing overtakes it; a
+    longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Budget` what may wait.
+    `patience`: seconds that a batch may take. `observe` is called with the figures of every batch that was run.
+    `clock`: of seconds, by which batches are timed.
 
     A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `lost` is
     called once. One that can't be reached may come back: requests go on trying, and so does the queue itself, every
@@ -81,20 +105,21 @@ class StepScorer:
         retry: float = _RETRY,
         observe: Callable[[BatchFigures], None] = lambda figures: None,
         lost: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._batch_tokens = batch_tokens
-        self._max_queued_tokens = max_queued_tokens
+        self._room = Budget(max_queued_tokens, "tokens", self._retry_after)
         self._retry = retry
         self._observe = observe
         self._tell_lost = lost
         self._runner = Runner(engine, patience, self._lose)
         self._turns = Turns()
         self._jobs: dict[Job, None] = {}  # unanswered, by arrival
-        self._reserved = 0
         self._unreachable: str | None = None
         self._reaching: asyncio.Task[None] | None = None
-        self._tokens_per_second = 0.0
+        self._recent = Recent()
+        self._clock = clock
         self._closed = False
         self._serving: asyncio.Task[None] | None = None
 
@@ -117,19 +142,18 @@ class StepScorer:
         permit: Permit | None = None,
     ) -> Scored:
         """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: requests of one caller
-        share its turns in the queue. `permit`: the room that `reserve` keeps for it.
+        share its turns and its room in the queue. `permit`: the room that `reserve` keeps for it.
 
-        Raises `SolutionTooLong` and `Overloaded` before anything runs; `ShuttingDown`, `DeadlineExceeded` and
+        Raises `InvalidRequest` and `Overloaded` before anything runs; `ShuttingDown`, `DeadlineExceeded` and
         `ModelUnavailable` then or later. A cancelled request leaves the queue: its waiting items never run.
         """
         loop = asyncio.get_running_loop()
         seconds = math.inf if deadline is None else deadline - loop.time()
-        self._check(encoded, seconds, permit)
+        self._check(encoded, seconds, caller, permit)
         if not encoded:
             return Scored([], Usage(), {})
-        job = Job(encoded, deadline, caller, loop.time(), loop.create_future())
+        job = Job(encoded, deadline, caller, loop.time(), Held(self._room, caller), loop.create_future())
         self._enqueue(job)
-        self._release(permit)
         try:
             async with asyncio.timeout_at(deadline):
                 return await job.done
@@ -157,38 +181,32 @@ class StepScorer:
         await self._runner.close()
 
     def check_ready(self) -> None:
-        """Raises as `check_room`, and `ModelUnavailable` while the model can't be reached."""
-        self.check_room()
+        """Raises `ShuttingDown`, and `ModelUnavailable` while the model is lost or can't be reached. What waits does
+        not count, or a caller could have the server taken away from all others."""
+        self._check_open()
         if self._unreachable is not None:
             raise ModelUnavailable(self._unreachable)
 
     @contextmanager
-    def reserve(self, tokens: int) -> Iterator[Permit]:
+    def reserve(self, tokens: int, caller: str = "") -> Iterator[Permit]:
         """Reserves room in the queue for about this many tokens while they are encoded: until `score` has queued them,
         or the block ends. Raises as `check_room` does."""
-        self.check_room(tokens)
-        permit = Permit(tokens, tokens)
-        self._reserved += tokens
+        self._check_open()
+        permit = Permit(tokens, Held(self._room, caller))
+        permit.room.take(tokens)
         try:
             yield permit
         finally:
-            self._release(permit)
+            permit.room.set(0)
 
-    def check_room(self, tokens: int = 1) -> None:
-        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many more tokens would be refused now.
+    def check_room(self, tokens: int = 1, caller: str = "") -> None:
+        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many more tokens of a caller would be
+        refused now.
 
         Call it before encoding, so that nothing is encoded that would be refused.
         """
         self._check_open()
-        waiting, coming = self._turns.tokens, self._reserved + tokens
-        if waiting and waiting + coming > self._max_queued_tokens:
-            detail = f"{waiting} tokens are waiting and {coming} are to come, the queue takes {self._max_queued_tokens}"
-            raise Overloaded(detail, self._retry_after(coming))
-
-    def _release(self, permit: Permit | None) -> None:
-        if permit is not None:
-            self._reserved -= permit.held
-            permit.held = 0
+        self._room.check(caller, tokens)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -196,24 +214,41 @@ class StepScorer:
         if self._runner.lost is not None:
             raise ModelUnavailable(self._runner.lost)
 
-    def _check(self, encoded: Sequence[Encoded], seconds: float, permit: Permit | None) -> None:
-        """Admission, all or nothing."""
-        limit = self._engine.description.max_tokens
+    def _check(self, encoded: Sequence[Encoded], seconds: float, caller: str, permit: Permit | None) -> None:
+        """Admission, all or nothing. The permit's room is given back: the queued request holds its own."""
+        about = self._engine.description
         for index, item in enumerate(encoded):
-            if len(item.ids) > limit:
-                raise SolutionTooLong(index, len(item.ids), limit)
+            if len(item.ids) > about.max_tokens:
+                raise SolutionTooLong(index, len(item.ids), about.max_tokens)
+        tokens = sum(item.cost for item in encoded)
+        if about.asked is not None and tokens > about.asked.request:
+            raise InvalidRequest(
+                f"the judge's prompts for these solutions would take {tokens} tokens, the limit is "
+                f"{about.asked.request}: send fewer solutions, or fewer steps",
+                "/solutions",
+            )
         if seconds <= 0:
             raise DeadlineExceeded(max(seconds, 0.0))
         self._check_open()
-        tokens = sum(len(item.ids) for item in encoded)
+        if permit is not None:
+            permit.room.set(0)
         if permit is None or tokens > _SLACK * permit.tokens:
-            self._release(permit)
-            self.check_room(tokens)
+            self._room.check(caller, tokens)
 
-    def _retry_after(self, tokens: int) -> float:
-        """Seconds until there may be room for `tokens` more, at the recent speed; at least 1."""
-        excess = min(self._turns.tokens, self._turns.tokens + tokens - self._max_queued_tokens)
-        return max(1.0, excess / self._tokens_per_second) if self._tokens_per_second else 1.0
+    def _retry_after(self, missing: int) -> float:
+        """Seconds until there may be room for `missing` tokens more, at the recent speed; from 1 to 60, by when most of
+        what waits has run out of time."""
+        waiting = self._turns.tokens
+        ahead = min(waiting, missing + max(0, waiting - self._room.taken))  # of large requests only a part is counted
+        return min(60.0, max(1.0, ahead * self._recent.seconds / max(1.0, self._recent.tokens)))
+
+    def _most(self) -> int:
+        """Most tokens of the next batch."""
+        if (asked := self._engine.description.asked) is not None:
+            return asked.batch
+        recent = self._recent
+        moment = int(_MOMENT * recent.computed / recent.seconds) if recent.seconds else 0
+        return min(self._batch_tokens, max(_LEAST, moment))
 
     def _enqueue(self, job: Job) -> None:
         self._jobs[job] = None
@@ -237,25 +272,26 @@ class StepScorer:
         if not self._turns:
             await self._deliver(before)
             return None
-        batch = self._turns.take(self._batch_tokens)
+        batch = self._turns.take(self._most())
         finished, _ = await asyncio.gather(self._ran(batch), self._deliver(before))
         return finished
 
     async def _ran(self, batch: Batch) -> Finished | None:
         """Runs a batch; None if it failed, in which case its requests have the error."""
-        clock = asyncio.get_running_loop().time
-        started = clock()
+        begun, started = asyncio.get_running_loop().time(), self._clock()
         try:
             scores = await self._runner.run(tuple(batch))
         except ModelUnavailable as error:
             self._fail([place.job for places in batch.values() for place in places], error)
-            if isinstance(error, ModelUnreachable):
+            if isinstance(error, ModelBusy):  # with what callers asked
+                self._unreachable = None
+            elif isinstance(error, ModelUnreachable):
                 self._keep_reaching(str(error))
             else:
                 await self._runner.test_after_failures()
             return None
         self._unreachable = None
-        self._measure(batch, scores, started, clock() - started)
+        self._measure(batch, scores, begun, self._clock() - started)
         return batch, scores
 
     def _keep_reaching(self, reason: str) -> None:
@@ -303,11 +339,8 @@ class StepScorer:
             if not job.done.done():
                 job.done.set_exception(error)
 
-    def _measure(self, batch: Batch, scores: BatchScores, started: float, seconds: float) -> None:
-        tokens = sum(len(item.ids) for item in batch)
-        speed = tokens / max(seconds, 1e-6)
-        past = self._tokens_per_second or speed
-        self._tokens_per_second = _MEMORY * past + (1 - _MEMORY) * speed
-        waits = [started - place.job.arrived for places in batch.values() for place in places if place.position == 0]
-        unread = sum(scores.unread or ())
-        self._observe(BatchFigures(len(batch), tokens, sum(scores.computed), seconds, waits, unread))
+    def _measure(self, batch: Batch, scores: BatchScores, begun: float, seconds: float) -> None:
+        tokens, computed = sum(item.cost for item in batch), sum(scores.computed)
+        self._recent.add(tokens, computed, seconds)
+        waits = [begun - place.job.arrived for places in batch.values() for place in places if place.position == 0]
+        self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, sum(scores.unread or ())))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
+from unprm.budget import Held
 from unprm.types import Encoded, Usage
 
 
@@ -24,25 +25,24 @@ class Scored(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """The items of a request; `taken` of them have left the queue. `caller`: jobs of one caller share its turns.
-    `arrived`: time of the event loop's clock; `served`: number of the last batch that took any, or at arrival.
-    `total` tokens of its scored items, of which `computed` were run."""
+    """The items of a request; `taken` of them have left the queue, the others have `waiting` tokens, which hold `room`.
+    `caller`: jobs of one caller share its turns. `arrived`: time of the event loop's clock; `served`: number of the
+    last batch that took any, or of the one before its arrival. `total` tokens of its scored items, of which `computed`
+    were run."""
 
     items: Sequence[Encoded]
     deadline: float | None
     caller: str
     arrived: float
+    room: Held
     done: "asyncio.Future[Scored]"
     served: int = 0
     taken: int = 0
+    waiting: int = 0
     computed: int = 0
     total: int = 0
     scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
-
-    def tokens(self) -> int:
-        """Tokens of the items that still wait."""
-        return sum(len(item.ids) for item in self.items[self.taken :])
 
     def scored(self) -> Scored:
         """The answer, once all items have scores."""
@@ -73,16 +73,16 @@ class Turns:
         return len(self._waiting)
 
     def add(self, job: Job) -> None:
-        """Puts a job at the end."""
-        job.served = self._batches
+        """Puts a job at the end. It comes before those of which the batch that runs took any."""
+        job.served = self._batches - 1
         self._waiting[job] = None
-        self.tokens += job.tokens()
+        self._wait(job, sum(item.cost for item in job.items))
 
     def leave(self, job: Job) -> None:
         """Removes the waiting items of a job, if any."""
         if job in self._waiting:
             self._waiting.pop(job)
-            self.tokens -= job.tokens()
+            self._wait(job, 0)
 
     def late(self, now: float) -> list[Job]:
         """Jobs whose deadline has passed."""
@@ -121,12 +121,17 @@ class Turns:
         spent = 0
         while job.taken < len(job.items):
             item = job.items[job.taken]
-            cost = 0 if item in batch else len(item.ids)
+            cost = 0 if item in batch else item.cost
             if cost and ((batch and spent + cost > room) or (spent and spent + cost > share)):
                 break
             spent += cost
             batch.setdefault(item, []).append(Place(job, job.taken))
             job.taken += 1
             job.served = self._batches
-            self.tokens -= len(item.ids)
+            self._wait(job, job.waiting - item.cost)
         return spent
+
+    def _wait(self, job: Job, tokens: int) -> None:
+        self.tokens += tokens - job.waiting
+        job.waiting = tokens
+        job.room.set(tokens)

@@ -87,6 +87,9 @@ class JudgeOptions(BaseModel):
         default=2048, ge=1, description="Most tokens of a check (chain); of that of each step (genprm)."
     )
     judge_concurrency: int = Field(default=32, ge=1, description="Most requests to the judge in flight.")
+    judge_prompt_tokens: int = Field(
+        default=4_194_304, ge=1, description="Most tokens of prompts for a request; a call counts as at least 512."
+    )
     judge_seconds: float = Field(
         default=60.0, gt=0, allow_inf_nan=False, description="Time limit of an attempt to get an answer of the judge."
     )

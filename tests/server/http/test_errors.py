@@ -358,11 +358,11 @@ def test_overloaded_runs_nothing_and_says_when_to_come_back() -> None:
     with serving(engine, max_queued_tokens=100) as server:
         running = Background(lambda: server.post("/score_steps", ask("running")))
         until(lambda: len(engine.batches) == 1)
-        waiting = Background(lambda: server.post("/score_steps", ask("w" * 80)))
+        waiting = Background(lambda: server.post("/score_steps", ask("w" * 120)))
         until(lambda: server.metric("unprm_queued_requests") == 1)
         check(server.post("/score_steps", ask("refused", "refused too")), "overloaded")
-        assert server.get("/readyz").status_code == 200  # a small request would still be taken
-        until(lambda: server.metric("unprm_queued_tokens") == len(read("w" * 80).ids))
+        assert server.get("/readyz").status_code == 200  # or who fills the queue takes the server away from others
+        until(lambda: server.metric("unprm_queued_tokens") == len(read("w" * 120).ids))
         gate.set()
         assert running.result().status_code == waiting.result().status_code == 200
     assert [batch for batch in engine.batches if read("refused") in batch] == []
@@ -380,7 +380,7 @@ def test_what_a_queue_has_no_room_for_is_refused_before_it_is_encoded() -> None:
     gate = threading.Event()
     engine = FakeEngine(gate=gate)
     engine.format = Format()
-    with serving(engine, max_queued_tokens=100) as server:
+    with serving(engine, max_queued_tokens=200) as server:
         running = Background(lambda: server.post("/score_steps", ask("running")))
         until(lambda: len(engine.batches) == 1)
         waiting = Background(lambda: server.post("/score_steps", ask("w" * 60)))
@@ -412,7 +412,7 @@ def test_what_was_let_in_by_an_estimate_is_not_refused_once_it_is_encoded() -> N
 
     engine = FakeEngine(gate=gate)
     engine.format = Format()
-    with serving(engine, max_queued_tokens=100) as server:
+    with serving(engine, max_queued_tokens=180) as server:
         running = Background(lambda: server.post("/score_steps", ask("r" * 31)))
         until(lambda: len(engine.batches) == 1)
         waiting = Background(lambda: server.post("/score_steps", ask("w" * 191)))
@@ -423,20 +423,6 @@ def test_what_was_let_in_by_an_estimate_is_not_refused_once_it_is_encoded() -> N
         gate.set()
         for call in (running, waiting, *late):
             assert call.result().status_code == 200
-
-
-def test_readyz_is_503_while_the_queue_is_full() -> None:
-    gate = threading.Event()
-    engine = FakeEngine(gate=gate)
-    with serving(engine, max_queued_tokens=50) as server:
-        tasks = [Background(lambda: server.post("/score_steps", ask("x" * 60)))]
-        until(lambda: len(engine.batches) == 1)
-        tasks.append(Background(lambda: server.post("/score_steps", ask("y" * 60))))
-        until(lambda: server.metric("unprm_queued_requests") == 1)
-        assert "queue is full" in check(server.get("/readyz"), "model_unavailable").detail
-        gate.set()
-        assert [task.result().status_code for task in tasks] == [200, 200]
-        assert server.get("/readyz").status_code == 200
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e999", "soon", "1,5", ""])

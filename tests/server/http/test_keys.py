@@ -6,6 +6,7 @@ import re
 import threading
 from pathlib import Path
 
+import httpx
 import pytest
 
 from server.http.keys import Keys, KeysInvalid
@@ -137,12 +138,35 @@ def test_a_caller_with_much_to_ask_does_not_hold_up_another(tmp_path: Path) -> N
     file.write_text("many 11111111\none 22222222\n")
     gate = threading.Event()
     engine = FakeEngine(gate=gate)
-    with serving(engine, api_keys_file=file, batch_tokens=2) as server:
+    with serving(engine, api_keys_file=file, batch_tokens=2, open_metrics=True) as server:
         body = {"problem": PROBLEM, "solutions": [[str(k)] for k in range(20)]}
         waiting = [Background(lambda: server.post("/score_steps", body, headers=bearer("11111111"))) for _ in range(6)]
-        until(lambda: "unprm_queued_requests 6.0" in server.get("/metrics", headers=bearer("22222222")).text)
+        until(lambda: server.metric("unprm_queued_requests") == 6)
         last = Background(lambda: server.post("/score_steps", ask(["x"]), headers=bearer("22222222")))
-        until(lambda: "unprm_queued_requests 7.0" in server.get("/metrics", headers=bearer("22222222")).text)
+        until(lambda: server.metric("unprm_queued_requests") == 7)
         gate.set()
         assert [one.result().status_code for one in (*waiting, last)] == [200] * 7
     assert any(read("x") in batch for batch in engine.batches[:4])  # of the 120 that wait
+
+
+def test_a_caller_who_fills_the_queue_keeps_out_neither_others_nor_the_probe(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("many 11111111\none 22222222\n")
+    gate = threading.Event()
+    engine = FakeEngine(gate=gate)
+    with serving(engine, api_keys_file=file, open_metrics=True, max_queued_tokens=1000) as server:
+
+        def score(key: str, *texts: str) -> httpx.Response:
+            return server.post("/score_steps", ask(*([text] for text in texts)), headers=bearer(key))
+
+        calls = [Background(lambda: score("11111111", "running"))]
+        until(lambda: len(engine.batches) == 1)
+        large = [chr(97 + number) * 300 for number in range(10)]  # together more than the queue has room for
+        calls.append(Background(lambda: score("11111111", *large)))
+        until(lambda: server.metric("unprm_queued_requests") == 1)
+        assert score("11111111", "more").status_code == 429
+        assert server.get("/readyz").status_code == 200
+        calls.append(Background(lambda: score("22222222", "honest")))
+        until(lambda: server.metric("unprm_queued_requests") == 2)
+        gate.set()
+        assert [call.result().status_code for call in calls] == [200] * 3

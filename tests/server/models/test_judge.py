@@ -1,8 +1,10 @@
 """A server whose model is a judge: votes, their cost, the preview, and a judge that goes away."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,9 @@ from server.models.load import load
 from server.settings import Settings, SettingsInvalid
 from tests.judge_server import MODEL, Judge, answered, checks_sums, choice, judging, last_step, token
 from tests.openai_server import Refusal
-from tests.server.harness import Running, boxed, serving
+from tests.server.harness import Background, Running, boxed, serving
 from tests.server.upstream import upstream
-from tests.support import until
+from tests.support import PATIENCE, until
 from tests.test_imports import MODELS, imported
 
 PROBLEM = "What is 1 + 2 + 3?"
@@ -157,3 +159,48 @@ def test_a_judge_is_loaded_without_what_models_need() -> None:
     found = imported("-c", "import server.models.load, unprm.engines.judge.load")
     assert "httpx" in found
     assert not found & MODELS
+
+
+def test_a_request_that_would_ask_too_much_is_refused_and_asks_nothing() -> None:
+    with judging() as judge, served(judge, judge_prompt_tokens=100_000) as running:
+        done = len(judge.bodies)
+        body = {"problem": PROBLEM, "solutions": [["a"] * 200]}
+        refused = running.post("/score_steps", body)
+        assert refused.status_code == 422
+        problem = refused.json()
+        assert problem["code"] == "invalid_request"
+        cost = running.service.models._served[0].engine.format.encode(PROBLEM, ["a"] * 200).cost
+        assert f"would take {cost} tokens, the limit is 100000" in problem["detail"]
+        assert problem["errors"][0]["pointer"] == "/solutions"
+        assert len(judge.bodies) == done
+
+
+def test_a_caller_s_many_calls_do_not_hold_up_another(tmp_path: Path) -> None:
+    """After each batch, which has twice as many calls as may be in flight, others have their turn."""
+    file = tmp_path / "keys"
+    file.write_text("many 11111111\none 22222222\n")
+    gate, begun = threading.Event(), threading.Event()
+
+    def answer(body: Any) -> Any:
+        if "1 + 2" not in last_step(body) and not last_step(body).startswith("1 + 1 = "):
+            begun.set()
+            gate.wait(PATIENCE)
+        return checks_sums(body)
+
+    def score(key: str, *solutions: list[str]) -> Any:
+        body = {"problem": PROBLEM, "solutions": solutions}
+        return running.post("/score_steps", body, headers={"Authorization": f"Bearer {key}"})
+
+    with (
+        judging(answer) as judge,
+        served(judge, api_keys_file=file, open_metrics=True, judge_concurrency=2) as running,
+    ):
+        many = Background(lambda: score("11111111", *([f"{number} + 3 = 0"] * 4 for number in range(20))))
+        assert begun.wait(PATIENCE)
+        one = Background(lambda: score("22222222", ["1 + 2 = 3"]))
+        until(lambda: running.metric("unprm_queued_requests") == 2)
+        gate.set()
+        assert one.result().status_code == many.result().status_code == 200
+        asked = [last_step(request) for request in judge.bodies]
+        place = asked.index("1 + 2 = 3")
+        assert place - asked.index("0 + 3 = 0") <= 2 * 4  # the batch that ran, and its own: not the 80 calls

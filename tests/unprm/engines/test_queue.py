@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,13 +20,14 @@ from unprm.engines.queue import BatchFigures, StepScorer
 from unprm.engines.turns import Scored
 from unprm.errors import (
     DeadlineExceeded,
+    InvalidRequest,
     ModelUnavailable,
     Overloaded,
     ShuttingDown,
     SolutionTooLong,
     UnprmError,
 )
-from unprm.types import BatchScores, Encoded, Usage
+from unprm.types import Asked, BatchScores, Encoded, Usage
 
 
 def item(name: int, tokens: int = 10) -> Encoded:
@@ -179,6 +181,20 @@ async def test_callers_share_alike_whatever_the_number_of_their_requests() -> No
 
 
 @asynchronous
+async def test_who_comes_while_a_batch_runs_is_before_those_whose_batch_it_is() -> None:
+    gate = threading.Event()
+    engine = FakeEngine(gate=gate)
+    scorer = StepScorer(engine, batch_tokens=10)
+    many = [await ask(scorer, *(item(10 * k + n) for n in range(3)), caller="many") for k in range(2)]
+    await eventually(lambda: len(engine.batches) == 1)
+    one = await ask(scorer, item(99), caller="one")
+    gate.set()
+    await asyncio.gather(*many, one)
+    assert engine.batches[1] == (item(99),)
+    await scorer.drain(PATIENCE)
+
+
+@asynchronous
 async def test_the_oversized_item_shares_with_its_equals() -> None:
     engine, gate, place = held(batch_tokens=20)
     async with place as scorer:
@@ -190,7 +206,7 @@ async def test_the_oversized_item_shares_with_its_equals() -> None:
 
 @asynchronous
 async def test_admission_is_all_or_nothing() -> None:
-    engine, gate, place = held(max_queued_tokens=50)
+    engine, gate, place = held(max_queued_tokens=100)
     async with place as scorer:
         waiting = await ask(scorer, item(1), item(2), item(3))
         scorer.check_room(20)
@@ -207,10 +223,29 @@ async def test_admission_is_all_or_nothing() -> None:
     assert not ran & {item(4), item(5), item(6)}
 
 
+@pytest.mark.parametrize("tokens", [10, 50, 60, 500])
+@asynchronous
+async def test_what_a_caller_has_wait_leaves_room_for_others_and_the_server_ready(tokens: int) -> None:
+    """However large its requests are, and however many of them come."""
+    _, gate, place = held(max_queued_tokens=100)
+    async with place as scorer:
+        many = [asyncio.create_task(outcome(scorer.score([item(k, tokens)], caller="many"))) for k in range(20)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            scorer.check_room(tokens, "many")
+        one, other = await ask(scorer, item(100, 20), caller="one"), await ask(scorer, item(101, 10), caller="other")
+        scorer.check_ready()
+        gate.set()
+        assert (await one).scores + (await other).scores == [hashed(item(100, 20)), hashed(item(101, 10))]
+        taken = [answer for answer in await asyncio.gather(*many) if isinstance(answer, Scored)]
+        assert len(taken) == max(1, 50 // tokens)
+        scorer.check_room(50, "many")  # all that was held is given back
+
+
 @pytest.mark.parametrize(("tokens", "taken"), [(None, False), (14, False), (15, True)])
 @asynchronous
 async def test_a_permit_is_enough_if_the_estimate_was_not_far_off(tokens: int | None, taken: bool) -> None:
-    _, gate, place = held(max_queued_tokens=50)
+    _, gate, place = held(max_queued_tokens=100)
     async with place as scorer:
         waiting = await ask(scorer, item(1), item(2), item(3))
         with nullcontext() if tokens is None else scorer.reserve(tokens) as permit:
@@ -222,12 +257,12 @@ async def test_a_permit_is_enough_if_the_estimate_was_not_far_off(tokens: int | 
 
 @asynchronous
 async def test_reserved_room_is_kept_until_its_request_waits() -> None:
-    _, gate, place = held(max_queued_tokens=50)
+    _, gate, place = held(max_queued_tokens=100)
     async with place as scorer:
         waiting = await ask(scorer, item(1))
         with scorer.reserve(30) as permit:
             scorer.check_room(10)
-            with pytest.raises(Overloaded, match="10 tokens are waiting and 41 are to come, the queue takes 50"):
+            with pytest.raises(Overloaded, match=r"40 tokens of this caller .* and 11 more .* for others, 49 of 100"):
                 scorer.check_room(11)
             reserved = await ask(scorer, item(2), permit=permit)
             scorer.check_room(30)
@@ -272,8 +307,9 @@ async def test_a_request_larger_than_the_queue_is_taken_when_nothing_waits() -> 
 async def test_retry_after_follows_the_measured_speed() -> None:
     gate = threading.Event()
     gate.set()
-    engine = FakeEngine(gate=gate, delay=0.1)
-    scorer = StepScorer(engine, batch_tokens=10, max_queued_tokens=1000)
+    engine = FakeEngine(gate=gate)
+    ticks = (tick / 10 for tick in itertools.count())
+    scorer = StepScorer(engine, batch_tokens=10, max_queued_tokens=1000, clock=ticks.__next__)
     await scorer.score([item(0)])  # 10 tokens in 0.1 s
     gate.clear()
     running = await ask(scorer, item(1))
@@ -281,10 +317,92 @@ async def test_retry_after_follows_the_measured_speed() -> None:
     waiting = await ask(scorer, item(2, 1000))
     with pytest.raises(Overloaded) as refused:
         await scorer.score([item(3, 500)])
-    assert 3 < refused.value.retry_after < 10  # 500 tokens too many at about 100 a second
+    assert refused.value.retry_after == pytest.approx(10)  # the 1000 that wait, at 100 a second
     gate.set()
     await asyncio.gather(running, waiting)
     await scorer.drain(PATIENCE)
+
+
+class Timed(FakeEngine):
+    """An engine whose clock goes on by the seconds that it says its batches take: so many tokens in each."""
+
+    def __init__(self, per_second: float) -> None:
+        super().__init__()
+        self.per_second, self.now = per_second, 0.0
+
+    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+        self.now += sum(len(one.ids) for one in batch) / self.per_second
+        return super().score(batch)
+
+
+@pytest.mark.parametrize(("per_second", "most"), [(1e2, 256), (1e4, 2500), (1e6, 16_384)])
+@asynchronous
+async def test_a_batch_takes_a_moment_whatever_the_model_s_speed(per_second: float, most: int) -> None:
+    engine = Timed(per_second)
+    scorer = StepScorer(engine, clock=lambda: engine.now)
+    await scorer.score([item(k, 256) for k in range(300)], caller="many")
+    sizes = [sum(len(one.ids) for one in batch) for batch in engine.batches]
+    assert most - 256 < max(sizes) <= most
+    assert sizes[0] <= 256  # before its speed is known
+    await scorer.drain(PATIENCE)
+
+
+@asynchronous
+async def test_a_small_request_overtakes_a_large_one_on_a_slow_model() -> None:
+    engine = Timed(1e3)
+    scorer = StepScorer(engine, clock=lambda: engine.now)
+    large = await ask(scorer, *(item(k, 256) for k in range(200)), caller="many")
+    await eventually(lambda: len(engine.batches) > 5)
+    before = engine.now
+    await scorer.score([item(1000)], caller="one")
+    assert engine.now - before < 3  # the batch that runs, and its own: not 51 seconds
+    assert not large.done()
+    await large
+    await scorer.drain(PATIENCE)
+
+
+@asynchronous
+async def test_what_is_cached_does_not_make_a_model_seem_fast() -> None:
+    class Cached(Timed):
+        def score(self, batch: Sequence[Encoded]) -> BatchScores:
+            new = [one for one in batch if one.ids[0] >= 1000]
+            self.now += sum(len(one.ids) for one in new) / self.per_second
+            scores = FakeEngine.score(self, batch)
+            return scores._replace(computed=[len(one.ids) * (one in new) for one in batch])
+
+    engine = Cached(1e4)
+    scorer = StepScorer(engine, clock=lambda: engine.now)
+    for _ in range(2):
+        await scorer.score([item(1000 + k, 256) for k in range(100)])
+        await scorer.score([item(k, 256) for k in range(100)])
+    assert max(sum(len(one.ids) for one in batch) for batch in engine.batches) <= 2500
+    await scorer.drain(PATIENCE)
+
+
+@asynchronous
+async def test_a_judge_s_batch_is_counted_by_its_prompts_and_a_request_is_bounded() -> None:
+    engine = FakeEngine()
+    engine.description = replace(engine.description, asked=Asked(batch=100, request=250))
+    scorer = StepScorer(engine, batch_tokens=10, max_queued_tokens=1000)
+    items = [replace(item(k), asked=50) for k in range(5)]
+    await scorer.score(items)
+    assert [len(batch) for batch in engine.batches] == [2, 2, 1]
+    with pytest.raises(InvalidRequest, match="would take 251 tokens, the limit is 250") as refused:
+        await scorer.score([*items[:4], replace(item(5), asked=51)])
+    assert refused.value.pointer == "/solutions"
+    assert len(engine.batches) == 3
+    await scorer.drain(PATIENCE)
+
+
+@asynchronous
+async def test_equal_sequences_of_different_scopes_each_run() -> None:
+    engine, gate, place = held()
+    async with place as scorer:
+        tasks = [await ask(scorer, replace(item(1), scope=scope)) for scope in ("a", "b", "b")]
+        gate.set()
+        results = await asyncio.gather(*tasks)
+    assert [result.usage for result in results] == [Usage(10, 10, 0), Usage(10, 10, 0), Usage(10, 0, 10)]
+    assert engine.batches[1:] == [(replace(item(1), scope="a"), replace(item(1), scope="b"))]
 
 
 @asynchronous

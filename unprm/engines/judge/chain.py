@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import ClassVar
 
 from unprm.concurrent import all_of
 from unprm.engines.judge.answers import THOUGHT, verdicts
 from unprm.engines.judge.chat import JudgeChat, Refused, Sample
 from unprm.engines.judge.layouts import ChainLayout, Messages, StepLayout
 from unprm.engines.judge.material import plain
-from unprm.engines.judge.readout import Reading, mean
+from unprm.engines.judge.readout import Reading, asked, mean
 from unprm.types import Usage
 
 LIKELIEST = 5
@@ -38,10 +39,15 @@ class Chain:
     layout: ChainLayout
     repeats: int
     max_tokens: int
+    rounds: ClassVar[int] = 1
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """The conversation that asks for a chain."""
         return [self.layout.messages(problem, steps)]
+
+    def asked(self, problem: str, steps: Sequence[str]) -> int:
+        """One prompt for all chains of a solution."""
+        return asked(self.layout.messages(problem, steps))
 
     def described(self, likeliest: int) -> str:
         """The verdicts, and how they are read."""
@@ -74,10 +80,15 @@ class StepChain:
     layout: StepLayout
     repeats: int
     max_tokens: int
+    rounds: ClassVar[int] = 8
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """The conversation of the last step, in which the layout's assumed answer stands for each earlier check."""
         return [self.layout.messages(problem, steps)]
+
+    def asked(self, problem: str, steps: Sequence[str]) -> int:
+        """A prompt for each step of each check, as if the judge wrote the assumed answers."""
+        return self.repeats * asked(self.layout.messages(problem, steps))
 
     def described(self, likeliest: int) -> str:
         """The verdicts, and how they are read."""

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.engines.judge.layouts import Messages
-from unprm.errors import ModelUnreachable
+from unprm.errors import ModelBusy, ModelUnreachable
 from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, Observe, OpenAIClient, ignore
 from unprm.types import Usage
 
@@ -117,7 +118,8 @@ class JudgeChat:
         """`count` completions, or fewer if the server returns none any more. `likeliest`: of how many tokens the
         log-probabilities are asked for.
 
-        Raises `Refused`, and `ModelUnreachable` if the server does not answer, or not as OpenAI's API does.
+        Raises `Refused`, `ModelBusy`, and `ModelUnreachable` if the server does not answer, or not as OpenAI's API
+        does.
         """
         body: Json = {
             "model": self._model,
@@ -148,7 +150,8 @@ class JudgeChat:
         except APIStatusError as error:
             if error.status in _REFUSALS:
                 raise Refused(str(error.status)) from None
-            raise ModelUnreachable(f"the judge's server answered {error.status}") from None
+            kind = ModelBusy if error.status == HTTPStatus.TOO_MANY_REQUESTS else ModelUnreachable
+            raise kind(f"the judge's server answered {error.status}") from None
         except APIConnectionError as error:
             raise ModelUnreachable(f"the judge's server does not answer ({error.reason})") from None
         except (APIError, ValidationError):

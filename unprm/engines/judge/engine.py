@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from unprm.concurrent import all_of
@@ -19,12 +20,16 @@ Result = TypeVar("Result")
 
 
 class JudgeFormat(ByteFormat):
-    """The texts' bytes; the text shows the conversations that are sent."""
+    """The texts' bytes, and the tokens that the judge is asked by; the text shows the conversations that are sent."""
 
     family = "judge"
 
     def __init__(self, readout: JudgeReadout) -> None:
         self._readout = readout
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """As `ByteFormat.encode`."""
+        return replace(super().encode(problem, steps), asked=self._readout.asked(problem, steps))
 
     def text(self, encoded: Encoded) -> str:
         """The conversations, each message after a line with its role."""
@@ -45,7 +50,8 @@ class JudgeEngine:
         self._runner = asyncio.Runner()
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; tokens as the judge's server counts them."""
+        """Step scores per item; tokens as the judge's server counts them. Its cache knows no scopes, so what it had
+        cached is not told where there are any."""
         readings = self.run(self._read(batch))
         unread = [reading.scores.count(None) for reading in readings]
         if any(unread):
@@ -53,7 +59,10 @@ class JudgeEngine:
             logger.warning("the judge gave no verdict on %d of %d steps", sum(unread), steps)
         scores = [tuple(0.0 if score is None else score for score in reading.scores) for reading in readings]
         usages = [reading.usage for reading in readings]
-        computed, tokens = [usage.computed_tokens for usage in usages], [usage.tokens for usage in usages]
+        tokens = [usage.tokens for usage in usages]
+        computed = [
+            usage.tokens if item.scope else usage.computed_tokens for item, usage in zip(batch, usages, strict=True)
+        ]
         return BatchScores(scores, computed, tokens, unread)
 
     def close(self) -> None:

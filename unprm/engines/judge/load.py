@@ -10,19 +10,19 @@ from unprm.engines.judge.chain import Chain, StepChain
 from unprm.engines.judge.chat import JudgeChat, Refused, Sample
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, PLAIN, PLAIN_CHAIN, THINKPRM, StepLayout, grades
-from unprm.engines.judge.readout import JudgeReadout, mean
+from unprm.engines.judge.readout import BYTES_PER_TOKEN, CALL, JudgeReadout, mean
 from unprm.engines.judge.stepwise import ANSWER_TOKENS, Stepwise
 from unprm.errors import ModelInvalid, ModelUnreachable
 from unprm.models.names import public_name
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.openai_api import Observe, ignore
 from unprm.steps import THRESHOLD
-from unprm.types import BatchScores, ModelDescription, SelfTest
+from unprm.types import Asked, BatchScores, ModelDescription, SelfTest
 
 logger = logging.getLogger(__name__)
 
-BYTES_PER_TOKEN = 4
-"""Bytes that count as a token of `max_solution_tokens`; the judge's own tokens are known to its server alone."""
+BUSY = 2
+"""A batch has as many calls as this many times those in flight: while the last ones are waited for, others run."""
 SHARE = 0.9
 """A batch may take this share of the time after which its caller takes the engine for hung."""
 LIKELIEST = (20, 5)
@@ -64,6 +64,7 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
         input_format="",
         calibration=Calibration.read(judge.judge_calibration) if judge.judge_calibration else Calibration(),
         demo=False,
+        asked=Asked(BUSY * judge.judge_concurrency * CALL * readout.rounds, judge.judge_prompt_tokens),
     )
     engine = JudgeEngine(chat, readout, description, SHARE * patience)
     try:

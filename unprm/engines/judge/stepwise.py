@@ -6,12 +6,13 @@ Where the server gives no log-probabilities, the score is the mean over several 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from unprm.concurrent import all_of
 from unprm.engines.judge.answers import expected, stated
 from unprm.engines.judge.chat import JudgeChat, Refused, Sample
 from unprm.engines.judge.layouts import Messages, StepLayout
-from unprm.engines.judge.readout import Reading, mean
+from unprm.engines.judge.readout import Reading, asked, mean
 from unprm.types import Usage
 
 ANSWER_TOKENS = 4
@@ -25,10 +26,15 @@ class Stepwise:
 
     layouts: Sequence[StepLayout]
     repeats: int
+    rounds: ClassVar[int] = 1
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """For each layout the conversation of the last step."""
         return [layout.messages(problem, steps) for layout in self.layouts]
+
+    def asked(self, problem: str, steps: Sequence[str]) -> int:
+        """A prompt for each step by each layout."""
+        return sum(map(asked, self.conversations(problem, steps)))
 
     def described(self, likeliest: int) -> str:
         """The answers, and how they are read."""

@@ -1,7 +1,8 @@
 """Scores with PyTorch, on a GPU or a CPU.
 
 A model is causal, so what it computes for a token holds for every sequence with the same prefix. All sequences are in
-one tree, and only tokens that are new to it are run. What stays in the tree is reused by later batches.
+one tree, and only tokens that are new to it are run, in each scope anew. What stays in the tree is reused by later
+batches.
 """
 
 import logging
@@ -75,7 +76,8 @@ class TorchEngine:
         margins: list[list[float]] = [[] for _ in batch]
         computed = [0] * len(batch)
         # sorted, so that shared prefixes are in the same pass
-        waiting = deque(sorted(map(Waiting, range(len(batch)), batch), key=lambda entry: entry.item.ids))
+        entries = map(Waiting, range(len(batch)), batch)
+        waiting = deque(sorted(entries, key=lambda entry: (entry.item.scope, entry.item.ids)))
         while waiting:
             shares = admit(self._tree, waiting, min(pass_tokens or self._pass_tokens, self._room))
             work = Pass(shares, self._reader)

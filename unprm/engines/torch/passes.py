@@ -41,11 +41,11 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
     while waiting:
         first = waiting[0]
         ids = first.item.needed
-        missing = tree.missing(ids)
+        missing = tree.missing(ids, first.item.scope)
         if missing > room and shares:
             break
         part = ids[: len(ids) - missing + min(missing, room)]
-        end = tree.add(part)
+        end = tree.add(part, first.item.scope)
         if end is None:
             break
         shares.append(Share(first.index, first.item, end, whole=len(part) == len(ids)))

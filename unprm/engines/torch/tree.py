@@ -1,6 +1,7 @@
 """The prefix cache: a tree of what a causal model has computed, with every distinct prefix of tokens stored once.
 
-A node is a run of tokens within which no two sequences diverge. Each token has a slot, where its keys and values are
+Sequences of different scopes share nothing: each scope has a root. A node is a run of tokens within which no two
+sequences diverge. Each token has a slot, where its keys and values are
 kept. The least recently used nodes are evicted first, and never a node before its children.
 """
 
@@ -61,7 +62,7 @@ class PrefixTree:
         """Evicts everything."""
         self._free = np.arange(self.capacity)[::-1].copy()
         self._free_slots = self.capacity
-        self._root = Node((), 0, np.empty(0, np.int64), None)
+        self._roots: dict[str, Node] = {}
         self._nodes: OrderedDict[Node, None] = OrderedDict()  # most recently used last, parents after children
         self._pass = 0
 
@@ -69,16 +70,16 @@ class PrefixTree:
         """Begins a pass."""
         self._pass += 1
 
-    def missing(self, ids: Sequence[int]) -> int:
+    def missing(self, ids: Sequence[int], scope: str = "") -> int:
         """Tokens of a sequence that are not in the tree."""
-        return len(ids) - sum(shared for _, shared in self._known(tuple(ids)))
+        return len(ids) - sum(shared for _, shared in self._known(tuple(ids), scope))
 
-    def add(self, ids: Sequence[int]) -> Node | None:
+    def add(self, ids: Sequence[int], scope: str = "") -> Node | None:
         """Adds a sequence of one token or more, and returns the node that ends it; None if no room can be made for it
         in this pass."""
         sequence = tuple(ids)
-        path = [self._root]
-        for child, shared in list(self._known(sequence)):  # the whole path, before a node is cut
+        path = [self._roots.get(scope) or Node((), 0, np.empty(0, np.int64), None)]
+        for child, shared in list(self._known(sequence, scope)):  # the whole path, before a node is cut
             path.append(child if shared == len(child.ids) else self._split(child, shared))
         self._use(path[1:])
         last = path[-1]
@@ -87,6 +88,7 @@ class PrefixTree:
             if slots is None:
                 return None
             new = Node(sequence[last.end :], last.end, slots, last)
+            self._roots.setdefault(scope, path[0])
             last.children[new.ids[0]] = new
             self._use([*path[1:], new])
             last = new
@@ -97,10 +99,10 @@ class PrefixTree:
         while len(self) > tokens:
             self._drop_oldest()
 
-    def _known(self, ids: tuple[int, ...]) -> Iterator[tuple[Node, int]]:
+    def _known(self, ids: tuple[int, ...], scope: str) -> Iterator[tuple[Node, int]]:
         """The nodes along a sequence, each with the number of tokens shared: the last may be shared only in part."""
-        node, depth = self._root, 0
-        while depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
+        node, depth = self._roots.get(scope), 0
+        while node is not None and depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
             shared = _common(child.ids, ids[depth : depth + len(child.ids)])
             yield child, shared
             if shared < len(child.ids):

@@ -1,6 +1,7 @@
 """Scores with a model whose second pass reads what it answered in the first."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 from unprm.formats.family import TwoPassFormat
@@ -25,10 +26,13 @@ class TwoPassEngine:
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores per item. Tokens are those of both passes of all its steps."""
-        first = [self.format.first(item) for item in batch]
+        first = [[replace(step, scope=item.scope) for step in self.format.first(item)] for item in batch]
         answers, ran = self._score(first)
         second = [
-            [self.format.second(step, [p >= ANSWER for p in pair]) for step, pair in zip(*each, strict=True)]
+            [
+                replace(self.format.second(step, [p >= ANSWER for p in pair]), scope=step.scope)
+                for step, pair in zip(*each, strict=True)
+            ]
             for each in zip(first, answers, strict=True)
         ]
         found, ran_then = self._score(second)

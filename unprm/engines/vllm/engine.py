@@ -108,6 +108,8 @@ class VllmEngine:
     async def _run(self, item: Encoded, cached: bool) -> PoolingRequestOutput[PoolingOutput]:
         """Runs all of an item's needed tokens, or, if `cached`, those that vLLM has not cached."""
         prompt = TokensPrompt(prompt_token_ids=list(item.needed))
+        if item.scope:
+            prompt["cache_salt"] = item.scope
         parameters = PoolingParams(task="token_classify", use_activation=False, skip_reading_prefix_cache=not cached)
         async for output in self._engine.encode(prompt, parameters, f"score-{next(self._numbers)}"):
             last = output

@@ -1,4 +1,4 @@
-"""A cache of an engine's step scores, keyed by all tokens that they depend on."""
+"""A cache of an engine's step scores, keyed by their scope and all tokens that they depend on."""
 
 import hashlib
 from array import array
@@ -38,8 +38,8 @@ class ScoreCache:
 
 
 def _keys(item: Encoded) -> list[bytes]:
-    """A digest of the tokens up to each position; SHA-256, so that collisions can't be constructed."""
-    digest, done, keys = hashlib.sha256(), 0, []
+    """A digest of the scope and the tokens up to each position; SHA-256, so that collisions can't be constructed."""
+    digest, done, keys = hashlib.sha256(hashlib.sha256(item.scope.encode()).digest()), 0, []
     for position in item.positions:
         digest.update(array("q", item.ids[done : position + 1]).tobytes())
         done = position + 1

@@ -3,17 +3,19 @@
 import asyncio
 import math
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.judge_server import answered, checks_sums, choice, is_sum, judging, last_step, token
 from tests.support import PATIENCE, free_port, until
-from unprm.engines.judge.load import load_judge
+from unprm.engines.judge.load import load_judge, pick_readout
+from unprm.engines.judge.readout import CALL
 from unprm.engines.queue import StepScorer
-from unprm.errors import ModelInvalid, ModelUnavailable, ModelUnreachable
+from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
 from unprm.models.options import EngineOptions, JudgeOptions
-from unprm.types import Usage
+from unprm.types import Asked, Usage
 
 STEPS = ["1 + 2 = 3", "3 + 3 = 7"]
 
@@ -174,9 +176,64 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
     asyncio.run(test())
 
 
+def test_a_judge_that_has_too_much_to_do_fails_requests_and_stays_ready() -> None:
+    with judging() as judge:
+        engine = judge.load()
+        port = int(judge.url.rpartition(":")[2])
+
+    async def test() -> None:
+        scorer = StepScorer(engine)
+        with judging(statuses=[429] * 3, headers={"Retry-After": "0"}, port=port):
+            with pytest.raises(ModelBusy, match="the judge's server answered 429"):
+                await scorer.score([engine.format.encode("How many?", STEPS[:1])])
+            scorer.check_ready()
+        await scorer.drain(PATIENCE)
+
+    asyncio.run(test())
+
+
 def _ready(scorer: StepScorer) -> bool:
     try:
         scorer.check_ready()
     except ModelUnavailable:
         return False
     return True
+
+
+def test_a_judge_s_cost_is_its_calls_and_their_prompts() -> None:
+    """Prompts grow with each step, so their tokens grow with the square of the steps; no call is free."""
+    with judging() as judge:
+        engine = judge.load(judge_concurrency=4, judge_prompt_tokens=9999)
+        assert engine.description.asked == Asked(batch=2 * 4 * CALL, request=9999)
+        one, few = (engine.format.encode("p", ["a"] * steps) for steps in (1, 3))
+        assert (one.cost, few.cost) == (CALL, 3 * CALL)
+        done = len(judge.bodies)
+        many = engine.format.encode("p", [f"{number} + 1 = {number + 1}" for number in range(40)])
+        engine.score([many])
+        prompts = [sum(len(message["content"]) for message in body["messages"]) for body in judge.bodies[done:]]
+        assert many.cost == sum(max(CALL, said // 4) for said in prompts)
+        assert many.cost > 2 * 40 * CALL / 2
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "calls", "rounds"),
+    [
+        ({"judge_readout": "grade", "judge_criterion": ["truth", "clarity"]}, 6, 1),
+        ({"judge_readout": "chain"}, 1, 1),
+        ({"judge_readout": "chain", "judge_layout": "genprm", "judge_repeats": 5}, 15, 8),
+    ],
+)
+def test_what_a_solution_of_three_steps_costs_in_each_read_out(options: Any, calls: int, rounds: int) -> None:
+    readout = pick_readout(JudgeOptions(**options))
+    assert readout.asked("p", ["a", "b", "c"]) == calls * CALL
+    assert readout.rounds == rounds
+
+
+def test_what_the_judge_s_server_had_cached_is_told_to_no_named_caller() -> None:
+    with judging() as judge:
+        engine = judge.load()
+        item = engine.format.encode("How many?", STEPS)
+        done = engine.score([item, replace(item, scope="caller")])
+        assert (done.computed, done.tokens) == ([82, 202], [202, 202])
+        engine.close()

@@ -4,7 +4,7 @@ only what it did not know is run."""
 import copy
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -126,6 +126,18 @@ def test_any_order_of_requests_gives_the_stateless_answer(case, items, expected,
         assert engine.score([items[number] for numbers in several for number in numbers]).computed == [0] * sum(
             map(len, several)
         )
+
+
+def test_scopes_share_no_computation_and_get_the_same_scores(case, items, expected):
+    engine = case.engine(5000, 5000)
+    first, second = ([replace(item, scope=scope) for item in items] for scope in ("first", "second"))
+    alone = case.engine(5000, 5000).score(items).computed
+    scores, together, *_ = engine.score([*first, *second])
+    for values, reference in zip(scores, expected * 2, strict=True):
+        assert values == pytest.approx(reference, abs=1e-5)
+    assert sum(together) == 2 * sum(alone)
+    assert sum(engine.score(second).computed) == 0
+    assert sum(engine.score(items).computed) == sum(alone)
 
 
 def test_where_positions_are_those_of_tags_nothing_is_run_twice(case, items):

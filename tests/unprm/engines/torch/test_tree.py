@@ -105,3 +105,16 @@ def test_slots_are_never_lost_nor_given_twice(steps):
     assert len(tree) == 0
     tree.begin()
     assert sorted(_slots(tree.add(list(range(12))))) == list(range(12))
+
+
+@given(sequences, sequences)
+def test_scopes_share_nothing(several, others):
+    tree = PrefixTree(200)
+    for ids in several:
+        tree.add(ids, "a")
+    for ids in others:
+        assert tree.missing(ids, "b") == len(ids)
+        tree.add(ids, "c")
+    assert len(tree) == len(_prefixes(several)) + len(_prefixes(others))
+    tree.trim(0)
+    assert len(tree) == 0

@@ -1,5 +1,6 @@
 """A model that is asked twice about each step, on tiny random weights whose first answers differ between steps."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -122,3 +123,12 @@ def test_a_closed_engine_scores_no_more(place):
     engine.close()
     with pytest.raises(RuntimeError, match="closed"):
         engine.score([engine.format.encode(PROBLEM, STEPS)])
+
+
+def test_scopes_share_no_computation(place):
+    engine = load(place, prefix_cache_gb=0.01)
+    item = engine.format.encode(PROBLEM, STEPS)
+    first, again, other = (engine.score([replace(item, scope=scope)]) for scope in ("a", "a", "b"))
+    assert first.scores == again.scores == other.scores
+    assert first.computed == other.computed
+    assert again.computed == [0]

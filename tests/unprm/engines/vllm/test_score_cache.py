@@ -28,3 +28,11 @@ def test_what_was_not_used_for_longest_goes():
     cache.keep(third, [0.3])
     assert [cache.find(item) for item in (first, second, third)] == [[0.1], [None], [0.3]]
     assert len(cache) == 2
+
+
+def test_scopes_share_nothing():
+    cache = ScoreCache(10)
+    mine = Encoded((1, 2), (1,), scope="mine")
+    cache.keep(mine, [0.5])
+    assert cache.find(mine) == [0.5]
+    assert [cache.find(Encoded((1, 2), (1,), scope=other)) for other in ("", "min", "yours")] == [[None]] * 3
