@@ -71,7 +71,7 @@ def create_app(
         from .gateway.upstream import Upstream
 
         key = settings.upstream_key
-        upstream = Upstream(settings.upstream_url, None if key is None else key.get_secret_value())
+        upstream = Upstream(settings.upstream_url, None if key is None else key.get_secret_value(), service)
         app.state.upstream = upstream
         app.include_router(gateway.router(upstream))
     app.include_router(page.router)

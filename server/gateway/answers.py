@@ -1,6 +1,6 @@
 """The parts of the upstream's answers that the gateway reads."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from unprm.openai_api import Json
 
@@ -45,7 +45,7 @@ class Completion(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     model: str = ""
-    choices: list[Choice]
+    choices: list[Choice] = Field(min_length=1)
     usage: Json | None = None
 
 

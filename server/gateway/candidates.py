@@ -1,18 +1,20 @@
 """The candidates of one election: those sampled and those that failed."""
 
 import asyncio
+from functools import partial
 
 from pydantic import ValidationError
 
 from unprm.errors import UnprmError
 from unprm.openai_api import Json
-from unprm.types import Strategy
+from unprm.types import Solution, Strategy
 from unprm.votes.confidence import OnlineStop, confidence_of, cut
 from unprm.votes.rules import RULES
 from unprm.wire import AnySolution, SolutionIn
 
-from .answers import LogProbs
-from .schema import ChatRequest, UpstreamFailure
+from ..http.context import Context
+from ..service import Service
+from .schema import ChatRequest, Election, UpstreamFailure
 from .upstream import STOPPED, Sampled, Upstream, UpstreamFailed, Watch
 
 WARM = 0.7
@@ -24,11 +26,22 @@ _ALTERNATIVES = 5
 
 
 class Candidates:
-    """The candidates of one request, sampled in rounds; for a vote by confidence, with log-probabilities."""
+    """The candidates of one request, sampled in rounds; for a vote by confidence, with log-probabilities.
 
-    def __init__(self, upstream: Upstream, request: ChatRequest, budget: int, strategy: Strategy) -> None:
-        self._upstream = upstream
-        self._terms = request.unprm
+    Their texts together are at most as long as a request's body may be; they count in its size and its memory.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        upstream: Upstream,
+        request: ChatRequest,
+        budget: int,
+        strategy: Strategy,
+        context: Context,
+    ) -> None:
+        self._service, self._upstream, self._context = service, upstream, context
+        self._strategy, self._terms = strategy, request.unprm
         self._confident = confident = RULES[strategy].signal == "confidence"
         self._least: float | None = None  # of the first round: below it, candidates are stopped
         self._body = request.for_upstream()
@@ -41,6 +54,8 @@ class Candidates:
             self._body["temperature"] = WARM
             self._seed = request.seed or 0  # a repeated request stays deterministic
         self.sampled = Sampled()
+        self._solutions: list[AnySolution] = []
+        self._room = service.settings.max_body_bytes
         self.rounds = 0
         self.failures: list[UpstreamFailure] = []
         self._failed = 0
@@ -68,6 +83,7 @@ class Candidates:
         try:
             async with asyncio.timeout_at(until):
                 sampled = await self._complete(self._body | seeded, count)
+                solutions = await self._read(sampled)
         except (UnprmError, TimeoutError) as error:
             if not self.sampled.choices:
                 raise
@@ -75,60 +91,94 @@ class Candidates:
             self._failed = _FAILED if late else self._failed + 1
             self._note_failure(count, "the upstream gave none in time" if late else str(error))
             return
-        del sampled.choices[count:]
         if (missing := count - len(sampled.choices)) > 0:
             self._note_failure(missing, "the upstream gave fewer candidates than were asked for")
         self._failed = 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
+        self._solutions += solutions
         if self._terms.early_stop and self._least is None and sampled.choices:
             self._least = self._lowest_that_votes()
 
     def solutions(self) -> list[AnySolution]:
         """All candidates so far, in sampling order. Raises `UpstreamFailed` if they lack log-probabilities that were
         asked for."""
-        if self._confident:
-            return [_with_logprobs(choice) for choice in self.sampled.choices]
-        return [text_of(choice) for choice in self.sampled.choices]
+        if self._confident and all(confidence is None for confidence in self._confidences):
+            raise UpstreamFailed(
+                "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence "
+                "need"
+            )
+        return self._solutions
 
     def choice(self, index: int) -> Json:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for."""
-        choice = self.sampled.choices[index]
-        return choice if self._shows_logprobs else choice | {"logprobs": None} if "logprobs" in choice else choice
+        return self.sampled.choices[index]
 
     async def _complete(self, body: Json, count: int) -> Sampled:
         if self._least is None:
-            return await self._upstream.sample(body, count)
+            return await self._upstream.sample(body, count, self._context)
         least, window = self._least, self._terms.window
 
         def watch() -> Watch:
             return OnlineStop(least, window).after
 
-        return await self._upstream.sample_watched(body, count, watch)
+        return await self._upstream.sample_watched(body, count, watch, self._context)
+
+    async def _read(self, sampled: Sampled) -> list[AnySolution]:
+        """The candidates of a round as a vote takes them. Raises `UpstreamFailed` if their texts are too long, and
+        `Overloaded`."""
+        length = sum(len(text_of(choice)) for choice in sampled.choices)
+        if length > self._room:
+            raise UpstreamFailed(
+                f"the texts of the candidates are together longer than {self._service.settings.max_body_bytes} "
+                "characters"
+            )
+        solutions = await self._service.read(self._context, partial(self._digested, sampled), sampled.size)
+        self._context.hold(sampled.size)
+        self._context.size += sampled.size
+        self._room -= length
+        return solutions
+
+    def _digested(self, sampled: Sampled) -> list[AnySolution]:
+        """The candidates with their confidences, if they are voted on by these. Log-probabilities that the caller did
+        not ask for are dropped."""
+        if not self._confident:
+            return [text_of(choice) for choice in sampled.choices]
+        solutions: list[AnySolution] = [
+            SolutionIn(text=text_of(choice), confidence=_confidence(choice, self._strategy, self._terms))
+            for choice in sampled.choices
+        ]
+        if not self._shows_logprobs:
+            sampled.size = sum(len(text_of(choice)) for choice in sampled.choices)
+            for choice in sampled.choices:
+                choice["logprobs"] = None
+        return solutions
+
+    @property
+    def _confidences(self) -> list[float | None]:
+        return [solution.confidence for solution in self._solutions if isinstance(solution, SolutionIn)]
 
     def _lowest_that_votes(self) -> float:
         """The lowest confidence among the candidates so far that a vote by `deepconf` would count."""
-        solutions = (_with_logprobs(choice).candidate("auto", 0) for choice in self.sampled.choices)
-        found = (confidence_of(solution, "deepconf", self._terms) for solution in solutions)
-        return cut([value for value in found if value is not None], self._terms.top_share)
+        found = [value for value in self._confidences if value is not None]
+        return cut(found, self._terms.top_share) if found else 0.0
 
     def _note_failure(self, candidates: int, detail: str) -> None:
         self.failures.append(UpstreamFailure(candidates=candidates, detail=detail))
 
 
-def _with_logprobs(choice: Json) -> SolutionIn:
+def _confidence(choice: Json, strategy: Strategy, terms: Election) -> float | None:
+    """The confidence of a completion, None if it comes without log-probabilities of its tokens and their
+    alternatives."""
     try:
-        tokens = LogProbs.model_validate(choice.get("logprobs")).content or []
-        return SolutionIn.model_validate(
-            {
-                "text": text_of(choice),
-                "token_logprobs": [min(0.0, token.logprob) for token in tokens],
-                "top_logprobs": [token.likeliest for token in tokens],
-            }
-        )
-    except ValidationError:
-        raise UpstreamFailed(
-            "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence need"
-        ) from None
+        tokens = choice["logprobs"]["content"]
+        # rounding may have left some just above 0
+        sampled = [min(0.0, token["logprob"]) for token in tokens]
+        likeliest = [[min(0.0, each["logprob"]) for each in token["top_logprobs"]] for token in tokens]
+        found = SolutionIn.model_validate({"text": "", "token_logprobs": sampled, "top_logprobs": likeliest})
+    except (LookupError, TypeError, ValidationError):
+        return None
+    solution = Solution((), token_logprobs=found.token_logprobs, top_logprobs=found.top_logprobs)
+    return confidence_of(solution, strategy, terms)
 
 
 def text_of(choice: Json) -> str:

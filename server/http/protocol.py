@@ -1,4 +1,5 @@
-"""uvicorn's HTTP/1.1, with the bounds it lacks: on request heads and trailers that don't end."""
+"""uvicorn's HTTP/1.1, with the bounds it lacks: on request heads and trailers that don't end, on answers that aren't
+read, and on the connections of one address."""
 
 import asyncio
 from typing import Any
@@ -8,11 +9,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_SECONDS, HEAD_BYTES = 10.0, 65_536
 """Time for a request's line and headers to arrive, from the connection's start or the previous response, and their
 size. The size also limits what else is not body: trailers and the framing of chunks."""
+WRITE_SECONDS = 30.0
+"""Time for a caller to read on, once as much of an answer waits as the connection takes; then it is cut off."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection if a request's head is too slow or too large, or its trailers too large. Trailers are
-    discarded."""
+    """Closes a connection if a request's head is too slow or too large, its trailers too large, or its answer not read.
+    Trailers are discarded."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -20,6 +23,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Bytes received since the request began, or since its head or the latest part of its body."""
         self._in_head = True
         self._late: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts waiting for a request head."""
@@ -62,8 +66,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Stops waiting."""
         super().connection_lost(error)
-        if self._late is not None:
-            self._late.cancel()
+        self._late = _cancelled(self._late)
+        self._stuck = _cancelled(self._stuck)
+
+    def pause_writing(self) -> None:
+        """As much of an answer waits as the connection takes."""
+        super().pause_writing()
+        self._cut_off_later()
+
+    def resume_writing(self) -> None:
+        """The caller reads on."""
+        super().resume_writing()
+        if not self.transport.is_closing():  # else the rest has to be read, too
+            self._stuck = _cancelled(self._stuck)
 
     @property
     def _waiting(self) -> bool:
@@ -72,10 +87,19 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _expect(self) -> None:
         self._bytes = 0
-        if self._late is not None:
-            self._late.cancel()
+        _cancelled(self._late)
         self._late = self.loop.call_later(HEAD_SECONDS, self._hang_up)
 
     def _hang_up(self) -> None:
         if self._waiting:
-            self.transport.close()
+            self.transport.close()  # after what is still to be written
+            self._cut_off_later()
+
+    def _cut_off_later(self) -> None:
+        _cancelled(self._stuck)
+        self._stuck = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

@@ -323,6 +323,9 @@ def test_an_upstream_that_keeps_failing_is_not_called_again() -> None:
         (JSONResponse({"choices": 3}), 502, "upstream_failed", "no chat completion"),
         (JSONResponse([]), 502, "upstream_failed", "no chat completion"),
         (refusal(429, **{"Retry-After": "17"}), 429, "overloaded", "the upstream asks for patience"),
+        (refusal(429, **{"Retry-After": "999999999"}), 429, "overloaded", "the upstream asks for patience"),
+        (JSONResponse({"choices": []}), 502, "upstream_failed", "no chat completion"),
+        (PlainTextResponse('{"choices": [{"message": {"content": "\\ud83d"}}]}'), 502, "upstream_failed", "not JSON"),
         (refusal(503), 429, "overloaded", "the upstream asks for patience"),
     ],
 )
@@ -339,7 +342,8 @@ def test_errors_of_the_upstream_are_reported(response: Response, status: int, co
     assert (body["status"], body["code"]) == (status, code)
     assert detail in body["detail"]
     if code == "overloaded":
-        assert error.response.headers["retry-after"] == ("17" if response.headers.get("retry-after") else "1")
+        asked = int(response.headers.get("retry-after", 1))
+        assert error.response.headers["retry-after"] == str(min(60, asked))
 
 
 def test_an_unreachable_upstream_is_reported() -> None:
@@ -376,13 +380,29 @@ def test_a_request_that_makes_no_sense_is_refused(more: dict[str, Any], pointer:
 
 
 def test_a_budget_beyond_the_limit_is_refused() -> None:
-    detail = "5 solutions were sent, the limit is 4"
-    with (
-        upstream(boxed(1)) as reasoner,
-        gateway(reasoner, max_solutions=4) as running,
-        pytest.raises(openai.UnprocessableEntityError, match=detail),
-    ):
-        elected(running, budget=5)
+    detail = "5 candidates are asked for, the limit is 4"
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    for limit in ({"max_solutions": 4}, {"gateway_budget": 4}):
+        with upstream(boxed(1)) as reasoner, gateway(reasoner, **limit) as running, client(running) as api:
+            for refused in (
+                lambda: elected(running, budget=5),
+                lambda: ask(running, model="wrf-5@m"),
+                lambda: ask(running, n=5, tools=tools),
+                lambda: api.completions.create(model="m", prompt="so", best_of=5),
+                lambda: api.completions.create(model="m", prompt=["so"] * 5),
+                lambda: api.completions.create(model="m", prompt=[[1, 2]] * 5),
+            ):
+                with pytest.raises(openai.UnprocessableEntityError, match=detail):
+                    refused()
+            api.completions.create(model="m", prompt=[1, 2, 3, 4, 5], n=4)
+        assert len(reasoner.bodies) == 1
+
+
+def test_without_a_limit_of_its_own_the_gateway_samples_eight() -> None:
+    for limit, budget in (({}, 8), ({"max_solutions": 3}, 3), ({"gateway_budget": 2}, 2)):
+        with upstream(boxed(1)) as reasoner, gateway(reasoner, **limit) as running:
+            _, report = elected(running, confidence=1)
+        assert report["budget"] == budget
 
 
 def test_the_key_is_asked_for_in_openai_s_way() -> None:
@@ -418,13 +438,13 @@ def test_completions_are_the_upstream_s() -> None:
     ("model", "strategy", "budget"),
     [
         ("prm-3@org/m@1", "prm", 3),
-        ("majority@org/m@1", "majority", 2),
+        ("majority@org/m@1", "majority", 4),
         ("self_certainty-4@org/m@1", "self_certainty", 4),
     ],
 )
 def test_the_model_s_name_chooses_the_vote(model: str, strategy: str, budget: int) -> None:
     texts = [boxed(7, "a"), boxed(8, "b"), boxed(9, "c"), boxed(9, "d")]
-    with upstream(*texts) as reasoner, gateway(reasoner, gateway_budget=2) as running:
+    with upstream(*texts) as reasoner, gateway(reasoner, gateway_budget=4) as running:
         answer = ask(running, model=model, extra_body={"unprm": {"confidence": 1}})
     assert (answer.unprm["strategy"], answer.unprm["budget"]) == (strategy, budget)
     assert {body["model"] for body in reasoner.bodies} == {"org/m@1"}

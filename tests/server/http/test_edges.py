@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import math
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+import uvicorn
 from starlette.types import Message, Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from server import scoring, service
 from server.app import create_app
@@ -190,6 +193,75 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
                 assert part
                 answer += part
         assert b" 504 " in answer.splitlines()[0]
+
+
+def long_answer(server: Running, *more: str) -> socket.socket:
+    """A connection on which an answer of 6 MB, which its buffers can't hold, was asked for."""
+    body = {"solutions": [{"steps": ["x" * 6_000_000], "step_scores": [0.5]}]}
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(raw(body, "/score_steps", *more))
+    return connection
+
+
+@pytest.mark.parametrize("more", [(), ("Connection: close",)])
+def test_who_does_not_read_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
+    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.3)
+    with serving() as server, long_answer(server, *more) as connection:
+        until(lambda: server.metric("unprm_running_requests") == 1)
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        until(lambda: len(server.server.server_state.connections) <= 1)  # that of the metrics
+        connection.settimeout(PATIENCE)
+        with suppress(ConnectionResetError):
+            while connection.recv(1 << 20):
+                pass
+
+
+def test_the_rest_of_an_answer_has_to_be_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left in the connection's own buffer holds it up no longer than more would."""
+
+    class Transport(asyncio.Transport):
+        closed = aborted = False
+
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return default
+
+        def close(self) -> None:
+            self.closed = True
+
+        def is_closing(self) -> bool:
+            return self.closed
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    async def test() -> None:
+        monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
+        monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.0)
+        config = uvicorn.Config(create_app(Settings(), FakeEngine()), log_config=None)
+        transport = Transport()
+        connection = protocol.BoundedProtocol(config, ServerState(), {})
+        connection.connection_made(transport)
+        while not transport.aborted:  # nothing comes, and the peer reads nothing
+            await asyncio.sleep(0)
+            connection.resume_writing()
+        assert transport.closed
+
+    asyncio.run(asyncio.wait_for(test(), PATIENCE))
+
+
+def test_an_answer_takes_memory_until_it_is_read(callers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "BODIES", 4)
+    with serving(api_keys_file=callers) as server:
+        server.http.headers.update(ONE)
+        with long_answer(server, "Authorization: Bearer 11111111"):
+            until(lambda: server.metric("unprm_running_requests") == 1)
+            long = ask({"steps": ["x" * 6_000_000], "step_scores": [0.5]})
+            until(lambda: server.post("/score_steps", long, headers=MANY).status_code == 429)
+            assert server.post("/score_steps", ask("a")).status_code == 200  # of another caller
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        assert server.post("/score_steps", long, headers=MANY).status_code == 200
 
 
 def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
