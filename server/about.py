@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -49,6 +49,12 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         ),
     }
     return ModelResponse(**fields)
+
+
+@about.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    """The OpenAPI document."""
+    return Response(request.app.document, media_type="application/json")
 
 
 @about.get("/metrics", response_class=PlainTextResponse, **METRICS)

@@ -47,6 +47,7 @@ def create_app(
         title="unprm",
         version=_version(),
         description=ABOUT,
+        openapi_url=None,  # FastAPI would write the document anew for every request; `about` has it
         docs_url=None,  # FastAPI's page loads scripts from another site; `page` has its own
         redoc_url=None,
         redirect_slashes=False,
@@ -58,6 +59,7 @@ def create_app(
                 keys=keys,
                 admin_keys=Keys(settings.admin_key, None),
                 open_metrics=settings.open_metrics,
+                host=settings.host,
             ),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),

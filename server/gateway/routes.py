@@ -34,6 +34,7 @@ from .upstream import Upstream
 _LISTING = (
     "invalid_request",
     "unauthorized",
+    "foreign_site",
     "body_too_large",
     "internal",
     "upstream_failed",

@@ -2,9 +2,16 @@
 read, and on the connections of one address."""
 
 import asyncio
+import resource
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from unprm.errors import Overloaded
+
+from ..sharing import Budget, share_of
 
 HEAD_SECONDS, HEAD_BYTES = 10.0, 65_536
 """Time for a request's line and headers to arrive, from the connection's start or the previous response, and their
@@ -12,10 +19,22 @@ size. The size also limits what else is not body: trailers and the framing of ch
 WRITE_SECONDS = 30.0
 """Time for a caller to read on, once as much of an answer waits as the connection takes; then it is cut off."""
 
+MOST_CONNECTIONS = 8192
+"""Most connections of a process, however many files it may open."""
+
+
+@cache
+def connections() -> Budget:
+    """The connections that the process has room for: half of the files that it may open."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Budget(min(most // 2, MOST_CONNECTIONS), "connections")
+
 
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection if a request's head is too slow or too large, its trailers too large, or its answer not read.
-    Trailers are discarded."""
+    Trailers are discarded. An address has its share of the connections; `refused` counts those beyond it."""
+
+    refused = 0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -24,11 +43,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._late: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
+        self._room = ExitStack()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Starts waiting for a request head."""
+        """Starts waiting for a request head, if the address has room for one more connection."""
         super().connection_made(transport)
-        self._expect()
+        try:
+            self._room.enter_context(connections().holding(share_of("", self.client)))(1)
+        except Overloaded:
+            BoundedProtocol.refused += 1
+            transport.abort()
+        else:
+            self._expect()
 
     def data_received(self, data: bytes) -> None:
         """Receives more of a request; the application limits the size of its body."""
@@ -66,6 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Stops waiting."""
         super().connection_lost(error)
+        self._room.close()
         self._late = _cancelled(self._late)
         self._stuck = _cancelled(self._stuck)
 

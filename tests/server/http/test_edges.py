@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import math
+import resource
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+import trustme
 import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
@@ -23,7 +25,9 @@ from uvicorn.server import ServerState
 from server import scoring, service
 from server.app import create_app
 from server.http import body, protocol, work
+from server.http import serving as serving_module
 from server.settings import Settings
+from server.sharing import Budget
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
 from unprm import wire
@@ -193,6 +197,49 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
                 assert part
                 answer += part
         assert b" 504 " in answer.splitlines()[0]
+
+
+def test_an_address_has_its_share_of_the_connections(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    room = Budget(8, "connections")
+    monkeypatch.setattr(protocol, "connections", lambda: room)
+    with serving() as server:
+        held = [server.connect(b"") for _ in range(4)]
+        until(lambda: len(server.server.server_state.connections) == 4)
+        refused = server.connect(b"")
+        refused.settimeout(PATIENCE)
+        with suppress(ConnectionResetError):
+            assert refused.recv(1) == b""
+        other = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(base_url=server.url, transport=other) as client:
+            assert client.get("/healthz").status_code == 200
+        held.pop().close()
+        until(lambda: len(server.server.server_state.connections) < 5)
+        assert server.get("/healthz").status_code == 200
+        until(lambda: "1 connections were refused" in caplog.text)
+        for connection in (*held, refused):
+            connection.close()
+
+
+def test_who_is_silent_before_tls_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    monkeypatch.setattr(serving_module, "HEAD_SECONDS", 0.3)
+    with serving(ssl_certfile=tmp_path / "own.pem") as server, server.connect(b"") as connection:
+        connection.settimeout(PATIENCE)
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+
+
+def test_a_lack_of_files_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with serving() as server:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() // 2, limit[1]))
+        try:
+            server.server._report_shortage()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert "no more connections can be accepted: Too many open files" in caplog.text
 
 
 def long_answer(server: Running, *more: str) -> socket.socket:
