@@ -115,7 +115,7 @@ class Candidates:
 
     async def _complete(self, body: Json, count: int) -> Sampled:
         if self._least is None:
-            return await self._upstream.sample(body, count, self._context)
+            return await self._upstream.sample(body, count, self._context, brief=not self._shows_logprobs)
         least, window = self._least, self._terms.window
 
         def watch() -> Watch:
@@ -141,16 +141,18 @@ class Candidates:
     def _digested(self, sampled: Sampled) -> list[AnySolution]:
         """The candidates with their confidences, if they are voted on by these. Log-probabilities that the caller did
         not ask for are dropped."""
-        if not self._confident:
-            return [text_of(choice) for choice in sampled.choices]
-        solutions: list[AnySolution] = [
-            SolutionIn(text=text_of(choice), confidence=_confidence(choice, self._strategy, self._terms))
-            for choice in sampled.choices
-        ]
-        if not self._shows_logprobs:
-            sampled.size = sum(len(text_of(choice)) for choice in sampled.choices)
-            for choice in sampled.choices:
+        solutions: list[AnySolution] = []
+        for choice in sampled.choices:
+            text = text_of(choice)
+            if self._confident:
+                confidence = _confidence(choice, self._strategy, self._terms)
+                solutions.append(SolutionIn(text=text, confidence=confidence))
+            else:
+                solutions.append(text)
+            if choice.get("logprobs") and not self._shows_logprobs:
                 choice["logprobs"] = None
+        if self._confident and not self._shows_logprobs:
+            sampled.size = sum(len(text_of(choice)) for choice in sampled.choices)
         return solutions
 
     @property

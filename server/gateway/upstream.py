@@ -106,21 +106,24 @@ class Upstream:
         self._service = service
         self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(self, body: Json, count: int, context: Context) -> Sampled:
+    async def sample(self, body: Json, count: int, context: Context, brief: bool = False) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
+        `brief`: of tokens, only the log-probabilities are kept.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
         most = 1 if body.get("logprobs") else _TOGETHER
         sizes = {first: min(most, count - first) for first in range(0, count, most)}
-        results = await _settled(self._complete(_reseeded(body, first), size, context) for first, size in sizes.items())
+        results = await _settled(
+            self._complete(_reseeded(body, first), size, context, brief) for first, size in sizes.items()
+        )
         missing = [
             number
             for (first, size), result in zip(sizes.items(), results, strict=True)
             if isinstance(result, Sampled)
             for number in range(first + len(result.choices), first + size)
         ]
-        more = await _settled(self._complete(_reseeded(body, number), 1, context) for number in missing)
+        more = await _settled(self._complete(_reseeded(body, number), 1, context, brief) for number in missing)
         return _together([*results, *more])
 
     async def sample_watched(self, body: Json, count: int, watch: Callable[[], Watch], context: Context) -> Sampled:
@@ -136,7 +139,7 @@ class Upstream:
         """The upstream's models, in JSON. Raises as `sample`."""
         with self._taking(context, {}) as take, _upstream_errors():
             answer = await self._client.fetch("/models", None, take)
-            await self._service.read(context, partial(_parsed, answer), len(answer))
+            await self._service.read(context, partial(_parsed, answer, _all), len(answer))
             return answer
 
     async def model(self, name: str, context: Context) -> Json:
@@ -188,13 +191,13 @@ class Upstream:
 
             yield take
 
-    async def _complete(self, body: Json, count: int, context: Context) -> Sampled:
+    async def _complete(self, body: Json, count: int, context: Context, brief: bool) -> Sampled:
         async with self._place(context):
             asked = body | ({"n": count} if count > 1 else {})
             content = await self._service.read(context, partial(encoded, asked))
             with self._taking(context, body) as take, _upstream_errors():
                 answer = await self._client.fetch("/chat/completions", content, take)
-                return await self._service.read(context, partial(_sampled, answer, count), len(answer))
+                return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
 
     async def _watched(self, body: Json, watch: Watch, context: Context) -> Sampled:
         message: Json = {"role": "assistant", "content": ""}
@@ -238,24 +241,31 @@ def _together(results: Sequence[Sampled | BaseException]) -> Sampled:
     return sampled
 
 
-def _parsed(answer: bytes) -> Any:
-    """The value of an answer in JSON. Raises `UpstreamFailed`."""
+def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
+    """The value of an answer in JSON, of each object what `keep` returns. Raises `UpstreamFailed`."""
     try:
         if b"\\ud" in answer or b"\\uD" in answer:
             from_json(answer)  # unlike Python's, it refuses half a surrogate pair, which nobody could be sent
-        # the hook is where other threads get a turn: a long answer takes seconds
-        return json.loads(answer.decode(), object_hook=_give_way)
+        # in a function of Python's own other threads get a turn: a long answer takes seconds
+        return json.loads(answer.decode(), object_hook=keep)
     except (ValueError, RecursionError):
         raise UpstreamFailed("the upstream's answer is not JSON") from None
 
 
-def _give_way(value: Json) -> Json:
+def _all(value: Json) -> Json:
     return value
 
 
-def _sampled(answer: bytes, count: int) -> Sampled:
+def _logprobs(value: Json) -> Json:
+    """Of a token, what a vote needs: the rest is six times as much to keep, and for the garbage collector to visit."""
+    if "logprob" not in value:
+        return value
+    return {name: value[name] for name in ("logprob", "top_logprobs") if name in value}
+
+
+def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
     """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
-    value = _parsed(answer)
+    value = _parsed(answer, _logprobs if brief else _all)
     try:
         completion = Completion.model_validate(value)
     except ValidationError:

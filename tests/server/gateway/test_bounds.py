@@ -20,7 +20,7 @@ LONG = "x" * 40_000
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (upstream_module, "_give_way"),
+        (upstream_module, "_logprobs"),
         (upstream_module, "encoded"),
         (candidates, "confidence_of"),
         (routes, "to_json"),
