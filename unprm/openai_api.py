@@ -15,7 +15,7 @@ import json
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +25,8 @@ import httpx
 from unprm.affinity import ranked
 
 Json = dict[str, Any]
-Take = Callable[[int], None]
-"""Is told the number of bytes of each part of an answer before it is kept, and may raise."""
+Take = Callable[[int], Awaitable[None]]
+"""Is told the number of bytes of each part of an answer before more is read, and may wait or raise."""
 
 CONNECT_SECONDS = 10.0
 FIRST_WAIT = 0.5
@@ -234,7 +234,7 @@ async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
         await response.aclose()
 
 
-async def _read(response: httpx.Response, limit: int, take: Take = lambda _: None) -> bytes:
+async def _read(response: httpx.Response, limit: int, take: Take | None = None) -> bytes:
     """A response's body; closes it. Raises as `_parts`."""
     content = bytearray()
     async with aclosing(_parts(response, limit, take)) as parts:
@@ -243,14 +243,15 @@ async def _read(response: httpx.Response, limit: int, take: Take = lambda _: Non
     return bytes(content)
 
 
-async def _parts(response: httpx.Response, limit: int, take: Take) -> AsyncGenerator[bytes, None]:
+async def _parts(response: httpx.Response, limit: int, take: Take | None) -> AsyncGenerator[bytes, None]:
     """As `read_on`; raises `APIResponseError` if there are more than `limit` bytes, and as `take`."""
     left = limit
     async with aclosing(read_on(response)) as parts:
         async for part in parts:
             if (left := left - len(part)) < 0:
                 raise APIResponseError(f"longer than {limit} bytes")
-            take(len(part))
+            if take is not None:
+                await take(len(part))
             yield part
 
 

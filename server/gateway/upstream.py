@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -31,6 +31,8 @@ from .answers import Chunk, Completion, ModelList
 
 AT_A_TIME = 64
 """Most requests of one caller that the upstream works on at a time; further ones wait for their turn."""
+_LONG, _LONG_AT_A_TIME = 2**20, 2
+"""More bytes than this are read of two answers of a caller at a time."""
 _TOGETHER = 16
 """Most candidates that are asked for in one request; with log-probabilities, which are long, one."""
 _WITH_LOGPROBS = 8
@@ -104,7 +106,7 @@ class Upstream:
     def __init__(self, url: str, key: str | None, service: Service) -> None:
         self._client = OpenAIClient([url], key, timeout=None)
         self._service = service
-        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def sample(self, body: Json, count: int, context: Context, brief: bool = False) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
@@ -137,8 +139,9 @@ class Upstream:
 
     async def models(self, context: Context) -> bytes:
         """The upstream's models, in JSON. Raises as `sample`."""
-        with self._taking(context, {}) as take, _upstream_errors():
-            answer = await self._client.fetch("/models", None, take)
+        async with self._taking(context, {}) as take:
+            with _upstream_errors():
+                answer = await self._client.fetch("/models", None, take)
             await self._service.read(context, partial(_parsed, answer, _all), len(answer))
             return answer
 
@@ -159,7 +162,7 @@ class Upstream:
     async def relay(self, path: str, body: Json, context: Context) -> AsyncGenerator[bytes, None]:
         """The upstream's answer as it arrives: first its media type, then its parts. Raises as `sample`."""
         content = await self._service.read(context, partial(encoded, body))
-        async with self._place(context):
+        async with self._place(context, AT_A_TIME):
             with _upstream_errors():
                 response = await self._client.stream(path, content)
             async with aclosing(read_on(response)) as parts:
@@ -171,19 +174,24 @@ class Upstream:
         """Closes the connections."""
         await self._client.close()
 
-    def _place(self, context: Context) -> asyncio.Semaphore:
-        return self._places.setdefault(context.share, asyncio.Semaphore(AT_A_TIME))
+    def _place(self, context: Context, most: int) -> asyncio.Semaphore:
+        """One of `most` places that the caller has."""
+        return self._places.setdefault((context.share, most), asyncio.Semaphore(most))
 
-    @contextmanager
-    def _taking(self, context: Context, body: Json) -> Iterator[Take]:
-        """Yields a function that takes memory for the answer to a body until the end of the block. It raises
-        `UpstreamFailed` for one that is too long, and `Overloaded`."""
+    @asynccontextmanager
+    async def _taking(self, context: Context, body: Json, streamed: bool = False) -> AsyncGenerator[Take, None]:
+        """Yields a function that takes memory for the answer to a body until the end of the block. It waits before an
+        answer becomes long while two others of the caller are, so that together they find room, unless it is streamed;
+        raises `UpstreamFailed` for one that is too long, and `Overloaded`."""
         limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
         taken = 0
-        with self._service.bodies.holding(context.share) as hold:
+        async with AsyncExitStack() as turn:
+            hold = turn.enter_context(self._service.bodies.holding(context.share))
 
-            def take(size: int) -> None:
+            async def take(size: int) -> None:
                 nonlocal taken
+                if taken <= _LONG < taken + size and not streamed:
+                    await turn.enter_async_context(self._place(context, _LONG_AT_A_TIME))
                 taken += size
                 if taken > limit:
                     raise UpstreamFailed(f"the upstream's answer is longer than {limit} bytes")
@@ -192,11 +200,12 @@ class Upstream:
             yield take
 
     async def _complete(self, body: Json, count: int, context: Context, brief: bool) -> Sampled:
-        async with self._place(context):
+        async with self._place(context, AT_A_TIME):
             asked = body | ({"n": count} if count > 1 else {})
             content = await self._service.read(context, partial(encoded, asked))
-            with self._taking(context, body) as take, _upstream_errors():
-                answer = await self._client.fetch("/chat/completions", content, take)
+            async with self._taking(context, body) as take:
+                with _upstream_errors():
+                    answer = await self._client.fetch("/chat/completions", content, take)
                 return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
 
     async def _watched(self, body: Json, watch: Watch, context: Context) -> Sampled:
@@ -204,10 +213,13 @@ class Upstream:
         tokens: list[Json] = []
         reason, usage, model, size = None, None, "", 0
         options = {"stream": True, "stream_options": {"include_usage": True}}
-        async with self._place(context):
+        async with self._place(context, AT_A_TIME):
             content = await self._service.read(context, partial(encoded, body | options))
-            with self._taking(context, body) as take, _upstream_errors():
-                async with aclosing(self._client.events("/chat/completions", content, take)) as events:
+            async with (
+                self._taking(context, body, streamed=True) as take,
+                aclosing(self._client.events("/chat/completions", content, take)) as events,
+            ):
+                with _upstream_errors():
                     async for event in events:
                         size += len(event)
                         chunk, new = await self._service.read(context, partial(_chunk, event), len(event))

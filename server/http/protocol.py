@@ -93,8 +93,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Stops waiting."""
         super().connection_lost(error)
         self._room.close()
-        self._late = _cancelled(self._late)
-        self._stuck = _cancelled(self._stuck)
+        _cancel(self._late)
+        _cancel(self._stuck)
 
     def pause_writing(self) -> None:
         """As much of an answer waits as the connection takes."""
@@ -105,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """The caller reads on."""
         super().resume_writing()
         if not self.transport.is_closing():  # else the rest has to be read, too
-            self._stuck = _cancelled(self._stuck)
+            _cancel(self._stuck)
 
     @property
     def _waiting(self) -> bool:
@@ -114,7 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _expect(self) -> None:
         self._bytes = 0
-        _cancelled(self._late)
+        _cancel(self._late)
         self._late = self.loop.call_later(HEAD_SECONDS, self._hang_up)
 
     def _hang_up(self) -> None:
@@ -123,10 +123,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._cut_off_later()
 
     def _cut_off_later(self) -> None:
-        _cancelled(self._stuck)
+        _cancel(self._stuck)
         self._stuck = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -1,18 +1,25 @@
 """What callers and the upstream can cost the gateway, and what it costs others."""
 
+import asyncio
 import threading
+from contextlib import AsyncExitStack
 from typing import Any
 
 import openai
 import pytest
 
 from server import service
+from server.app import create_app
 from server.gateway import candidates, routes
 from server.gateway import upstream as upstream_module
+from server.http.context import Context
+from server.settings import Settings
 from tests.server.gateway.test_gateway import PROBLEM, boxed, client, elected, gateway
+from tests.server.gateway.test_gateway import ask as chat
 from tests.server.harness import Background, ask
 from tests.server.upstream import upstream
-from tests.support import PATIENCE
+from tests.support import PATIENCE, asynchronous
+from unprm.engines.fake import FakeEngine
 
 LONG = "x" * 40_000
 
@@ -74,15 +81,17 @@ def test_texts_of_all_candidates_are_together_no_longer_than_a_body() -> None:
 
 def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "BODIES", 8)
-    with upstream(boxed(1, "x" * 1500)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
+    long: Any = {"extra_body": {"unprm": {"strategy": "deepconf", "budget": 1}, "top_logprobs": 20}}
+    with upstream(boxed(1)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
         holding = running.service.bodies.holding
         with holding("127.0.0.1/32") as hold:
-            hold(7500)
+            hold(7000)
             with pytest.raises(openai.RateLimitError, match="bytes of this caller are worked on"):
-                elected(running, budget=1)
+                chat(running, **long)
+            elected(running, budget=1)  # a short answer finds room
         with holding("another") as hold:
-            hold(7500)
-            elected(running, budget=1)
+            hold(7000)
+            chat(running, **long)
         with holding("anybody") as hold:
             hold(16_000)  # all that was taken is given back
 
@@ -120,3 +129,29 @@ def test_a_long_text_is_streamed_in_few_parts() -> None:
     parts = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]
     assert "".join(parts) == text
     assert 500 < len(parts) <= 1000
+
+
+@asynchronous
+async def test_of_a_caller_s_long_answers_two_are_read_at_a_time() -> None:
+    """The others wait for room, instead of failing for lack of it."""
+    state = create_app(Settings(upstream_url="http://127.0.0.1:9"), FakeEngine()).state
+    reasoner: upstream_module.Upstream = state.upstream
+    mine, other = (Context("id", 0.0, share=share) for share in ("me", "other"))
+    async with AsyncExitStack() as stack:
+        first, second = AsyncExitStack(), AsyncExitStack()
+        for answer in (first, second):
+            await stack.enter_async_context(answer)
+            take = await answer.enter_async_context(reasoner._taking(mine, {}))
+            await take(2**20)
+            await take(2**20)
+        short, others, third = [
+            await stack.enter_async_context(reasoner._taking(context, {})) for context in (mine, other, mine)
+        ]
+        await short(2**20)
+        await others(2**21)
+        waiting = asyncio.create_task(third(2**21))  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        await first.aclose()
+        await waiting
+    await reasoner.close()
