@@ -146,7 +146,7 @@ class Candidates:
             text = text_of(choice)
             if self._confident:
                 confidence = _confidence(choice, self._strategy, self._terms)
-                solutions.append(SolutionIn(text=text, confidence=confidence))
+                solutions.append(SolutionIn.model_validate({"text": text, "confidence": confidence}))
             else:
                 solutions.append(text)
             if choice.get("logprobs") and not self._shows_logprobs:

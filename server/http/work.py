@@ -119,8 +119,8 @@ def _parts(message: Message) -> Iterator[Message]:
     body = memoryview(message.get("body", b""))
     last = max(0, len(body) - 1) // SENT_BYTES * SENT_BYTES
     for start in range(0, last, SENT_BYTES):
-        yield message | {"body": bytes(body[start : start + SENT_BYTES]), "more_body": True}
-    yield message | {"body": bytes(body[last:])} if last else message
+        yield {**message, "body": bytes(body[start : start + SENT_BYTES]), "more_body": True}
+    yield {**message, "body": bytes(body[last:])} if last else message
 
 
 async def _watch(receive: Receive, lifetime: asyncio.Timeout) -> None:

@@ -45,7 +45,7 @@ def test_long_answers_are_read_and_written_while_others_are_answered(
 
     monkeypatch.setattr(module, name, held)
     problem = PROBLEM + (LONG if name == "encoded" else "")
-    body = {"model": "m", "messages": [{"role": "user", "content": problem}]}
+    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": problem}]}
     body["unprm"] = {"strategy": "deepconf", "budget": 2}
     with upstream(boxed(1, LONG)) as reasoner, gateway(reasoner) as running:
         long = Background(lambda: running.post("/v1/chat/completions", body))
@@ -149,7 +149,7 @@ async def test_of_a_caller_s_long_answers_two_are_read_at_a_time() -> None:
         ]
         await short(2**20)
         await others(2**21)
-        waiting = asyncio.create_task(third(2**21))  # type: ignore[arg-type]
+        waiting = asyncio.ensure_future(third(2**21))
         await asyncio.sleep(0.01)
         assert not waiting.done()
         await first.aclose()

@@ -385,7 +385,8 @@ def test_a_request_that_makes_no_sense_is_refused(more: dict[str, Any], pointer:
 def test_a_budget_beyond_the_limit_is_refused() -> None:
     detail = "5 candidates are asked for, the limit is 4"
     tools = [{"type": "function", "function": {"name": "f"}}]
-    for limit in ({"max_solutions": 4}, {"gateway_budget": 4}):
+    limits: list[dict[str, Any]] = [{"max_solutions": 4}, {"gateway_budget": 4}]
+    for limit in limits:
         with upstream(boxed(1)) as reasoner, gateway(reasoner, **limit) as running, client(running) as api:
             for refused in (
                 lambda: elected(running, budget=5),
@@ -402,7 +403,8 @@ def test_a_budget_beyond_the_limit_is_refused() -> None:
 
 
 def test_without_a_limit_of_its_own_the_gateway_samples_eight() -> None:
-    for limit, budget in (({}, 8), ({"max_solutions": 3}, 3), ({"gateway_budget": 2}, 2)):
+    limits: list[tuple[dict[str, Any], int]] = [({}, 8), ({"max_solutions": 3}, 3), ({"gateway_budget": 2}, 2)]
+    for limit, budget in limits:
         with upstream(boxed(1)) as reasoner, gateway(reasoner, **limit) as running:
             _, report = elected(running, confidence=1)
         assert report["budget"] == budget

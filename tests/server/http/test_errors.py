@@ -392,7 +392,8 @@ def test_the_name_that_the_server_listens_at_is_its_own() -> None:
 
 
 def test_a_server_that_others_can_reach_without_a_key_says_so_last(caplog: pytest.LogCaptureFixture) -> None:
-    for options, warned in (({"host": "0.0.0.0"}, True), ({"host": "0.0.0.0", "api_key": "k"}, False), ({}, False)):
+    everywhere: dict[str, Any] = {"host": "0.0.0.0"}
+    for options, warned in ((everywhere, True), (everywhere | {"api_key": "k"}, False), ({}, False)):
         caplog.clear()
         with serving(**options) as running:
             until(lambda running=running: running.get("/readyz").status_code == 200)  # type: ignore[misc]
