@@ -61,6 +61,12 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
     return ModelResponse(**fields)
 
 
+@about.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    """The OpenAPI document."""
+    return Response(request.app.document, media_type="application/json")
+
+
 @about.get("/metrics", response_class=PlainTextResponse, **METRICS)
 async def metrics(service: TheService) -> Response:
     """Metrics for Prometheus."""

@@ -50,6 +50,7 @@ def create_app(
         title="unprm",
         version=_version(),
         description=ABOUT,
+        openapi_url=None,  # FastAPI would write the document anew for every request; `about` has it
         docs_url=None,  # FastAPI's page loads scripts from another site; `page` has its own
         redoc_url=None,
         redirect_slashes=False,
@@ -62,6 +63,7 @@ def create_app(
                 admin_keys=Keys(settings.admin_key, None),
                 open_metrics=settings.open_metrics,
                 share_caches=settings.share_caches,
+                hosts=settings.host,
             ),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
@@ -76,7 +78,10 @@ def create_app(
 
         key = settings.upstream_key
         upstream = Upstream(
-            settings.upstream_url, None if key is None else key.get_secret_value(), service.metrics.called_upstream
+            settings.upstream_url,
+            None if key is None else key.get_secret_value(),
+            service,
+            service.metrics.called_upstream,
         )
         app.state.upstream = upstream
         app.include_router(gateway.router(upstream))

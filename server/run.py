@@ -1,6 +1,7 @@
 """Serves one or several models until a signal."""
 
 import logging
+import resource
 import sys
 from functools import partial
 
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005
 """Python's thread switch interval, a tenth of the default. The model's thread releases the interpreter for each of its
 many operations; with the default, under steady requests, it would wait ten times as long to get it back each time."""
+_FILES = 65_536
+"""Open files that are enough."""
 
 
 def run(settings: Settings) -> int:
@@ -31,6 +34,7 @@ def run(settings: Settings) -> int:
     otherwise, or the model hangs or fails for good. If it is not 0, the last line on stderr says why."""
     configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(_SWITCH_SECONDS)
+    _open_more_files()
     if settings.otlp_endpoint:
         try:
             tracing.configure(settings.otlp_endpoint)
@@ -66,3 +70,10 @@ def run(settings: Settings) -> int:
     if server.reason:
         logger.error("ended with status %d: %s", server.status, server.reason)
     return server.status
+
+
+def _open_more_files() -> None:
+    """Raises the soft limit of open files, often 1,024, towards the hard one: each connection is a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

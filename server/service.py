@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 BODIES = 32
 """In-flight bodies may total this many maximum-size bodies."""
 _SMALL = 32_768
-"""Bodies up to this many bytes are read at once: handing them to a thread would take longer."""
+"""Up to this many bytes are read at once: handing them to a thread would take longer."""
 _SLICE = 0.02
 """Seconds of processor time for which a request's answers are compared before it is the next caller's turn."""
 _THREADS = 2
@@ -56,7 +56,8 @@ class Service:
         self._running = InUse()
         self._lifetimes: set[Lifetime] = set()
         self.bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
-        """Bytes of the bodies of all requests, held until they are answered."""
+        """Bytes of the bodies and the answers of all requests, held until the answers are written; and of what an
+        upstream answers, held while it is read."""
         self._draining = False
         self._observe()
 
@@ -113,11 +114,13 @@ class Service:
         finally:
             self._lifetimes.remove(lifetime)
 
-    async def read(self, context: Context, function: Callable[[], T]) -> T:
-        """Runs a function on the texts of a request: at once if they are short, else by turns in threads."""
-        if len(context.body) <= _SMALL:
+    async def read(self, context: Context, function: Callable[[], T], size: int | None = None) -> T:
+        """Runs a function on `size` bytes, by default on all texts of a request: at once if that is little, else by
+        turns in threads."""
+        cost = context.size if size is None else size
+        if cost <= _SMALL:
             return function()
-        return await self._readers.request(context.share).run(len(context.body), function)
+        return await self._readers.request(context.share).run(cost, function)
 
     async def classes(self, answers: Sequence[str | None], context: Context) -> tuple[list[int | None], list[int]]:
         """The class of equal answers that each answer belongs to, None for None; and the indices of the answers that

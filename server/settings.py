@@ -144,7 +144,13 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
     gateway_strategy: Strategy = Field(default=DEFAULT_STRATEGY, description="Default vote of /v1/chat/completions.")
-    gateway_budget: int = Field(default=8, ge=1, le=MAX_SOLUTIONS, description="Most candidates per chat completion.")
+    gateway_budget: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_SOLUTIONS,
+        description="Most candidates per chat completion, and the number for a request that names none; without the "
+        "option, 8 for such a request and up to --max-solutions for others.",
+    )
     gateway_confidence: float = Field(
         default=0.95,
         gt=0,

@@ -16,13 +16,12 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from httpx_sse import EventSource
 from pydantic_core import from_json
 
 from unprm.affinity import ranked
@@ -33,6 +32,8 @@ Json = dict[str, Any]
 Observe = Callable[[float, str], None]
 """Gets the seconds of an attempt, to the end of its answer or, of one that `stream` returns, to its beginning; and its
 outcome: `ok`, `4xx` and the like, `unreachable`, `unreadable`, or `cancelled` by its caller."""
+Take = Callable[[int], Awaitable[None]]
+"""Is told the number of bytes of each part of an answer before more is read, and may wait or raise."""
 
 CONNECT_SECONDS = 10.0
 FIRST_WAIT = 0.5
@@ -144,7 +145,7 @@ class OpenAIClient:
 
     async def post(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
         """The JSON that is answered to a body at a path below `/v1`. Raises an `APIError`."""
-        return await self._request("POST", path, body, affinity)
+        return await self._request("POST", path, encoded(body), affinity)
 
     async def sample(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
         """As `post`, for samples from the model's own distribution: `NEUTRAL` is sent, too, where the body does not say
@@ -174,36 +175,41 @@ class OpenAIClient:
                 )
             return answer
 
-    async def stream(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
-        """As `post`, in one attempt, but the answer's body is still to come: `read_on` reads and closes it."""
+    async def fetch(self, path: str, body: bytes | None, take: Take) -> bytes:
+        """The bytes at a path, or those that are answered to a body in JSON, in one attempt. Raises an `APIError`, and
+        as `take`."""
+        server = self._pick("")
+        with self._connection_errors(server):
+            response = await self._open(server, "GET" if body is None else "POST", path, body)
+            return await _read(response, self._max_bytes, take)
+
+    async def stream(self, path: str, body: bytes) -> httpx.Response:
+        """As `fetch`, but the answer's body is still to come: `read_on` reads and closes it."""
         server = self._pick("")
         with self._connection_errors(server):
             return await self._open(server, "POST", path, body)
 
-    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-        """The chunks of a streamed answer, each as JSON, in one attempt. Raises an `APIError`.
+    async def events(self, path: str, body: bytes, take: Take) -> AsyncGenerator[bytes, None]:
+        """The chunks of the answer to a body that asks for a stream, each in JSON, in one attempt. Raises an
+        `APIError`, and as `take`.
 
         A consumer that stops early closes the generator, and with it the connection: the server stops its work.
         """
         server = self._pick("")
         with self._connection_errors(server):
-            response = await self._open(server, "POST", path, {**body, "stream": True})
-            left = self._max_bytes
-            try:
-                async for event in EventSource(response).aiter_sse():
-                    if event.data == "[DONE]":
-                        return
-                    if (left := left - len(event.data)) < 0:
-                        raise APIResponseError(f"longer than {self._max_bytes} bytes")
-                    yield event.data.encode()
-            finally:
-                await response.aclose()
+            response = await self._open(server, "POST", path, body)
+            async with aclosing(_lines(_parts(response, self._max_bytes, take))) as lines:
+                async for line in lines:
+                    if line.startswith(b"data:"):
+                        if (data := line.removeprefix(b"data:").strip()) == b"[DONE]":
+                            return
+                        yield data
 
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
 
-    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None, affinity: str) -> Any:
+    async def _request(self, method: str, path: str, body: bytes | None, affinity: str) -> Any:
         attempt = 1
         while True:
             try:
@@ -218,7 +224,7 @@ class OpenAIClient:
             await asyncio.sleep(wait)
             attempt += 1
 
-    async def _attempt(self, method: str, path: str, body: Mapping[str, Any] | None, affinity: str) -> Any:
+    async def _attempt(self, method: str, path: str, body: bytes | None, affinity: str) -> Any:
         server = self._pick(affinity)
         with self._connection_errors(server):
             content = await _read(await self._open(server, method, path, body), self._max_bytes)
@@ -227,9 +233,10 @@ class OpenAIClient:
         except ValueError:
             raise APIResponseError("not JSON") from None
 
-    async def _open(self, server: _Server, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+    async def _open(self, server: _Server, method: str, path: str, body: bytes | None) -> httpx.Response:
         """The response, its body unread. Raises `APIStatusError`, or an error of httpx."""
-        request = self._http.build_request(method, f"{server.url}/v1{path}", json=body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        request = self._http.build_request(method, f"{server.url}/v1{path}", content=body, headers=headers)
         response = await self._http.send(request, stream=True)
         server.failures, server.rests_until = 0, 0.0
         if response.status_code == 200:
@@ -281,6 +288,11 @@ def is_json(value: Any) -> bool:
     return True
 
 
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """A body in JSON."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
 async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """The rest of a response as it arrives; closes it at the end."""
     try:
@@ -290,17 +302,40 @@ async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
         await response.aclose()
 
 
-async def _read(response: httpx.Response, limit: int) -> bytes:
-    """A response's body; closes it. Raises `APIResponseError` for one of more than `limit` bytes."""
+async def _read(response: httpx.Response, limit: int, take: Take | None = None) -> bytes:
+    """A response's body; closes it. Raises as `_parts`."""
     content = bytearray()
-    try:
-        async for part in response.aiter_bytes():
+    async with aclosing(_parts(response, limit, take)) as parts:
+        async for part in parts:
             content += part
-            if len(content) > limit:
-                raise APIResponseError(f"longer than {limit} bytes")
-    finally:
-        await response.aclose()
     return bytes(content)
+
+
+async def _parts(response: httpx.Response, limit: int, take: Take | None) -> AsyncGenerator[bytes, None]:
+    """As `read_on`; raises `APIResponseError` if there are more than `limit` bytes, and as `take`."""
+    left = limit
+    async with aclosing(read_on(response)) as parts:
+        async for part in parts:
+            if (left := left - len(part)) < 0:
+                raise APIResponseError(f"longer than {limit} bytes")
+            if take is not None:
+                await take(len(part))
+            yield part
+
+
+async def _lines(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The lines that are not blank, each with its line break."""
+    begun: list[bytes] = []
+    async with aclosing(parts):
+        async for part in parts:
+            for line in part.splitlines(keepends=True):
+                if begun or not line.isspace():
+                    begun.append(line)
+                if begun and line.endswith((b"\n", b"\r")):
+                    yield b"".join(begun)
+                    begun.clear()
+        if begun:
+            yield b"".join(begun)
 
 
 def _retry_after(response: httpx.Response) -> float | None:

@@ -161,6 +161,12 @@ class Unauthorized(RequestRefused):
     code = "unauthorized"
 
 
+class ForeignSite(RequestRefused):
+    """The server has no key, and is called by a name that may be anybody's."""
+
+    code = "foreign_site"
+
+
 class UpstreamRefused(RequestRefused):
     """The model behind the gateway refused the request."""
 

@@ -68,7 +68,7 @@ class Completion(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     model: str = ""
-    choices: list[Choice]
+    choices: list[Choice] = Field(min_length=1)
     usage: Usage | None = None
 
 

@@ -1,20 +1,23 @@
 """The candidates of one election: those sampled and those that failed."""
 
 import asyncio
+from functools import partial
 
 from pydantic import ValidationError
 
 from unprm.errors import UnprmError
 from unprm.openai_api import Json, is_json
-from unprm.types import Strategy
+from unprm.types import Solution, Strategy
 from unprm.votes.ballot import Ballot
-from unprm.votes.confidence import OnlineStop, cut
+from unprm.votes.confidence import OnlineStop, confidence_of, cut
 from unprm.votes.decide import of_answered
 from unprm.votes.rules import RULES
 from unprm.wire import AnySolution, SolutionIn
 
+from ..http.context import Context
+from ..service import Service
 from .answers import LogProbs
-from .schema import ChatRequest, UpstreamFailure
+from .schema import ChatRequest, Election, UpstreamFailure
 from .upstream import STOPPED, Sampled, Upstream, UpstreamFailed, Watch
 
 WARM = 0.7
@@ -26,11 +29,22 @@ _ALTERNATIVES = 5
 
 
 class Candidates:
-    """The candidates of one request, sampled in rounds; for a vote by confidence, with log-probabilities."""
+    """The candidates of one request, sampled in rounds; for a vote by confidence, with log-probabilities.
 
-    def __init__(self, upstream: Upstream, request: ChatRequest, budget: int, strategy: Strategy) -> None:
-        self._upstream = upstream
-        self._terms = request.unprm
+    Their texts together are at most as long as a request's body may be; they count in its size and its memory.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        upstream: Upstream,
+        request: ChatRequest,
+        budget: int,
+        strategy: Strategy,
+        context: Context,
+    ) -> None:
+        self._service, self._upstream, self._context = service, upstream, context
+        self._strategy, self._terms = strategy, request.unprm
         self._confident = confident = RULES[strategy].signal == "confidence"
         self._least: float | None = None  # below it, candidates are stopped
         self._body = request.for_upstream()
@@ -43,6 +57,8 @@ class Candidates:
             self._body["temperature"] = WARM
             self._seed = request.seed or 0  # a repeated request stays deterministic
         self.sampled = Sampled()
+        self._solutions: list[AnySolution] = []
+        self._room = service.settings.max_body_bytes
         self.rounds = 0
         self.failures: list[UpstreamFailure] = []
         self._failed = 0
@@ -70,6 +86,7 @@ class Candidates:
         try:
             async with asyncio.timeout_at(until):
                 sampled = await self._complete(self._body | seeded, count)
+                solutions = await self._read(sampled)
         except (UnprmError, TimeoutError) as error:
             if not self.sampled.choices:
                 raise
@@ -77,11 +94,11 @@ class Candidates:
             self._failed = _FAILED if late else self._failed + 1
             self._note_failure(count, "the upstream gave none in time" if late else str(error))
             return
-        del sampled.choices[count:]
         if (missing := count - len(sampled.choices)) > 0:
             self._note_failure(missing, "the upstream gave fewer candidates than were asked for")
         self._failed = 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
+        self._solutions += solutions
 
     def watch_by(self, ballot: Ballot) -> None:
         """With early stops: candidates to come are stopped below the lowest confidence that votes on the first
@@ -93,53 +110,83 @@ class Candidates:
     def solutions(self) -> list[AnySolution]:
         """All candidates so far, in sampling order. Raises `UpstreamFailed` if log-probabilities were asked for and
         none of them has any."""
-        if not self._confident:
-            return [text_of(choice) for choice in self.sampled.choices]
-        solutions = [_with_logprobs(choice) for choice in self.sampled.choices]
-        if all(solution.top_logprobs is None for solution in solutions):
+        if self._confident and all(confidence is None for confidence in self._confidences):
             raise UpstreamFailed(
                 "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence "
                 "need"
             )
-        return list(solutions)
+        return self._solutions
 
     def choice(self, index: int) -> Json:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
         `UpstreamFailed` if these are no JSON."""
         choice = self.sampled.choices[index]
-        if not self._shows_logprobs:
-            return choice | {"logprobs": None}
-        if not is_json(choice["logprobs"]):
+        if self._shows_logprobs and not is_json(choice.get("logprobs")):
             raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't hold")
         return choice
 
     async def _complete(self, body: Json, count: int) -> Sampled:
         if self._least is None:
-            return await self._upstream.sample(body, count)
+            return await self._upstream.sample(body, count, self._context, brief=not self._shows_logprobs)
         least, window = self._least, self._terms.window
 
         def watch() -> Watch:
             return OnlineStop(least, window).after
 
-        return await self._upstream.sample_watched(body, count, watch)
+        return await self._upstream.sample_watched(body, count, watch, self._context)
+
+    async def _read(self, sampled: Sampled) -> list[AnySolution]:
+        """The candidates of a round as a vote takes them. Raises `UpstreamFailed` if their texts are too long, and
+        `Overloaded`."""
+        length = sum(len(text_of(choice)) for choice in sampled.choices)
+        if length > self._room:
+            raise UpstreamFailed(
+                f"the texts of the candidates are together longer than {self._service.settings.max_body_bytes} "
+                "characters"
+            )
+        solutions = await self._service.read(self._context, partial(self._digested, sampled), sampled.size)
+        self._context.hold(sampled.size)
+        self._context.size += sampled.size
+        self._room -= length
+        return solutions
+
+    def _digested(self, sampled: Sampled) -> list[AnySolution]:
+        """The candidates with their confidences, if they are voted on by these. Log-probabilities that the caller did
+        not ask for are dropped."""
+        solutions: list[AnySolution] = []
+        for choice in sampled.choices:
+            text = text_of(choice)
+            if self._confident:
+                confidence = _confidence(choice, self._strategy, self._terms)
+                solutions.append(SolutionIn.model_validate({"text": text, "confidence": confidence}))
+            else:
+                solutions.append(text)
+            if choice.get("logprobs") and not self._shows_logprobs:
+                choice["logprobs"] = None
+        if self._confident and not self._shows_logprobs:
+            sampled.size = sum(len(text_of(choice)) for choice in sampled.choices)
+        return solutions
+
+    @property
+    def _confidences(self) -> list[float | None]:
+        return [solution.confidence for solution in self._solutions if isinstance(solution, SolutionIn)]
 
     def _note_failure(self, candidates: int, detail: str) -> None:
         self.failures.append(UpstreamFailure(candidates=candidates, detail=detail))
 
 
-def _with_logprobs(choice: Json) -> SolutionIn:
-    """The text of a completion with the log-probabilities of its tokens; without them if it has none, or they are none
-    of two alternatives or more."""
-    text = {"text": text_of(choice)}
+def _confidence(choice: Json, strategy: Strategy, terms: Election) -> float | None:
+    """The confidence of a completion, None if it comes without log-probabilities of its tokens and their
+    alternatives."""
     try:
         tokens = LogProbs.model_validate(choice.get("logprobs")).content or []
-        logprobs = {
-            "token_logprobs": [min(0.0, token.logprob) for token in tokens],
-            "top_logprobs": [token.likeliest for token in tokens],
-        }
-        return SolutionIn.model_validate(text | logprobs)
+        sampled = [min(0.0, token.logprob) for token in tokens]  # rounding may have left some just above 0
+        likeliest = [token.likeliest for token in tokens]
+        found = SolutionIn.model_validate({"text": "", "token_logprobs": sampled, "top_logprobs": likeliest})
     except ValidationError:
-        return SolutionIn.model_validate(text)
+        return None
+    solution = Solution((), token_logprobs=found.token_logprobs, top_logprobs=found.top_logprobs)
+    return confidence_of(solution, strategy, terms)
 
 
 def text_of(choice: Json) -> str:

@@ -10,7 +10,6 @@ from unprm.openai_api import Json
 from unprm.types import DecidedBy, Strategy, Usage
 from unprm.votes.adaptive import stability
 from unprm.votes.ballot import Ballot, usage_out
-from unprm.votes.confidence import confidence_of
 from unprm.votes.decide import representative
 from unprm.votes.rules import RULES
 from unprm.wire import CompareRequest, Unscored, VoteTerms
@@ -142,8 +141,9 @@ class Rounds:
         """The ballot of all candidates so far; None if none of them has an answer, or none that has one the reward or
         confidence that the vote needs."""
         self._context.usage = Usage()
+        request = await self._service.read(self._context, self._request)
         try:
-            return await voting.ballot(self._service, self._models, self._request(), [strategy], self._context)
+            return await voting.ballot(self._service, self._models, request, [strategy], self._context)
         except (NoAnswer, Unscorable, voting.NoConfidence):
             return None
         finally:
@@ -172,11 +172,11 @@ class Rounds:
     async def _without_answers(self) -> dict[str, Any]:
         """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected."""
         terms, count = self.terms, len(self.candidates.sampled.choices)
-        request = self._request()
+        request = await self._service.read(self._context, self._request)
         rewards: dict[int, float] = {}
         unscored: dict[int, Unscored] = {}
         if RULES[terms.strategy].signal == "confidence":
-            values = [confidence_of(solution, terms.strategy, terms.vote) for solution in request.candidates()]
+            values = [getattr(solution, "confidence", None) for solution in request.solutions]
             best = representative(range(count), values)
             decided_by: DecidedBy = "confidence"
         else:

@@ -1,17 +1,19 @@
 """OpenAI's endpoints: a client of that API can use them unchanged."""
 
+import asyncio
 import json
 import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
+from pydantic_core import to_json
 
-from unprm.errors import TooManySolutions
-from unprm.openai_api import Json, read_on
+from unprm.openai_api import Json
 from unprm.types import Usage
 
 from ..http.context import Context, TheContext
@@ -24,7 +26,7 @@ from .bulk import elect_all
 from .candidates import Candidates
 from .election import Elected, Progress, Rounds, Terms, elect
 from .responses import ResponsesRequest, response
-from .schema import NAMED, BulkRequest, ChatRequest, CompletionRequest
+from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, TooManyCandidates
 from .stream import Chunks
 from .thinkbooster import OfflineBestOfNRequest, SelfConsistencyRequest
 from .upstream import Upstream
@@ -32,6 +34,7 @@ from .upstream import Upstream
 _LISTING = (
     "invalid_request",
     "unauthorized",
+    "foreign_site",
     "body_too_large",
     "internal",
     "upstream_failed",
@@ -41,6 +44,9 @@ _LISTING = (
     "deadline_exceeded",
 )
 _CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed", "no_answer"))
+
+
+EVENTS = "text/event-stream"
 
 
 class GatewayRoute(WorkRoute):
@@ -63,11 +69,11 @@ def router(upstream: Upstream) -> APIRouter:
         `unprm` in the request sets how; in the answer it reports how the completion was elected.
         """
         if chat_request.uses_tools:
-            return await _relayed(upstream, "/chat/completions", chat_request)
+            return await _relayed(upstream, "/chat/completions", service, chat_request, chat_request.answers, context)
         steps = _election(service, chat_request, context)
         if chat_request.stream:
             return await _streamed(chat_request, steps, context)
-        return JSONResponse(_answer(chat_request, await _last(steps)))
+        return await _json(service, context, _answer(chat_request, await _last(steps)))
 
     async def self_consistency(
         service: TheService, chat_request: SelfConsistencyRequest, context: TheContext
@@ -81,11 +87,13 @@ def router(upstream: Upstream) -> APIRouter:
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
         """As the chat completions, in the form of OpenAI's responses API: whole texts without tools."""
-        return JSONResponse(response(request, await _last(_election(service, request.chat, context))))
+        elected = await _last(_election(service, request.chat, context))
+        return await _json(service, context, response(request, elected))
 
     def _election(service: Service, request: ChatRequest, context: Context) -> AsyncIterator[Progress | Elected]:
         terms = _terms(request, service.settings)
-        return elect(service, Candidates(upstream, request, terms.budget, terms.strategy), terms, context)
+        candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
+        return elect(service, candidates, terms, context)
 
     async def chats(service: TheService, bulk: BulkRequest, context: TheContext) -> Response:
         """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
@@ -97,7 +105,7 @@ def router(upstream: Upstream) -> APIRouter:
                 Rounds(
                     service,
                     stack.enter_context(service.models.chosen(terms.model)),
-                    Candidates(upstream, request, terms.budget, terms.strategy),
+                    Candidates(service, upstream, request, terms.budget, terms.strategy, each),
                     terms,
                     each,
                 )
@@ -111,20 +119,23 @@ def router(upstream: Upstream) -> APIRouter:
             for request, result in zip(bulk.requests, results, strict=True)
         ]
         sampled = sum(each.candidates.attempted for each in rounds)
-        return JSONResponse({"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}})
+        context.size += sum(each.candidates.sampled.size for each in rounds)
+        answer = {"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}}
+        return await _json(service, context, answer)
 
     async def completion(service: TheService, completion_request: CompletionRequest, context: TheContext) -> Response:
         """The upstream's own answer: text is continued without a vote."""
-        return await _relayed(upstream, "/completions", completion_request)
+        count = completion_request.candidates
+        return await _relayed(upstream, "/completions", service, completion_request, count, context)
 
-    async def models() -> Json:
+    async def models(context: TheContext) -> Response:
         """The upstream's models."""
-        return await upstream.models()
+        return Response(await upstream.models(context), media_type="application/json")
 
-    async def model(name: str) -> Json:
+    async def model(name: str, context: TheContext) -> Json:
         """One of the upstream's models, by its name or by one that also chooses a vote (`wrf-16@name`)."""
         named = NAMED.fullmatch(name)
-        return await upstream.model(named[3] if named else name) | {"id": name}
+        return await upstream.model(named[3] if named else name, context) | {"id": name}
 
     secured: Json = {"security": [{"key": []}, {}]}
     for path, endpoint, name in (
@@ -165,9 +176,10 @@ async def _last(steps: AsyncIterator[Progress | Elected]) -> Elected:
 
 def _terms(request: ChatRequest, settings: Settings) -> Terms:
     election = request.unprm
-    budget = election.budget or settings.gateway_budget
-    if budget > settings.max_solutions:
-        raise TooManySolutions(budget, settings.max_solutions)
+    most = settings.gateway_budget or settings.max_solutions
+    budget = election.budget or settings.gateway_budget or min(BUDGET, most)
+    if budget > most:
+        raise TooManyCandidates(budget, most)
     assert request.problem is not None, "the request's validation asks for it"
     return Terms(
         problem=request.problem,
@@ -204,17 +216,35 @@ def _new_id() -> str:
     return f"chatcmpl-{uuid.uuid4().hex}"
 
 
-async def _relayed(upstream: Upstream, path: str, request: ChatRequest | CompletionRequest) -> Response:
-    """The upstream's response unchanged, streamed or not."""
-    body = request.model_dump(mode="json", exclude_unset=True, exclude={"unprm"})
-    answer = await upstream.relay(path, body)
-    return StreamingResponse(read_on(answer), media_type=answer.headers.get("content-type", "application/json"))
+async def _json(service: Service, context: Context, answer: Json) -> Response:
+    content = await service.read(context, partial(to_json, answer, inf_nan_mode="null"))
+    return Response(content, media_type="application/json")
+
+
+async def _relayed(
+    upstream: Upstream,
+    path: str,
+    service: Service,
+    request: ChatRequest | CompletionRequest,
+    count: int,
+    context: Context,
+) -> Response:
+    """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
+    most = service.settings.gateway_budget or service.settings.max_solutions
+    if count > most:
+        raise TooManyCandidates(count, most)
+    dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
+    parts = upstream.relay(path, await service.read(context, dump), context)
+    streamed = (await anext(parts)).startswith(b"text/event-stream")
+    # whatever else the upstream calls it: nobody's browser is to take it for a page
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
 
 
 async def _streamed(request: ChatRequest, steps: AsyncIterator[Progress | Elected], context: Context) -> Response:
     """The response as events; an error in the first round is raised, so that the response has its status."""
     first = await anext(steps)
-    return StreamingResponse(_events(request, first, steps, context), media_type="text/event-stream")
+    return StreamingResponse(_events(request, first, steps, context), media_type=EVENTS)
 
 
 async def _events(
@@ -232,3 +262,4 @@ async def _events(
     usage = bool((request.stream_options or {}).get("include_usage"))
     for part in chunks.answer(step, request.answers, usage):
         yield part
+        await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting

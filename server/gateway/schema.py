@@ -5,6 +5,7 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from unprm.errors import InvalidRequest
 from unprm.openai_api import Json, is_json
 from unprm.types import Aggregate, DecidedBy, Strategy
 from unprm.wire import (
@@ -21,6 +22,10 @@ from unprm.wire import (
 
 MOST = 256
 """Maximum number of candidates for an answer."""
+MOST_IN_BULK = 4096
+"""Maximum number of candidates for all requests of a bulk together."""
+BUDGET = 8
+"""Candidates for an answer if neither the request nor the server's settings say how many."""
 
 NAMED = re.compile(rf"({'|'.join(get_args(Strategy))})(?:-(\d{{1,6}}))?@(.+)")
 """A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
@@ -148,6 +153,17 @@ class CompletionRequest(_Passed):
 
     model_config = ConfigDict(json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
 
+    model: str
+    prompt: Any = None
+    n: int | None = Field(default=None, ge=1, le=MOST)
+    best_of: int | None = Field(default=None, ge=1, le=MOST)
+
+    @property
+    def candidates(self) -> int:
+        """Number of completions that the upstream samples."""
+        several = isinstance(self.prompt, list) and not all(isinstance(token, int) for token in self.prompt)
+        return max(self.n or 1, self.best_of or 1) * (len(self.prompt) if several else 1)
+
 
 class BulkRequest(BaseModel):
     """Several chat requests that share a number of candidates."""
@@ -168,7 +184,7 @@ class BulkRequest(BaseModel):
     requests: list[ChatRequest] = Field(min_length=1, max_length=MOST)
     budget: int = Field(
         ge=1,
-        le=MOST * MOST,
+        le=MOST_IN_BULK,
         description="Most candidates for all requests together; `unprm.budget` still limits each of them.",
     )
 
@@ -179,6 +195,15 @@ class BulkRequest(BaseModel):
         if any(request.stream or request.uses_tools for request in self.requests):
             raise ValueError("requests of a bulk have neither stream nor tools")
         return self
+
+
+class TooManyCandidates(InvalidRequest):
+    """More candidates than the server samples for an answer."""
+
+    code = "too_many_solutions"
+
+    def __init__(self, count: int, limit: int) -> None:
+        super().__init__(f"{count} candidates are asked for, the limit is {limit} for an answer")
 
 
 class UnscoredCandidate(Unscored):

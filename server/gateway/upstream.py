@@ -1,18 +1,44 @@
 """The server that candidates are sampled from: OpenAI's chat API over HTTP."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Self
+from functools import partial
+from typing import Any, Self
+from weakref import WeakValueDictionary
 
-import httpx
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from unprm.errors import Overloaded, UnprmError
-from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, Observe, OpenAIClient, ignore
+from unprm.openai_api import (
+    LONGEST_RETRY_AFTER,
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    Json,
+    Observe,
+    OpenAIClient,
+    Take,
+    encoded,
+    ignore,
+    read_on,
+)
 
-from .answers import Chunk, Completion, ModelList, Token, Usage
+from ..http.context import Context
+from ..service import Service
+from .answers import Chunk, Completion, ModelList, Usage
+
+AT_A_TIME = 64
+"""Most requests of one caller that the upstream works on at a time; further ones wait for their turn."""
+_LONG, _LONG_AT_A_TIME = 2**20, 2
+"""More bytes than this are read of two answers of a caller at a time."""
+_TOGETHER = 16
+"""Most candidates that are asked for in one request; with log-probabilities, which are long, one."""
+_WITH_LOGPROBS = 8
+"""An answer may be as long as a request's body; with log-probabilities, this many times as long."""
 
 
 class UpstreamRefused(UnprmError):
@@ -44,18 +70,20 @@ STOPPED = "low_confidence"
 
 @dataclass(slots=True)
 class Sampled:
-    """Completions of one prompt, as the upstream sent them; `usage`: the tokens of all of them together."""
+    """Completions of one prompt, as the upstream sent them, in `size` bytes; `usage`: the tokens of all of them
+    together."""
 
     model: str = ""
     choices: list[Json] = field(default_factory=list)
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    size: int = 0
 
     @classmethod
-    def of(cls, model: str, choices: list[Json], usage: Usage | None) -> Self:
+    def of(cls, model: str, choices: list[Json], usage: Usage | None, size: int) -> Self:
         """From what one answer says."""
         usage = usage or Usage()
-        return cls(model, choices, usage.prompt_tokens or 0, usage.completion_tokens or 0)
+        return cls(model, choices, usage.prompt_tokens or 0, usage.completion_tokens or 0, size)
 
     def add(self, other: "Sampled") -> None:
         """Adds the other's completions and tokens."""
@@ -63,6 +91,7 @@ class Sampled:
         self.choices += other.choices
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
+        self.size += other.size
 
     @property
     def tokens(self) -> int:
@@ -80,107 +109,206 @@ class Sampled:
 
 
 class Upstream:
-    """One upstream; its address may end in `/v1`. The caller sets the deadline. `observe` as in `OpenAIClient`."""
+    """One upstream; its address may end in `/v1`. The caller sets the deadline.
 
-    def __init__(self, url: str, key: str | None, observe: Observe = ignore) -> None:
+    What is sent and answered is encoded and parsed as the service reads texts, and counted in the caller's share of
+    memory meanwhile. `context`: of the request that it is done for. `observe` as in `OpenAIClient`.
+    """
+
+    def __init__(self, url: str, key: str | None, service: Service, observe: Observe = ignore) -> None:
         self._client = OpenAIClient([url], key, timeout=None, observe=observe)
+        self._service = service
+        self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(self, body: Json, count: int) -> Sampled:
+    async def sample(self, body: Json, count: int, context: Context, brief: bool = False) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
+        `brief`: of tokens, only the log-probabilities are kept.
 
-        Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`.
+        Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
-        sampled = await self._complete(body, count)
-        missing = count - len(sampled.choices)
-        if missing > 0:
-            more = await asyncio.gather(
-                *(self._complete(_reseeded(body, 1 + number), 1) for number in range(missing)), return_exceptions=True
-            )
-            for result in more:
-                if isinstance(result, Sampled):
-                    sampled.add(result)
-        if not sampled.choices:
-            raise UpstreamFailed("the upstream's answer has no completion")
-        return sampled
+        most = 1 if body.get("logprobs") else _TOGETHER
+        sizes = {first: min(most, count - first) for first in range(0, count, most)}
+        results = await _settled(
+            self._complete(_reseeded(body, first), size, context, brief) for first, size in sizes.items()
+        )
+        missing = [
+            number
+            for (first, size), result in zip(sizes.items(), results, strict=True)
+            if isinstance(result, Sampled)
+            for number in range(first + len(result.choices), first + size)
+        ]
+        more = await _settled(self._complete(_reseeded(body, number), 1, context, brief) for number in missing)
+        return _together([*results, *more])
 
-    async def sample_watched(self, body: Json, count: int, watch: Callable[[], Watch]) -> Sampled:
+    async def sample_watched(self, body: Json, count: int, watch: Callable[[], Watch], context: Context) -> Sampled:
         """`count` completions, each streamed, and broken off as soon as its watch says so; one that is broken off has
         no text and the finish reason `STOPPED`. Fewer if some fail.
 
-        Raises as `sample`, if all fail.
+        Raises as `sample`.
         """
-        streams = (self._watched(_reseeded(body, number), watch()) for number in range(count))
-        results = await asyncio.gather(*streams, return_exceptions=True)
-        sampled = Sampled()
-        for result in results:
-            if isinstance(result, Sampled):
-                sampled.add(result)
-        if not sampled.choices and isinstance(results[0], BaseException):
-            raise results[0]
-        return sampled
+        streams = (self._watched(_reseeded(body, number), watch(), context) for number in range(count))
+        return _together(await _settled(streams))
 
-    async def models(self) -> Json:
-        """The list of the upstream's models, as it was sent. Raises as `sample`."""
-        with _upstream_errors():
-            answer = await self._client.get("/models")
-        try:
-            return ModelList.model_validate(answer).model_dump()
-        except ValidationError:
-            raise UpstreamFailed("the upstream's answer is no list of models") from None
+    async def models(self, context: Context) -> bytes:
+        """The upstream's models, in JSON. Raises as `sample`."""
+        async with self._taking(context, {}) as take:
+            with _upstream_errors():
+                answer = await self._client.fetch("/models", None, take)
+            await self._service.read(context, partial(_cards, answer), len(answer))
+            return answer
 
-    async def model(self, name: str) -> Json:
+    async def model(self, name: str, context: Context) -> Json:
         """One of the upstream's models. Raises `UnknownToUpstream`, and as `sample`."""
-        cards: list[Json] = (await self.models())["data"]
+        answer = await self.models(context)
+        cards = await self._service.read(context, partial(_cards, answer), len(answer))
         for card in cards:
             if card.get("id") == name:
                 return card
         raise UnknownToUpstream
 
-    async def relay(self, path: str, body: Json) -> httpx.Response:
-        """The upstream's own response, as `OpenAIClient.stream` returns it. Raises as `sample`."""
-        with _upstream_errors():
-            return await self._client.stream(path, body)
+    async def relay(self, path: str, body: Json, context: Context) -> AsyncGenerator[bytes, None]:
+        """The upstream's answer as it arrives: first its media type, then its parts. Raises as `sample`."""
+        content = await self._service.read(context, partial(encoded, body))
+        async with self._place(context, AT_A_TIME):
+            with _upstream_errors():
+                response = await self._client.stream(path, content)
+            async with aclosing(read_on(response)) as parts:
+                yield response.headers.get("content-type", "").encode()
+                async for part in parts:
+                    yield part
 
     async def close(self) -> None:
         """Closes the connections."""
         await self._client.close()
 
-    async def _complete(self, body: Json, count: int) -> Sampled:
-        with _upstream_errors():
-            answer = await self._client.post("/chat/completions", body | ({"n": count} if count > 1 else {}))
-        try:
-            parsed = Completion.model_validate(answer)
-        except ValidationError:
-            raise UpstreamFailed("the upstream's answer is no chat completion") from None
-        return Sampled.of(parsed.model, [choice.model_dump() for choice in parsed.choices], parsed.usage)
+    def _place(self, context: Context, most: int) -> asyncio.Semaphore:
+        """One of `most` places that the caller has."""
+        return self._places.setdefault((context.share, most), asyncio.Semaphore(most))
 
-    async def _watched(self, body: Json, watch: Watch) -> Sampled:
+    @asynccontextmanager
+    async def _taking(self, context: Context, body: Json, streamed: bool = False) -> AsyncGenerator[Take, None]:
+        """Yields a function that takes memory for the answer to a body until the end of the block. It waits before an
+        answer becomes long while two others of the caller are, so that together they find room, unless it is streamed;
+        raises `UpstreamFailed` for one that is too long, and `Overloaded`."""
+        limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
+        taken = 0
+        async with AsyncExitStack() as turn:
+            hold = turn.enter_context(self._service.bodies.holding(context.share))
+
+            async def take(size: int) -> None:
+                nonlocal taken
+                if taken <= _LONG < taken + size and not streamed:
+                    await turn.enter_async_context(self._place(context, _LONG_AT_A_TIME))
+                taken += size
+                if taken > limit:
+                    raise UpstreamFailed(f"the upstream's answer is longer than {limit} bytes")
+                hold(size)
+
+            yield take
+
+    async def _complete(self, body: Json, count: int, context: Context, brief: bool) -> Sampled:
+        async with self._place(context, AT_A_TIME):
+            asked = body | ({"n": count} if count > 1 else {})
+            content = await self._service.read(context, partial(encoded, asked))
+            async with self._taking(context, body) as take:
+                with _upstream_errors():
+                    answer = await self._client.fetch("/chat/completions", content, take)
+                return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
+
+    async def _watched(self, body: Json, watch: Watch, context: Context) -> Sampled:
         message: Json = {"role": "assistant", "content": ""}
-        tokens: list[Token] = []
-        reason, usage, model = None, None, ""
-        options = {"stream_options": {"include_usage": True}}
-        with _upstream_errors():
-            async with aclosing(self._client.events("/chat/completions", body | options)) as events:
-                async for event in events:
-                    chunk = _parsed_chunk(event)
-                    model, usage = chunk.model or model, chunk.usage or usage
-                    for part in chunk.choices[:1]:
-                        reason = part.finish_reason or reason
-                        _append(message, part.delta)
-                        new = (part.logprobs and part.logprobs.content) or []
-                        tokens += new
-                        if any(watch(token.likeliest) for token in new if token.top_logprobs):
-                            reason = STOPPED
-                    if reason == STOPPED:
-                        message["content"] = ""
-                        break
-        choice = {
-            "index": 0,
-            "message": message,
-            "finish_reason": reason,
-            "logprobs": {"content": [token.model_dump() for token in tokens]},
-        }
-        return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)))
+        tokens: list[Json] = []
+        reason, usage, model, size = None, None, "", 0
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        async with self._place(context, AT_A_TIME):
+            content = await self._service.read(context, partial(encoded, body | options))
+            async with (
+                self._taking(context, body, streamed=True) as take,
+                aclosing(self._client.events("/chat/completions", content, take)) as events,
+            ):
+                with _upstream_errors():
+                    async for event in events:
+                        size += len(event)
+                        chunk, new = await self._service.read(context, partial(_chunk, event), len(event))
+                        model, usage = chunk.model or model, chunk.usage or usage
+                        for part in chunk.choices[:1]:
+                            reason = part.finish_reason or reason
+                            _append(message, part.delta)
+                            tokens += new
+                            logprobs = (part.logprobs and part.logprobs.content) or []
+                            if any(watch(token.likeliest) for token in logprobs if token.top_logprobs):
+                                reason = STOPPED
+                        if reason == STOPPED:
+                            message["content"] = ""
+                            break
+        choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": {"content": tokens}}
+        return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)), size)
+
+
+async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]]) -> list[Sampled | BaseException]:
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+def _together(results: Sequence[Sampled | BaseException]) -> Sampled:
+    """All completions; raises the first error if there are none."""
+    sampled = Sampled()
+    for result in results:
+        if isinstance(result, Sampled):
+            sampled.add(result)
+    if not sampled.choices and isinstance(results[0], BaseException):
+        raise results[0]
+    return sampled
+
+
+def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
+    """The value of an answer in JSON, of each object what `keep` returns. Raises `UpstreamFailed`."""
+    try:
+        if b"\\ud" in answer or b"\\uD" in answer:
+            from_json(answer)  # unlike Python's, it refuses half a surrogate pair, which nobody could be sent
+        # in a function of Python's own other threads get a turn: a long answer takes seconds
+        return json.loads(answer.decode(), object_hook=keep)
+    except (ValueError, RecursionError):
+        raise UpstreamFailed("the upstream's answer is not JSON") from None
+
+
+def _all(value: Json) -> Json:
+    return value
+
+
+def _logprobs(value: Json) -> Json:
+    """Of a token, what a vote needs: the rest is six times as much to keep, and for the garbage collector to visit."""
+    if "logprob" not in value:
+        return value
+    return {name: value[name] for name in ("logprob", "top_logprobs") if name in value}
+
+
+def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
+    """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
+    value = _parsed(answer, _logprobs if brief else _all)
+    try:
+        completion = Completion.model_validate(value)
+    except ValidationError:
+        raise UpstreamFailed("the upstream's answer is no chat completion") from None
+    return Sampled.of(completion.model, value["choices"][:count], completion.usage, len(answer))
+
+
+def _cards(answer: bytes) -> list[Json]:
+    """The models in a list of them. Raises `UpstreamFailed`."""
+    try:
+        return ModelList.model_validate(_parsed(answer, _all)).data
+    except ValidationError:
+        raise UpstreamFailed("the upstream's answer is no list of models") from None
+
+
+def _chunk(event: bytes) -> tuple[Chunk, list[Json]]:
+    """A chunk, and the tokens of its first choice as they came. Raises `UpstreamFailed`."""
+    try:
+        value = from_json(event)
+        chunk = Chunk.model_validate(value)
+    except ValueError:
+        raise UpstreamFailed("the upstream's stream has something else than chunks of a chat completion") from None
+    logprobs = chunk.choices[0].logprobs if chunk.choices else None
+    return chunk, value["choices"][0]["logprobs"]["content"] if logprobs and logprobs.content else []
 
 
 def _append(message: Json, delta: Json) -> None:
@@ -188,13 +316,6 @@ def _append(message: Json, delta: Json) -> None:
     for name, value in delta.items():
         if isinstance(value, str) and name != "role":
             message[name] = message.get(name, "") + value
-
-
-def _parsed_chunk(event: bytes) -> Chunk:
-    try:
-        return Chunk.model_validate_json(event)
-    except ValidationError:
-        raise UpstreamFailed("the upstream's stream has something else than chunks of a chat completion") from None
 
 
 def _reseeded(body: Json, number: int) -> Json:
@@ -217,7 +338,7 @@ def _upstream_errors() -> Iterator[None]:
 def _refusal(error: APIStatusError) -> UnprmError:
     status = error.status
     if status in (429, 503):
-        seconds = 1.0 if error.retry_after is None else error.retry_after
+        seconds = 1.0 if error.retry_after is None else min(error.retry_after, LONGEST_RETRY_AFTER)
         return Overloaded(f"the upstream asks for patience ({status})", seconds)
     if status in (401, 403):
         return UpstreamFailed(f"the upstream refuses the gateway's key ({status}); it is set by --upstream-key")

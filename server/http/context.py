@@ -1,5 +1,6 @@
 """State of a request while it is handled."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
@@ -19,7 +20,9 @@ class Context:
     """One request. `arrived` and `deadline`, `seconds` later, are times of the event loop's clock; `caller`: the name
     of the key that was sent; `share`: whose share of the server's capacity and threads it uses; `scope`: whose caches;
     `quota`: its caller's tokens, if they are limited; `code`: the error's, if the response is an error, for the log and
-    the metrics; `hurried`: whether the caller wants the answer much sooner than the server's limit."""
+    the metrics; `hurried`: whether the caller wants the answer much sooner than the server's limit; `size`: bytes of
+    the texts to be read for it, which are its body and, in the gateway, what the upstream answers; `hold` takes memory
+    of the caller's share until the request ends, see `Budget`."""
 
     request_id: str
     arrived: float
@@ -31,6 +34,8 @@ class Context:
     quota: Quota | None = None
     scope: str = ""
     body: bytes = b""
+    size: int = 0
+    hold: Callable[[int], None] = lambda _: None
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)
     code: str = ""

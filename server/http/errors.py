@@ -39,6 +39,7 @@ class Row:
 TABLE = {
     "malformed_json": Row(400, "The body is not JSON"),
     "unauthorized": Row(401, "The API key is missing or wrong"),
+    "foreign_site": Row(403, "The request comes from another site"),
     "not_found": Row(404, "There is nothing at this address"),
     "method_not_allowed": Row(405, "The address does not take this method"),
     "body_too_large": Row(413, "The body is too large"),
@@ -74,6 +75,18 @@ class Unauthorized(UnprmError):
 
     def __init__(self) -> None:
         super().__init__("send a key of the server as `Authorization: Bearer KEY`")
+
+
+class ForeignSite(UnprmError):
+    """A browser may have been led here by a site that has nothing to do with the server, which asks for no key."""
+
+    code = "foreign_site"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "without a key the server is called by its address or a local name, from pages of such: give it a key "
+            "(--api-key) to call it by another"
+        )
 
 
 class BodyTooLarge(UnprmError):

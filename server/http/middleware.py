@@ -3,7 +3,10 @@
 import asyncio
 import re
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -16,7 +19,7 @@ from ..observe.metrics import Metrics
 from ..observe.tracing import span, tell
 from ..sharing import share_of
 from .context import CONTEXT, Context, context_of
-from .errors import Unauthorized, respond
+from .errors import ForeignSite, Unauthorized, respond
 from .keys import Keys
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -25,6 +28,9 @@ _OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.j
 _METRICS = "/metrics"
 _ADMIN = "/admin/"
 """Prefix of the paths that need the admin key; without an admin key, no route exists there."""
+
+_LOCAL = (".localhost", ".local", ".internal")
+"""Ends of names that public DNS never has (RFC 6761, RFC 6762, and ICANN's resolution of 2024)."""
 
 CLIENT_GONE = 499
 """Status in logs and metrics of a request whose caller disconnected before the response."""
@@ -91,20 +97,30 @@ class Envelope:
 class Authorization:
     """Admits callers with a known key and records its name; without keys, admits everybody. `/admin/` has its own key.
 
-    `open_metrics`: /metrics needs no key. `share_caches`: all callers have one scope.
+    `open_metrics`: /metrics needs no key. `share_caches`: all callers have one scope. `hosts`: where the server
+    listens.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys, admin_keys: Keys, open_metrics: bool, share_caches: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        admin_keys: Keys,
+        open_metrics: bool,
+        share_caches: bool,
+        hosts: Sequence[str],
+    ) -> None:
         self.app = app
         self._keys, self._admin_keys = keys, admin_keys
         self._open_metrics, self._share_caches = open_metrics, share_caches
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises `Unauthorized` before any of the body is read."""
+        """Raises as `caller_of`, before any of the body is read."""
         if scope["type"] == "http" and not is_open(scope["path"], self._open_metrics):
             keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
             context = context_of(scope)
-            context.caller = caller_of(Headers(scope=scope), keys)
+            context.caller = caller_of(Headers(scope=scope), keys, self._hosts)
             context.share = share_of(context.caller, scope.get("client"))
             context.quota = keys.quota(context.caller)
             context.scope = "" if self._share_caches else context.caller
@@ -116,15 +132,35 @@ def is_open(path: str, open_metrics: bool) -> bool:
     return path in _OPEN or path.startswith(page.BELOW) or (open_metrics and path == _METRICS)
 
 
-def caller_of(headers: Headers, keys: Keys) -> str:
-    """The name of the caller whose key was sent, "" for one without a name. Raises `Unauthorized`."""
+def caller_of(headers: Headers, keys: Keys, hosts: Sequence[str]) -> str:
+    """The name of the caller whose key was sent, "" for one without a name. Raises `Unauthorized` or, where no key is
+    needed, `ForeignSite`; `hosts`: where the server listens."""
     if not keys.needed:
+        sites = [f"//{headers['host']}"] if "host" in headers else []
+        if not all(_is_local(site, hosts) for site in (*sites, *headers.getlist("origin"))):
+            raise ForeignSite
         return ""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     caller = keys.caller(token.strip(" \t").encode("latin-1") if scheme.lower() == "bearer" else b"")
     if caller is None:
         raise Unauthorized
     return caller
+
+
+def _is_local(site: str, hosts: Sequence[str]) -> bool:
+    """Whether no stranger can own the name in a URL: an address, one that public DNS has not, or the server's own.
+
+    Whoever owns a name can let it point here, and pages under it are then of the same origin (DNS rebinding).
+    """
+    try:
+        name = (urlsplit(site).hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    try:
+        ip_address(name)
+    except ValueError:
+        return name in hosts or (name != "" and ("." not in name or name.endswith(_LOCAL)))
+    return True
 
 
 def request_id_of(headers: Headers) -> str:

@@ -1,6 +1,8 @@
 """The OpenAPI document: the purpose, an example and all response statuses of each operation."""
 
+import json
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI
@@ -23,7 +25,7 @@ the probes and this documentation asks for it as `Authorization: Bearer KEY`.
 """
 
 _REFERENCE = "#/components/schemas/{model}"
-_PROTECTED = ("unauthorized", "internal")
+_PROTECTED = ("unauthorized", "foreign_site", "internal")
 _PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable", "shutting_down")}
 _ELSEWHERE = ("not_found", "method_not_allowed", "upstream_refused", "upstream_failed")
 _WORK = tuple(code for code in TABLE if code not in _ELSEWHERE)
@@ -138,6 +140,11 @@ class DocumentedApp(FastAPI):
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             _add_examples(document)
         return super().openapi()
+
+    @cached_property
+    def document(self) -> bytes:
+        """The OpenAPI document in JSON."""
+        return json.dumps(self.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _add_examples(document: Json) -> None:

@@ -1,18 +1,40 @@
-"""uvicorn's HTTP/1.1, with the bounds it lacks: on request heads and trailers that don't end."""
+"""uvicorn's HTTP/1.1, with the bounds it lacks: on request heads and trailers that don't end, on answers that aren't
+read, and on the connections of one address."""
 
 import asyncio
+import resource
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from unprm.errors import Overloaded
+
+from ..sharing import Budget, share_of
+
 HEAD_SECONDS, HEAD_BYTES = 10.0, 65_536
 """Time for a request's line and headers to arrive, from the connection's start or the previous response, and their
 size. The size also limits what else is not body: trailers and the framing of chunks."""
+WRITE_SECONDS = 30.0
+"""Time for a caller to read on, once as much of an answer waits as the connection takes; then it is cut off."""
+
+MOST_CONNECTIONS = 8192
+"""Most connections of a process, however many files it may open."""
+
+
+@cache
+def connections() -> Budget:
+    """The connections that the process has room for: half of the files that it may open."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Budget(min(most // 2, MOST_CONNECTIONS), "connections")
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection if a request's head is too slow or too large, or its trailers too large. Trailers are
-    discarded."""
+    """Closes a connection if a request's head is too slow or too large, its trailers too large, or its answer not read.
+    Trailers are discarded. An address has its share of the connections; `refused` counts those beyond it."""
+
+    refused = 0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -20,11 +42,19 @@ class BoundedProtocol(HttpToolsProtocol):
         """Bytes received since the request began, or since its head or the latest part of its body."""
         self._in_head = True
         self._late: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+        self._room = ExitStack()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Starts waiting for a request head."""
+        """Starts waiting for a request head, if the address has room for one more connection."""
         super().connection_made(transport)
-        self._expect()
+        try:
+            self._room.enter_context(connections().holding(share_of("", self.client)))(1)
+        except Overloaded:
+            BoundedProtocol.refused += 1
+            transport.abort()
+        else:
+            self._expect()
 
     def data_received(self, data: bytes) -> None:
         """Receives more of a request; the application limits the size of its body."""
@@ -62,8 +92,20 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Stops waiting."""
         super().connection_lost(error)
-        if self._late is not None:
-            self._late.cancel()
+        self._room.close()
+        _cancel(self._late)
+        _cancel(self._stuck)
+
+    def pause_writing(self) -> None:
+        """As much of an answer waits as the connection takes."""
+        super().pause_writing()
+        self._cut_off_later()
+
+    def resume_writing(self) -> None:
+        """The caller reads on."""
+        super().resume_writing()
+        if not self.transport.is_closing():  # else the rest has to be read, too
+            _cancel(self._stuck)
 
     @property
     def _waiting(self) -> bool:
@@ -72,10 +114,19 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _expect(self) -> None:
         self._bytes = 0
-        if self._late is not None:
-            self._late.cancel()
+        _cancel(self._late)
         self._late = self.loop.call_later(HEAD_SECONDS, self._hang_up)
 
     def _hang_up(self) -> None:
         if self._waiting:
-            self.transport.close()
+            self.transport.close()  # after what is still to be written
+            self._cut_off_later()
+
+    def _cut_off_later(self) -> None:
+        _cancel(self._stuck)
+        self._stuck = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

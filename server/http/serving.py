@@ -3,10 +3,12 @@
 import asyncio
 import ipaddress
 import logging
+import os
 import signal
 import socket
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -14,7 +16,7 @@ from fastapi import FastAPI
 
 from ..service import Service
 from ..settings import Settings
-from .protocol import BoundedProtocol
+from .protocol import HEAD_SECONDS, BoundedProtocol
 from .tls import Certificate
 
 logger = logging.getLogger(__name__)
@@ -65,6 +67,8 @@ class DrainingServer(uvicorn.Server):
         self._hosts, self._port = settings.host, settings.port
         self.status, self.reason = 0, ""
         self._service: Service = app.state.service
+        self._open = not (settings.api_key or settings.api_keys_file or all(map(_is_loopback, settings.host)))
+        self._refused = 0
 
     def give_up(self, status: int, reason: str) -> None:
         """Ends a server that can't serve; the process exits with this status. May be called from any thread."""
@@ -72,13 +76,11 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, at all addresses. Raises `AddressUnusable`."""
+        if self.config.is_ssl:  # uvicorn has no option for it
+            loop = asyncio.get_running_loop()
+            create = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS)
+            loop.create_server = create  # type: ignore[method-assign]
         await super().startup(listening(self._hosts, self._port))
-
-    async def on_tick(self, counter: int) -> bool:
-        """As uvicorn's, ten times a second; looks for a renewed certificate in each."""
-        if self._certificate is not None and counter % 10 == 0:
-            self._certificate.refresh()
-        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """As uvicorn's, but the process ends with its own status instead of by the signal."""
@@ -90,11 +92,46 @@ class DrainingServer(uvicorn.Server):
         port = self.servers[0].sockets[0].getsockname()[1]
         address = page_address(self._hosts[0], port, secure=self.config.is_ssl)
         logger.info("the page is at %s, for a browser on this machine; it waits for the model", address)
+        warning = asyncio.create_task(self._warn())
         await super().main_loop()
+        warning.cancel()
         drain = asyncio.create_task(self._service.drain())
         while not (drain.done() or self.force_exit):
             await asyncio.wait({drain}, timeout=0.1)
         drain.cancel()
+
+    async def on_tick(self, counter: int) -> bool:
+        """As uvicorn's, ten times a second; every second it looks for a renewed certificate, every ten seconds it logs
+        whether connections could not be accepted."""
+        if self._certificate is not None and counter % 10 == 0:
+            self._certificate.refresh()
+        if counter % 100 == 0:
+            self._report_shortage()
+        return await super().on_tick(counter)
+
+    def _report_shortage(self) -> None:
+        refused, self._refused = BoundedProtocol.refused - self._refused, BoundedProtocol.refused
+        if refused:
+            logger.warning("%d connections were refused: their addresses had as many as is their share", refused)
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            logger.error("no more connections can be accepted: %s", error.strerror)
+
+    async def _warn(self) -> None:
+        """Says last of all, once the models are loaded, that the server is open to others."""
+        if self._open and await self._service.models.loaded():
+            logger.warning(
+                "anybody who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
+                ", ".join(self._hosts),
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def listening(hosts: Sequence[str], port: int) -> list[socket.socket]:

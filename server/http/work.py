@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unprm.errors import DeadlineExceeded, InvalidRequest, UnprmError
@@ -25,6 +26,8 @@ TIMEOUT_HEADER = "X-Request-Timeout"
 _HURRIED = 0.5
 """A time below this share of the server's limit is the caller's own affair if it does not suffice. (An entrance of
 `server.scale` and a patient client always send a little less than the limit.)"""
+SENT_BYTES = 65_536
+"""Most bytes of an answer that are handed to the connection at once; they are then out of the caller's share."""
 
 
 class WorkRoute(APIRoute):
@@ -70,6 +73,7 @@ class WorkRoute(APIRoute):
             async with Lifetime(context.deadline, DeadlineExceeded(context.seconds)) as lifetime:
                 with service.admitted(lifetime), service.bodies.holding(context.share) as hold:
                     context.body = await read_body(headers, receive, service.settings.max_body_bytes, hold)
+                    context.size, context.hold = len(context.body), hold
                     await run(self._answering, scope, receive, send_noted, lifetime)
         except UnprmError as error:
             if start is None:
@@ -84,9 +88,12 @@ class WorkRoute(APIRoute):
         assert self.body_field is not None, "FastAPI handles the others"
         body = await service.read(context, partial(validated, self.body_field.validate, context.body, service.settings))
         answer = await self.endpoint(service, body, context)
-        if isinstance(answer, Response):
-            return answer
-        return Response(answer.model_dump_json(), self.status_code or 200, media_type="application/json")
+        if not isinstance(answer, Response):
+            content = await service.read(context, answer.model_dump_json)
+            answer = Response(content, self.status_code or 200, media_type="application/json")
+        if not isinstance(answer, StreamingResponse):
+            context.hold(len(answer.body))
+        return answer
 
 
 async def _break_off(error: UnprmError, start: Message, scope: Scope, send: Send) -> None:
@@ -100,7 +107,8 @@ async def _break_off(error: UnprmError, start: Message, scope: Scope, send: Send
 async def run(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lifetime: Lifetime) -> None:
     """Runs an app that needs no body, and ends its lifetime when the caller disconnects before the answer is complete.
 
-    Once it is complete, cancelling would save nothing: it is sent however long that takes.
+    Once it is complete, cancelling would save nothing: it is sent in parts, each when the one before is nearly written,
+    until the protocol hangs up on a caller that reads none of them.
     """
     watch = asyncio.create_task(_watch(receive, lifetime))
 
@@ -111,7 +119,8 @@ async def run(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lifetime
                 await asyncio.sleep(0)
             else:
                 lifetime.last()
-        await send(message)
+        for part in _parts(message):
+            await send(part)
 
     try:
         # all that will come is that the caller disconnects, which is watched for here
@@ -125,6 +134,15 @@ def _whole(message: Message) -> bool:
     if message["type"] == "http.response.start":
         return "content-length" in Headers(raw=message["headers"])
     return not message.get("more_body", False)
+
+
+def _parts(message: Message) -> Iterator[Message]:
+    """The message, its body in parts of at most `SENT_BYTES`."""
+    body = memoryview(message.get("body", b""))
+    last = max(0, len(body) - 1) // SENT_BYTES * SENT_BYTES
+    for start in range(0, last, SENT_BYTES):
+        yield {**message, "body": bytes(body[start : start + SENT_BYTES]), "more_body": True}
+    yield {**message, "body": bytes(body[last:])} if last else message
 
 
 async def _watch(receive: Receive, lifetime: Lifetime) -> None:

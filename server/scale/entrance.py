@@ -161,9 +161,9 @@ class Entrance:
         return response
 
     def _admit(self, request: Request) -> str:
-        """The caller's name; raises `Unauthorized` before any of the body is read. The replica checks again."""
+        """The caller's name; raises as `caller_of`, before any of the body is read. The replica checks again."""
         is_public = is_open(request.url.path, self._settings.open_metrics)
-        return "" if is_public else caller_of(request.headers, self._keys)
+        return "" if is_public else caller_of(request.headers, self._keys, self._settings.host)
 
     async def _replica_metrics(self) -> list[tuple[str, list[Metric]]]:
         try:

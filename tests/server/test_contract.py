@@ -503,3 +503,18 @@ def test_request_id_is_the_callers_if_it_is_sane(server: Running) -> None:
             sent = server.get(path, headers={"X-Request-ID": odd}).headers["x-request-id"]
             assert len(sent) == 32
             assert sent.isalnum()
+
+
+def test_a_comparison_repeats_no_long_answer(server: Running) -> None:
+    answers = [letter * 50_000 for letter in "abcdefgh"]
+    body = {"solutions": [{"steps": ["x"], "step_scores": [0.5], "answer": answer} for answer in answers]}
+    response = server.post("/vote/compare", body)
+    assert len(response.content) < 1.5 * len(response.request.content)
+    compared = response.json()
+    assert [solution["answer"] for solution in compared["solutions"]] == answers
+    assert compared["agree"]
+    for vote in compared["strategies"].values():
+        assert vote["answer"] == "a" * 1000 + "…"
+        assert {len(candidate["answer"]) for candidate in vote["candidates"]} == {1001}
+    short = {"solutions": [{"steps": ["x"], "step_scores": [0.5], "answer": "a" * 1000}]}
+    assert server.post("/vote/compare", short).json()["strategies"]["prm"]["answer"] == "a" * 1000

@@ -38,7 +38,8 @@ class Upstream:
     of a text to the place of a token after which its stream has nothing more. `takes_n`: whether it heeds `n`;
     `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
     its own for single texts, by their number. `bodies` and `keys` are the JSON
-    bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected.
+    bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected,
+    `most_running` the calls at a time.
     """
 
     texts: Sequence[str | dict[str, Any]]
@@ -48,15 +49,26 @@ class Upstream:
     takes_n: bool = True
     gives_logprobs: bool = True
     logprobs: Mapping[int, dict[str, Any] | None] = field(default_factory=dict)
+    media_type: str = "application/json"
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     given: int = 0
     gone: int = 0
+    running: int = 0
+    most_running: int = 0
     for_problem: dict[str, list[str]] = field(default_factory=dict)
     refused: dict[str, Response] = field(default_factory=dict)
 
     async def complete(self, request: Request) -> Response:
+        self.running += 1
+        self.most_running = max(self.running, self.most_running)
+        try:
+            return await self._complete(request)
+        finally:
+            self.running -= 1
+
+    async def _complete(self, request: Request) -> Response:
         number = len(self.bodies)
         body = await request.json()
         self.bodies.append(body)
@@ -99,7 +111,8 @@ class Upstream:
         """The completions API, with the first text."""
         self.bodies.append(await request.json())
         choice = {"index": 0, "text": self.texts[0], "finish_reason": "stop", "logprobs": None}
-        return JSONResponse({"id": "x", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]})
+        answer = {"id": "x", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]}
+        return JSONResponse(answer, headers={"Content-Type": self.media_type})
 
     async def models(self, request: Request) -> Response:
         card = {"id": "reasoner", "object": "model", "created": 1, "owned_by": "x"}

@@ -223,11 +223,11 @@ def test_a_stream_is_passed_through() -> None:
     payload = b"data: {}\n\n" * 100
 
     async def story() -> bytes:
-        response = await client.stream("/chat/completions", {"stream": True})
+        response = await client.stream("/chat/completions", b'{"stream": true}')
         return b"".join([part async for part in read_on(response)])
 
     async def abandoned() -> bool:
-        response = await client.stream("/chat/completions", {})
+        response = await client.stream("/chat/completions", b"{}")
         async with aclosing(read_on(response)) as parts:
             await anext(parts)
         return response.is_closed

@@ -11,6 +11,7 @@ from unprm.types import ModelDescription, Solution, Strategy, Usage, VoteResult
 from unprm.votes import decide as votes
 from unprm.votes.rules import RULES, Values
 from unprm.wire import (
+    LONGEST_COMPARED,
     CandidateOut,
     Candidates,
     CompareResponse,
@@ -77,10 +78,10 @@ class Ballot:
             return self.confidences.get(strategy)
         return self.rewards
 
-    def outcome(self, strategy: Strategy, terms: VoteTerms) -> VoteOut:
-        """Takes a vote; raises `NoAnswer` if no solution has an answer."""
+    def outcome(self, strategy: Strategy, terms: VoteTerms, longest: int | None = None) -> VoteOut:
+        """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: most characters of an answer."""
         result = votes.decide(strategy, self.classes, self.rewards, terms, self.confidences.get(strategy))
-        candidates = _candidates(result, self.solutions)
+        candidates = _candidates(result, self.solutions, longest)
         return VoteOut(
             strategy=strategy,
             answer=candidates[0].answer,
@@ -102,8 +103,8 @@ class Ballot:
     def compare(self, terms: VoteTerms, model: str, usage: Usage) -> CompareResponse:
         """The response to all votes that can be taken: by answers and rewards, and by the confidences there are."""
         taken = [name for name in votes.STRATEGIES if name in votes.REWARD_STRATEGIES or name in self.confidences]
-        outcomes = {strategy: self.outcome(strategy, terms) for strategy in taken}
-        agree = len({outcome.answer for outcome in outcomes.values()}) == 1
+        outcomes = {strategy: self.outcome(strategy, terms, LONGEST_COMPARED) for strategy in taken}
+        agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._voted(model, usage))
 
     @property
@@ -168,11 +169,15 @@ def _result(request: Candidates, index: int, solution: Solution, scores: Scores)
     }
 
 
-def _candidates(result: VoteResult, solutions: Sequence[Solution]) -> list[CandidateOut]:
+def _candidates(result: VoteResult, solutions: Sequence[Solution], longest: int | None) -> list[CandidateOut]:
     return [
-        CandidateOut(answer=solutions[each.members[0]].answer or "", count=each.count, **asdict(each))
+        CandidateOut(answer=_cut(solutions[each.members[0]].answer or "", longest), count=each.count, **asdict(each))
         for each in result.classes
     ]
+
+
+def _cut(answer: str, longest: int | None) -> str:
+    return answer if longest is None or len(answer) <= longest else answer[:longest] + "…"
 
 
 def usage_out(usage: Usage) -> UsageOut:

@@ -8,6 +8,9 @@ from unprm.errors import Unscorable
 from unprm.types import Aggregate, DecidedBy, Strategy
 from unprm.wire.types import WireModel
 
+LONGEST_COMPARED = 1000
+"""Most characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote."""
+
 
 def _is_none(value: object) -> bool:
     return value is None
@@ -129,7 +132,8 @@ class VoteResponse(Voted, VoteOut):
 
 
 class CompareResponse(Voted):
-    """The outcome of every strategy, over one scoring pass; `agree`: all elect the same answer."""
+    """The outcome of every strategy, over one scoring pass; `agree`: all elect the same answer. In `strategies`, what
+    an answer has beyond 1,000 characters is replaced by an ellipsis; `solutions` has it whole."""
 
     strategies: dict[Strategy, VoteOut]
     agree: bool

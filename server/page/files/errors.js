@@ -4,6 +4,7 @@ export const SENTENCES = {
   // said by the server
   malformed_json: "The server could not read the request. Reload the page, and try again.",
   unauthorized: "This server asks for an API key. Enter yours below “Options and API key”, and score again.",
+  foreign_site: "A server without a key is opened by its address or a local name. Open it so, or tell who runs it.",
   not_found: "The server has nothing at this address. Is a proxy in front of it that leads elsewhere?",
   method_not_allowed: "The server does not take this kind of request. Is a proxy in front of it that changes requests?",
   body_too_large: "This is more text than the server takes at once. Score fewer candidates, or shorter ones.",

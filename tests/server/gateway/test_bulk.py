@@ -111,6 +111,7 @@ def test_what_makes_no_sense_is_refused() -> None:
             ({"requests": [], "budget": 2}, "at least 1"),
             ({"requests": [request("a", budget=0)], "budget": 2}, "greater than or equal to 1"),
             ({"requests": [request("a")]}, "required"),
+            ({"requests": [request("a")], "budget": 4097}, "less than or equal to 4096"),
         ):
             refused = running.post(PATH, body)
             assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")

@@ -19,9 +19,10 @@ from tests.server.harness import Background, Running, raw, serving
 from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, hashed
-from unprm.types import Encoded
+from unprm.types import Encoded, Strategy
 from unprm.votes import decide as votes
 from unprm.votes.confidence import likelihood, self_certainty
+from unprm.votes.rules import RULES
 
 PROBLEM = "What is 3 + 4?"
 
@@ -57,11 +58,13 @@ def refusal(status: int, message: str = "no", **headers: str) -> Response:
 
 
 @pytest.mark.parametrize("strategy", votes.STRATEGIES)
-def test_the_elected_completion_is_answered(strategy: str) -> None:
+def test_the_elected_completion_is_answered(strategy: Strategy) -> None:
     """A vote on the same candidates elects the same one."""
     texts = [boxed(7, "a"), boxed(8, "b"), boxed(9, "c"), boxed("7.0"), boxed(9, "d"), boxed(8, "e")]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
-        answer, report = elected(running, strategy=strategy, budget=6, confidence=1, round=6)
+        # log-probabilities come one candidate per request: in a round of several in any order
+        round = 1 if RULES[strategy].signal == "confidence" else 6
+        answer, report = elected(running, strategy=strategy, budget=6, confidence=1, round=round)
         solutions = [
             {
                 "text": text,
@@ -77,7 +80,7 @@ def test_the_elected_completion_is_answered(strategy: str) -> None:
     for name in ("strategy", "answer", "decided_by", "tie", "margin", "solution_index", "candidates"):
         assert report[name] == vote[name], name
     assert report["reward"] == vote["solutions"][vote["solution_index"]]["reward"]
-    assert (report["sampled"], report["saved"], report["rounds"]) == (6, 0, 1)
+    assert (report["sampled"], report["saved"], report["rounds"]) == (6, 0, 6 / round)
     assert (report["unscored"], report["failures"], report["model"]) == ([], [], "fake")
 
 
@@ -124,7 +127,7 @@ def test_early_stop_goes_with_deepconf_alone() -> None:
 @pytest.mark.parametrize("strategy", ["cisc", "self_certainty"])
 def test_the_most_confident_of_candidates_without_answers_is_elected(strategy: str) -> None:
     with upstream("no", "nor this", "perhaps") as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, strategy=strategy, budget=3, confidence=1, round=3)
+        _, report = elected(running, strategy=strategy, budget=3, confidence=1, round=1)
     assert (report["answer"], report["decided_by"]) == (None, "confidence")
     values = [
         likelihood([top_logprobs(number, place)[0] for place in range(TOKENS)])
@@ -369,6 +372,9 @@ def test_an_upstream_that_keeps_failing_is_not_called_again() -> None:
         (JSONResponse({"choices": 3}), 502, "upstream_failed", "no chat completion"),
         (JSONResponse([]), 502, "upstream_failed", "no chat completion"),
         (refusal(429, **{"Retry-After": "17"}), 429, "overloaded", "the upstream asks for patience"),
+        (refusal(429, **{"Retry-After": "999999999"}), 429, "overloaded", "the upstream asks for patience"),
+        (JSONResponse({"choices": []}), 502, "upstream_failed", "no chat completion"),
+        (PlainTextResponse('{"choices": [{"message": {"content": "\\ud83d"}}]}'), 502, "upstream_failed", "not JSON"),
         (refusal(503), 429, "overloaded", "the upstream asks for patience"),
     ],
 )
@@ -385,7 +391,8 @@ def test_errors_of_the_upstream_are_reported(response: Response, status: int, co
     assert (body["status"], body["code"]) == (status, code)
     assert detail in body["detail"]
     if code == "overloaded":
-        assert error.response.headers["retry-after"] == ("17" if response.headers.get("retry-after") else "1")
+        asked = int(response.headers.get("retry-after", 1))
+        assert error.response.headers["retry-after"] == str(min(60, asked))
 
 
 def completion(message: str = '{"content": "x"}', usage: str = "{}", choice: str = "", model: str = '"m"') -> Response:
@@ -512,13 +519,31 @@ def test_a_request_that_makes_no_sense_is_refused(more: dict[str, Any], pointer:
 
 
 def test_a_budget_beyond_the_limit_is_refused() -> None:
-    detail = "5 solutions were sent, the limit is 4"
-    with (
-        upstream(boxed(1)) as reasoner,
-        gateway(reasoner, max_solutions=4) as running,
-        pytest.raises(openai.UnprocessableEntityError, match=detail),
-    ):
-        elected(running, budget=5)
+    detail = "5 candidates are asked for, the limit is 4"
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    limits: list[dict[str, Any]] = [{"max_solutions": 4}, {"gateway_budget": 4}]
+    for limit in limits:
+        with upstream(boxed(1)) as reasoner, gateway(reasoner, **limit) as running, client(running) as api:
+            for refused in (
+                lambda: elected(running, budget=5),
+                lambda: ask(running, model="wrf-5@m"),
+                lambda: ask(running, n=5, tools=tools),
+                lambda: api.completions.create(model="m", prompt="so", best_of=5),
+                lambda: api.completions.create(model="m", prompt=["so"] * 5),
+                lambda: api.completions.create(model="m", prompt=[[1, 2]] * 5),
+            ):
+                with pytest.raises(openai.UnprocessableEntityError, match=detail):
+                    refused()
+            api.completions.create(model="m", prompt=[1, 2, 3, 4, 5], n=4)
+        assert len(reasoner.bodies) == 1
+
+
+def test_without_a_limit_of_its_own_the_gateway_samples_eight() -> None:
+    limits: list[tuple[dict[str, Any], int]] = [({}, 8), ({"max_solutions": 3}, 3), ({"gateway_budget": 2}, 2)]
+    for limit, budget in limits:
+        with upstream(boxed(1)) as reasoner, gateway(reasoner, **limit) as running:
+            _, report = elected(running, confidence=1)
+        assert report["budget"] == budget
 
 
 def test_the_key_is_asked_for_in_openai_s_way() -> None:
@@ -554,13 +579,13 @@ def test_completions_are_the_upstream_s() -> None:
     ("model", "strategy", "budget"),
     [
         ("prm-3@org/m@1", "prm", 3),
-        ("majority@org/m@1", "majority", 2),
+        ("majority@org/m@1", "majority", 4),
         ("self_certainty-4@org/m@1", "self_certainty", 4),
     ],
 )
 def test_the_model_s_name_chooses_the_vote(model: str, strategy: str, budget: int) -> None:
     texts = [boxed(7, "a"), boxed(8, "b"), boxed(9, "c"), boxed(9, "d")]
-    with upstream(*texts) as reasoner, gateway(reasoner, gateway_budget=2) as running:
+    with upstream(*texts) as reasoner, gateway(reasoner, gateway_budget=4) as running:
         answer = ask(running, model=model, extra_body={"unprm": {"confidence": 1}})
     assert (answer.unprm["strategy"], answer.unprm["budget"]) == (strategy, budget)
     assert {body["model"] for body in reasoner.bodies} == {"org/m@1"}

@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 import math
+import resource
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -13,14 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
+import trustme
+import uvicorn
 from starlette.types import Message, Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from server import scoring, service
 from server.app import create_app
 from server.http import body, protocol, work
+from server.http import serving as serving_module
 from server.http.lifetime import Lifetime
 from server.settings import Settings
+from server.sharing import Budget
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
 from unprm import wire
@@ -191,6 +199,118 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
                 answer += part
         assert b" 504 " in answer.splitlines()[0]
         assert server.metric('unprm_requests_total{status="504",code="caller_deadline"}') == 1
+
+
+def test_an_address_has_its_share_of_the_connections(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    room = Budget(8, "connections")
+    monkeypatch.setattr(protocol, "connections", lambda: room)
+    with serving() as server:
+        held = [server.connect(b"") for _ in range(4)]
+        until(lambda: len(server.server.server_state.connections) == 4)
+        refused = server.connect(b"")
+        refused.settimeout(PATIENCE)
+        with suppress(ConnectionResetError):
+            assert refused.recv(1) == b""
+        other = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(base_url=server.url, transport=other) as client:
+            assert client.get("/healthz").status_code == 200
+        held.pop().close()
+        until(lambda: len(server.server.server_state.connections) < 5)
+        assert server.get("/healthz").status_code == 200
+        until(lambda: "1 connections were refused" in caplog.text)
+        for connection in (*held, refused):
+            connection.close()
+
+
+def test_who_is_silent_before_tls_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    monkeypatch.setattr(serving_module, "HEAD_SECONDS", 0.3)
+    with serving(ssl_certfile=tmp_path / "own.pem") as server, server.connect(b"") as connection:
+        connection.settimeout(PATIENCE)
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+
+
+def test_a_lack_of_files_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with serving() as server:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() // 2, limit[1]))
+        try:
+            server.server._report_shortage()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert "no more connections can be accepted: Too many open files" in caplog.text
+
+
+def long_answer(server: Running, *more: str) -> socket.socket:
+    """A connection on which an answer of 6 MB, which its buffers can't hold, was asked for."""
+    body = {"solutions": [{"steps": ["x" * 6_000_000], "step_scores": [0.5]}]}
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(raw(body, "/score_steps", *more))
+    return connection
+
+
+@pytest.mark.parametrize("more", [(), ("Connection: close",)])
+def test_who_does_not_read_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
+    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.3)
+    with serving() as server, long_answer(server, *more) as connection:
+        until(lambda: server.metric("unprm_running_requests") == 1)
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        until(lambda: len(server.server.server_state.connections) <= 1)  # that of the metrics
+        connection.settimeout(PATIENCE)
+        with suppress(ConnectionResetError):
+            while connection.recv(1 << 20):
+                pass
+
+
+def test_the_rest_of_an_answer_has_to_be_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left in the connection's own buffer holds it up no longer than more would."""
+
+    class Transport(asyncio.Transport):
+        closed = aborted = False
+
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return default
+
+        def close(self) -> None:
+            self.closed = True
+
+        def is_closing(self) -> bool:
+            return self.closed
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    async def test() -> None:
+        monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
+        monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.0)
+        config = uvicorn.Config(create_app(Settings(), FakeEngine()), log_config=None)
+        transport = Transport()
+        connection = protocol.BoundedProtocol(config, ServerState(), {})
+        connection.connection_made(transport)
+        while not transport.aborted:  # nothing comes, and the peer reads nothing
+            await asyncio.sleep(0)
+            connection.resume_writing()
+        assert transport.closed
+
+    asyncio.run(asyncio.wait_for(test(), PATIENCE))
+
+
+def test_an_answer_takes_memory_until_it_is_read(callers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "BODIES", 4)
+    with serving(api_keys_file=callers) as server:
+        server.http.headers.update(ONE)
+        with long_answer(server, "Authorization: Bearer 11111111"):
+            until(lambda: server.metric("unprm_running_requests") == 1)
+            long = ask({"steps": ["x" * 6_000_000], "step_scores": [0.5]})
+            until(lambda: server.post("/score_steps", long, headers=MANY).status_code == 429)
+            assert server.post("/score_steps", ask("a")).status_code == 200  # of another caller
+        until(lambda: server.metric("unprm_running_requests") == 0)
+        assert server.post("/score_steps", long, headers=MANY).status_code == 200
 
 
 def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from server.app import create_app
-from server.http import examples
+from server.http import examples, openapi
 from server.http.errors import TABLE
 from server.settings import Settings
-from tests.server.harness import Running
+from tests.server.harness import Running, serving
 from unprm.engines.fake import FakeEngine
 
 EXPECTED = 1000
@@ -107,3 +107,12 @@ def test_every_code_that_an_operation_can_answer_is_documented(document: dict[st
     }
     of_the_gateway = {"upstream_refused", "upstream_failed"}  # which this server has none of
     assert documented == set(TABLE) - {"not_found", "method_not_allowed"} - of_the_gateway
+
+
+def test_the_document_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as running:
+        first = running.get("/openapi.json")
+        assert first.json() == DOCUMENT
+        monkeypatch.setattr(openapi.DocumentedApp, "openapi", None)
+        assert running.get("/openapi.json").content == first.content
+        assert running.http.head("/openapi.json").headers["content-length"] == str(len(first.content))

@@ -1,0 +1,157 @@
+"""What callers and the upstream can cost the gateway, and what it costs others."""
+
+import asyncio
+import threading
+from contextlib import AsyncExitStack
+from typing import Any
+
+import openai
+import pytest
+
+from server import service
+from server.app import create_app
+from server.gateway import candidates, routes
+from server.gateway import upstream as upstream_module
+from server.http.context import Context
+from server.settings import Settings
+from tests.server.gateway.test_gateway import PROBLEM, boxed, client, elected, gateway
+from tests.server.gateway.test_gateway import ask as chat
+from tests.server.harness import Background, ask
+from tests.server.upstream import upstream
+from tests.support import PATIENCE, asynchronous
+from unprm.engines.fake import FakeEngine
+
+LONG = "x" * 40_000
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (upstream_module, "_logprobs"),
+        (upstream_module, "encoded"),
+        (candidates, "confidence_of"),
+        (routes, "to_json"),
+    ],
+)
+def test_long_answers_are_read_and_written_while_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    gate, begun, function = threading.Event(), threading.Event(), getattr(module, name)
+
+    def held(*arguments: Any, **options: Any) -> Any:
+        begun.set()
+        assert gate.wait(PATIENCE)
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(module, name, held)
+    problem = PROBLEM + (LONG if name == "encoded" else "")
+    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": problem}]}
+    body["unprm"] = {"strategy": "deepconf", "budget": 2}
+    with upstream(boxed(1, LONG)) as reasoner, gateway(reasoner) as running:
+        long = Background(lambda: running.post("/v1/chat/completions", body))
+        assert begun.wait(PATIENCE)
+        assert running.post("/score_steps", ask("a")).status_code == 200
+        gate.set()
+        assert long.result().status_code == 200
+
+
+def test_an_answer_that_is_too_long_is_the_upstream_s_failure() -> None:
+    """With log-probabilities, which are dropped once they are read, it may be longer."""
+    with upstream(boxed(1, "x" * 2000)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
+        with pytest.raises(openai.InternalServerError, match="longer than 2000 bytes") as caught:
+            elected(running, budget=1)
+        assert (caught.value.status_code, caught.value.code) == (502, "upstream_failed")
+        for stream in (False, True):
+            terms: dict[str, Any] = {"strategy": "deepconf", "round": 1, "confidence": 1, "early_stop": stream}
+            reasoner.texts = [boxed(1), "x" * 16_000]
+            reasoner.given = 0
+            _, report = elected(running, budget=2, **terms)
+            assert report["sampled"] == 1
+            (failure,) = report["failures"]
+            assert failure["detail"] == "the upstream's answer is longer than 16000 bytes"
+
+
+def test_texts_of_all_candidates_are_together_no_longer_than_a_body() -> None:
+    with upstream(boxed(1, "x" * 1000)) as reasoner, gateway(reasoner, max_body_bytes=2500) as running:
+        _, report = elected(running, strategy="prm", budget=3, round=1, confidence=1)
+    (failure,) = report["failures"]
+    assert (report["sampled"], failure["candidates"]) == (2, 1)
+    assert "together longer than 2500 characters" in failure["detail"]
+
+
+def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "BODIES", 8)
+    long: Any = {"extra_body": {"unprm": {"strategy": "deepconf", "budget": 1}, "top_logprobs": 20}}
+    with upstream(boxed(1)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
+        holding = running.service.bodies.holding
+        with holding("127.0.0.1/32") as hold:
+            hold(7000)
+            with pytest.raises(openai.RateLimitError, match="bytes of this caller are worked on"):
+                chat(running, **long)
+            elected(running, budget=1)  # a short answer finds room
+        with holding("another") as hold:
+            hold(7000)
+            chat(running, **long)
+        with holding("anybody") as hold:
+            hold(16_000)  # all that was taken is given back
+
+
+def test_an_upstream_that_gives_one_at_a_time_gets_few_calls_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_module, "AT_A_TIME", 2)
+    delays = dict.fromkeys(range(40), 0.05)
+    with upstream(boxed(1), takes_n=False, delays=delays) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, strategy="majority", budget=20, round=20, confidence=1)
+    assert (report["sampled"], reasoner.given, reasoner.most_running) == (20, 20, 2)
+
+
+def test_many_candidates_are_asked_for_in_several_requests() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
+        elected(running, strategy="majority", budget=40, round=40, confidence=1)
+        elected(running, strategy="cisc", budget=2, round=2, confidence=1)
+    assert sorted(body.get("n", 1) for body in reasoner.bodies) == [1, 1, 8, 16, 16]
+
+
+@pytest.mark.parametrize("media_type", ["text/html", "application/json; charset=\u00e9"])
+def test_what_the_upstream_passes_on_is_no_page(media_type: str) -> None:
+    with upstream("go on", media_type=media_type) as reasoner, gateway(reasoner) as running, client(running) as api:
+        answer = api.completions.with_raw_response.create(model="m", prompt="so")
+    assert answer.parse().choices[0].text == "go on"
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_long_text_is_streamed_in_few_parts() -> None:
+    text = "x\n" * 3500 + boxed(1)
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True, "unprm": {"budget": 1}}
+    with upstream(text) as reasoner, gateway(reasoner) as running, client(running) as api:
+        extra = body.pop("unprm")
+        chunks = list(api.chat.completions.create(**body, extra_body={"unprm": extra}))  # type: ignore[call-overload]
+    parts = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]
+    assert "".join(parts) == text
+    assert 500 < len(parts) <= 1000
+
+
+@asynchronous
+async def test_of_a_caller_s_long_answers_two_are_read_at_a_time() -> None:
+    """The others wait for room, instead of failing for lack of it."""
+    state = create_app(Settings(upstream_url="http://127.0.0.1:9"), FakeEngine()).state
+    reasoner: upstream_module.Upstream = state.upstream
+    mine, other = (Context("id", 0.0, share=share) for share in ("me", "other"))
+    async with AsyncExitStack() as stack:
+        first, second = AsyncExitStack(), AsyncExitStack()
+        for answer in (first, second):
+            await stack.enter_async_context(answer)
+            take = await answer.enter_async_context(reasoner._taking(mine, {}))
+            await take(2**20)
+            await take(2**20)
+        short, others, third = [
+            await stack.enter_async_context(reasoner._taking(context, {})) for context in (mine, other, mine)
+        ]
+        await short(2**20)
+        await others(2**21)
+        waiting = asyncio.ensure_future(third(2**21))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        await first.aclose()
+        await waiting
+    await reasoner.close()
