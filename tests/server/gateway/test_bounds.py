@@ -18,7 +18,7 @@ from tests.server.gateway.test_gateway import PROBLEM, boxed, client, elected, g
 from tests.server.gateway.test_gateway import ask as chat
 from tests.server.harness import Background, ask
 from tests.server.upstream import upstream
-from tests.support import PATIENCE, asynchronous
+from tests.support import PATIENCE, asynchronous, until
 from unprm.engines.fake import FakeEngine
 
 LONG = "x" * 40_000
@@ -86,7 +86,7 @@ def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPa
         holding = running.service.bodies.holding
         with holding("127.0.0.1/32") as hold:
             hold(7000)
-            with pytest.raises(openai.RateLimitError, match="bytes of this caller are worked on"):
+            with pytest.raises(openai.RateLimitError, match="bytes of this caller wait or are worked on"):
                 chat(running, **long)
             elected(running, budget=1)  # a short answer finds room
         with holding("another") as hold:
@@ -98,9 +98,15 @@ def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPa
 
 def test_an_upstream_that_gives_one_at_a_time_gets_few_calls_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_module, "AT_A_TIME", 2)
-    delays = dict.fromkeys(range(40), 0.05)
-    with upstream(boxed(1), takes_n=False, delays=delays) as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, strategy="majority", budget=20, round=20, confidence=1)
+    gate = threading.Event()
+    with (
+        upstream(boxed(1), takes_n=False, held=dict.fromkeys(range(40), gate)) as reasoner,
+        gateway(reasoner) as running,
+    ):
+        waiting = Background(lambda: elected(running, strategy="majority", budget=20, round=20, confidence=1))
+        until(lambda: len(reasoner.bodies) == 2)
+        gate.set()
+        _, report = waiting.result()
     assert (report["sampled"], reasoner.given, reasoner.most_running) == (20, 20, 2)
 
 

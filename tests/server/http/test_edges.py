@@ -28,10 +28,10 @@ from server.http import body, protocol, work
 from server.http import serving as serving_module
 from server.http.lifetime import Lifetime
 from server.settings import Settings
-from server.sharing import Budget
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
 from unprm import wire
+from unprm.budget import Budget
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.types import Encoded
 
@@ -166,17 +166,17 @@ MANY, ONE = {"Authorization": "Bearer 11111111"}, {"Authorization": "Bearer 2222
 
 
 def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
-    monkeypatch.setattr(service, "BODIES", 4)
+    monkeypatch.setattr(service, "BODIES", 6)
     with serving(max_body_bytes=1000, api_keys_file=callers) as server:
         server.http.headers.update(ONE)
         head = raw(None, "/score_steps", "Authorization: Bearer 11111111", length=1000)
-        held = [server.connect(head + b" " * 900) for _ in range(2)]
-        until(lambda: server.metric("unprm_running_requests") == 2)
+        held = [server.connect(head + b" " * 900) for _ in range(3)]
+        until(lambda: server.metric("unprm_running_requests") == 3)
         refused = server.post("/score_steps", ask("x" * 500), headers=MANY)
         assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
         assert refused.headers["retry-after"] == "1"
-        assert "1800 bytes of this caller" in refused.json()["detail"]
-        assert "1660 of 4000" in refused.json()["detail"]
+        assert "2700 bytes of this caller" in refused.json()["detail"]
+        assert "2760 of 6000" in refused.json()["detail"]
         assert server.post("/score_steps", ask("x" * 500)).status_code == 200  # of another caller
         for connection in held:
             connection.close()
@@ -305,9 +305,9 @@ def test_an_answer_takes_memory_until_it_is_read(callers: Path, monkeypatch: pyt
     with serving(api_keys_file=callers) as server:
         server.http.headers.update(ONE)
         with long_answer(server, "Authorization: Bearer 11111111"):
-            until(lambda: server.metric("unprm_running_requests") == 1)
+            until(lambda: server.service.bodies.taken > 12_000_000)  # its body and its answer
             long = ask({"steps": ["x" * 6_000_000], "step_scores": [0.5]})
-            until(lambda: server.post("/score_steps", long, headers=MANY).status_code == 429)
+            assert server.post("/score_steps", long, headers=MANY).status_code == 429
             assert server.post("/score_steps", ask("a")).status_code == 200  # of another caller
         until(lambda: server.metric("unprm_running_requests") == 0)
         assert server.post("/score_steps", long, headers=MANY).status_code == 200
