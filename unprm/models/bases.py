@@ -66,6 +66,11 @@ BASES = {
 }
 
 
+def hub_name(name: str) -> str:
+    """The name on the hub of a base's repository; any other name unchanged."""
+    return BASES[name].repository if name in BASES else name
+
+
 class SourceFailed(Exception):
     """A source does not have a base's file, or not that file; the text says why."""
 

@@ -146,12 +146,15 @@ class ChatSampler:
 
         Raises `SamplerFailed` after an error of the client, and if the server returns no log-probabilities.
         """
-        body = _sampling(self._model, self._settings, count, seed) | {
-            **self._more,
-            "messages": self._messages(problem),
-            "max_completion_tokens": self._settings.max_tokens,
-            "logprobs": True,
-        }
+        body = (
+            self._more
+            | _sampling(self._model, self._settings, count, seed)
+            | {
+                "messages": self._messages(problem),
+                "max_completion_tokens": self._settings.max_tokens,
+                "logprobs": True,
+            }
+        )
         if self._settings.top_logprobs:
             body["top_logprobs"] = self._settings.top_logprobs
         choices = await _choices(self._client, "/chat/completions", body, _Answer[_ChatChoice], problem)
