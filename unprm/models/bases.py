@@ -21,6 +21,7 @@ from zipfile import BadZipFile, ZipFile
 from filelock import FileLock, Timeout
 from huggingface_hub import cached_assets_path, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+from tokenizers import Tokenizer, normalizers
 
 from unprm.errors import ModelInvalid
 
@@ -177,8 +178,13 @@ def directory(base: NamedBase) -> Path:
             if not any(place.iterdir()):
                 from unprm.models import gguf  # PyTorch, which llama.cpp does not need
 
-                gguf.convert(file(base), place)
+                gguf.convert(file(base), place, _normalize)
     return place
+
+
+def _normalize(tokenizer: Tokenizer) -> None:
+    """Qwen's tokenizer composes characters first, which a GGUF file does not say."""
+    tokenizer.normalizer = normalizers.NFC()
 
 
 def _fault(base: NamedBase, path: Path) -> str | None:
