@@ -10,20 +10,19 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile
 
-from filelock import FileLock, Timeout
 from huggingface_hub import cached_assets_path, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from tokenizers import Tokenizer, normalizers
 
 from unprm.errors import ModelInvalid
+from unprm.models.locks import alone
 
 logger = logging.getLogger(__name__)
 
@@ -135,10 +134,9 @@ def file(base: NamedBase, cache: Path | None = None, sources: Sequence[Source] =
 
     Raises `ModelInvalid` if the file in the cache is another one, or no source has it; it says what to do.
     """
-    cache = cache or cached_assets_path("unprm", "bases")
-    kept = cache / f"{base.sha256}.gguf"
+    kept = (cache or _cache()) / f"{base.sha256}.gguf"
     if not kept.exists():
-        with _alone(kept, base):
+        with alone(kept):
             return kept if kept.exists() else _fetched(base, kept, sources)
     if fault := _fault(base, kept):
         raise ModelInvalid(f"{kept} is not {base.name}: {fault}. Delete it, and it is fetched again")
@@ -167,19 +165,22 @@ def _fetched(base: NamedBase, kept: Path, sources: Sequence[Source]) -> Path:
     )
 
 
-def directory(base: NamedBase) -> Path:
-    """The base as transformers loads it, with weights in bfloat16; it is converted if it was not before.
+def directory(base: NamedBase, cache: Path | None = None) -> Path:
+    """The base as transformers loads it, with weights in bfloat16, in the cache of `file`; it is converted if it was
+    not before.
 
     Raises `ModelInvalid` as `file` does, and if what converts it is not installed.
     """
-    place = cached_assets_path("unprm", base.name, base.sha256)
-    if not any(place.iterdir()):
-        with _alone(place, base):
-            if not any(place.iterdir()):
-                from unprm.models import gguf  # PyTorch, which llama.cpp does not need
+    place = (cache or _cache()) / base.sha256
+    if not place.exists():
+        from unprm.models import gguf  # PyTorch, which llama.cpp does not need
 
-                gguf.convert(file(base), place, _normalize)
+        gguf.convert(file(base, cache), place, _normalize)
     return place
+
+
+def _cache() -> Path:
+    return cached_assets_path("unprm", "bases")
 
 
 def _normalize(tokenizer: Tokenizer) -> None:
@@ -194,18 +195,3 @@ def _fault(base: NamedBase, path: Path) -> str | None:
     with path.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     return None if found == base.sha256 else f"its SHA-256 is {found} instead of {base.sha256}"
-
-
-@contextmanager
-def _alone(place: Path, base: NamedBase) -> Iterator[None]:
-    """Keeps other processes from making the same file or directory."""
-    lock = FileLock(place.with_name(place.name + ".lock"))
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        logger.info("waiting for another process that fetches or converts %s", base.name)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
