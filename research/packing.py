@@ -2,10 +2,10 @@
 
 import gzip
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from training import resumable
@@ -20,15 +20,14 @@ from .sampling import PATIENCE, TOP, Candidate
 FILE = "candidates.jsonl.gz"
 _KEPT = ("text", "answer", "correct", "finish_reason", "tokens", "mean_logprob", "confidence")
 _CARD = """---
-license: {licence}
+license: apache-2.0
 tags: [best-of-n, unprm]
 ---
 
 # {name}
 
-{candidates} candidate solutions of {questions} questions of `{source}`, sampled from `{model}`. {right:.1%} of the
-candidates are right; the majority of the {samples} is right for {majority:.1%} of the {full} questions that have all of
-theirs, of whose candidates {right_of_full:.1%} are right.{unfinished}
+{candidates} candidate solutions of {questions} questions of `{source}`, sampled from `{model}`; {right:.1%} of them are
+right.{majority}{unfinished}
 
 | | |
 |---|---|
@@ -64,21 +63,25 @@ def pack(place: Path, output: Path) -> tuple[int, dict[str, Any]]:
         if not candidates:
             raise RecordInvalid(str(place), 0, "there is no candidate in it")
         full = [several for several in questions.values() if len(several) == config["samples"]]
-        elected = [_elects_right(several, equivalence) for several in full]
+        elected = sum(_elects_right(several, equivalence) for several in full)
     content = gzip.compress(b"".join(_line(*item) for item in sorted(questions.items())), mtime=0)
     output.mkdir(parents=True, exist_ok=True)
     resumable.replace(output / FILE, content)
     counts = {"questions": len(questions), "candidates": len(candidates)}
     wanted = config["limit"] * config["samples"]
+    majority = ""
+    if full:
+        single = fmean(each.correct for several in full for each in several)
+        majority = (
+            f" Of the {len(full)} questions that have all {config['samples']}, a single candidate gets {single:.1%} "
+        )
+        majority += f"right, the majority of all {elected / len(full):.1%}."
     card = _CARD.format(
         **config | counts,
         name=output.name,
-        licence="apache-2.0",
         source=config["questions"],
-        right=_share([each.correct for each in candidates]),
-        full=len(full),
-        majority=_share(elected),
-        right_of_full=_share([each.correct for several in full for each in several]),
+        right=fmean(each.correct for each in candidates),
+        majority=majority,
         cut=sum(each.finish_reason == "length" for each in candidates),
         unfinished=f" Sampling goes on: {wanted} candidates are wanted." * (len(candidates) < wanted),
         among=f", among those with {' or '.join(config['only'])}" if config["only"] else "",
@@ -118,7 +121,3 @@ def _line(name: str, candidates: Sequence[Candidate]) -> bytes:
 
 def _rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
-
-
-def _share(verdicts: Sequence[bool]) -> float:
-    return sum(verdicts) / len(verdicts) if verdicts else math.nan

@@ -114,7 +114,9 @@ def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
     )
     assert all(each.confidences["deepconf"] == (2.5, 2.5, 2.5) for each in kept)
     card = (tmp_path / "packed" / "README.md").read_text()
-    assert f"9 candidate solutions of 3 questions of `questions.jsonl`, sampled from `a-model`. {right / 9:.1%}" in card
+    assert f"9 candidate solutions of 3 questions of `questions.jsonl`, sampled from `a-model`; {right / 9:.1%}" in card
+    elected = sum(sum(row["correct"] for row in rows if row["problem"] == each.problem) > 1 for each in kept)
+    assert f"single candidate gets {right / 9:.1%} right, the majority of all {elected / 3:.1%}." in card
     for said in ("`f00d`", SETTINGS.system, "among those with level=1 or level=2", f"{9 - right} candidates were cut"):
         assert said in card
     assert "Sampling goes on" not in card
@@ -133,6 +135,7 @@ def test_a_pack_of_what_is_there_so_far_judges_anew(sampled, tmp_path):
     (row,) = map(json.loads, gzip.decompress((tmp_path / "packed" / FILE).read_bytes()).splitlines())
     expected = [{key: each[key] for key in ("answer", "correct", "tokens")} for each in (first, others[0])]
     assert [{key: each[key] for key in ("answer", "correct", "tokens")} for each in row["candidates"]] == expected
+    assert "majority" not in (tmp_path / "packed" / "README.md").read_text()
     assert "Sampling goes on: 9 candidates are wanted." in (tmp_path / "packed" / "README.md").read_text()
     place.chmod(0o644)
     place.write_text("")
