@@ -6,6 +6,7 @@ Requests that say nothing else are sampled from the model's own distribution, wi
 """
 
 import logging
+import os
 import signal
 from typing import Annotated, Any
 
@@ -41,6 +42,7 @@ def upstream(
     server = xllamacpp.Server(params)
     typer.echo(f"{model} at {server.listening_address}/v1")
     signal.sigwait((signal.SIGINT, signal.SIGTERM))
+    os._exit(0)  # freed in the ordinary way, llama.cpp's server waits for ever if an answer was being written
 
 
 def configure(params: Any, model: str, file: str, port: int, slots: int, threads: int, tokens: int) -> Any:
