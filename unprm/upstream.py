@@ -42,7 +42,7 @@ def upstream(
     server = xllamacpp.Server(params)
     typer.echo(f"{model} at {server.listening_address}/v1")
     signal.sigwait((signal.SIGINT, signal.SIGTERM))
-    os._exit(0)  # freed in the ordinary way, llama.cpp's server waits for ever if an answer was being written
+    os._exit(0)  # freed in the ordinary way, the server first waits for the answers that it is writing
 
 
 def configure(params: Any, model: str, file: str, port: int, slots: int, threads: int, tokens: int) -> Any:
