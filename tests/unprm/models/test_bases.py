@@ -173,8 +173,10 @@ def test_names_lead_to_a_file_that_has_no_other_revision():
         assert base.name == name
         assert len(base.sha256) == 64
         assert len(base.revision) == 40
+        assert bases.hub_name(name) == base.repository
         with pytest.raises(ModelInvalid, match="no other revisions"):
             fetch(name, "main")
+    assert bases.hub_name("some/model") == "some/model"
 
 
 def write_gguf(base, place):
