@@ -23,7 +23,7 @@ check:
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks clients
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks research clients
 	$(PYTEST)
 
 # the tests of replicas and of stages on a Ray cluster

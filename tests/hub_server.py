@@ -1,4 +1,4 @@
-"""A small hub over HTTP on loopback: who a token belongs to, models that are made, and commits to them."""
+"""A small hub over HTTP on loopback: who a token belongs to, models that are made, commits to them, and their files."""
 
 import base64
 import hashlib
@@ -80,7 +80,26 @@ def hub_server() -> Iterator[Hub]:
             self.wfile.write(payload)
 
         def do_GET(self) -> None:
-            self.do_POST()
+            match self.path.strip("/").split("/"):
+                case [owner, name, "resolve", revision, path]:
+                    self.send_file(hub.files.get(f"{owner}/{name}", {}).get(path), revision)
+                case _:
+                    self.do_POST()
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def send_file(self, content: bytes | None, revision: str) -> None:
+            """Anybody gets a file, at any revision."""
+            self.send_response(404 if content is None else 200)
+            if content is None:
+                self.send_header("x-error-code", "EntryNotFound")
+            self.send_header("etag", f'"{_blob(content)}"')
+            self.send_header("x-repo-commit", revision)
+            self.send_header("content-length", str(len(content or b"")))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content or b"")
 
         def log_message(self, *arguments: object) -> None:
             pass

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Generic, Self, TextIO
+from typing import Any, BinaryIO, Generic, Self
 
 from unprm.errors import OutputMismatch
 
@@ -117,19 +117,19 @@ def write_lines(path: Path, records: Iterable[object]) -> None:
     """Replaces a file of records atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _replacing(path) as file:
-        file.writelines(map(to_line, records))
+        file.writelines(to_line(record).encode() for record in records)
 
 
-def replace(path: Path, text: str) -> None:
-    """Replaces a text file atomically."""
+def replace(path: Path, content: str | bytes) -> None:
+    """Replaces a file atomically; text is written as UTF-8."""
     with _replacing(path) as file:
-        file.write(text)
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
+def _replacing(path: Path) -> Iterator[BinaryIO]:
     partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
+    with partial.open("wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())

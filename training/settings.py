@@ -49,7 +49,7 @@ class TrainSettings:
     `packing`: concatenate solutions without padding; None: only if FlashAttention is available.
     """
 
-    base: Annotated[str, Option(help="Base model: hub name or directory.")]
+    base: Annotated[str, Option(help="Base model: hub name, directory, or a base by name.")]
     data: Annotated[
         tuple[Path, ...], Option(help="Step labels: a file, a directory, or a data set of the hub; repeat for more.")
     ]

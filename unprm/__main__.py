@@ -11,7 +11,7 @@ import textwrap
 from importlib.util import find_spec
 from typing import NamedTuple
 
-SERVE, SCALE = "serve", "scale"
+SERVE, SCALE, UPSTREAM = "serve", "scale", "upstream"
 """Commands that name a whole program: the program does not get their name."""
 
 
@@ -32,6 +32,7 @@ class Program(NamedTuple):
 PROGRAMS = (
     Program("server", "serve", "Serve a model and its page", f"{SERVE} models reference"),
     Program("server.scale", "ray", "Serve replicas on a Ray cluster", SCALE),
+    Program("unprm.upstream", "llama", "Run a language model behind OpenAI's API", UPSTREAM),
     Program("unprm_client", "client", "Ask a server", "score vote compare replay"),
     Program("unprm_client", "agents", "Ask a server as the tools of an agent", "mcp"),
     Program(
@@ -43,7 +44,7 @@ PROGRAMS = (
     ),
 )
 
-OPTIONAL = {"ray": "ray", "sentence_transformers": "embed", "vllm": "vllm"}
+OPTIONAL = {"ray": "ray", "sentence_transformers": "embed", "vllm": "vllm", "xllamacpp": "llama"}
 """Packages that only some options of a command need, and their extras."""
 
 
@@ -57,7 +58,7 @@ def main() -> None:
             return
         sys.stderr.write(f"{_usage()}\n\nunprm has no command {name!r}\n" if name else f"{_usage()}\n")
         raise SystemExit(2)
-    if name in (SERVE, SCALE):
+    if name in (SERVE, SCALE, UPSTREAM):
         del sys.argv[1]
     try:
         if find_spec(program.place()) is None:

@@ -13,16 +13,20 @@ from dockerfile_parse import DockerfileParser
 from typer.testing import CliRunner
 
 import benchmarks.__main__
+import research.__main__
 import training.__main__
+import unprm.upstream
 import unprm_client.__main__
 from server.scale.settings import ScaleSettings
 from server.settings import Settings
 from tests.commands.blocks import ELLIPSIS, ROOT
-from unprm.__main__ import PROGRAMS, SCALE, SERVE
+from unprm.__main__ import PROGRAMS, SCALE, SERVE, UPSTREAM
 
 APPS: dict[str, typer.Typer | Callable[..., None]] = {
     "training": training.__main__.app,
     "benchmarks": benchmarks.__main__.main,
+    "research": research.__main__.app,
+    "unprm.upstream": unprm.upstream.app,
     "unprm_client": unprm_client.__main__.app,
 }
 SETTINGS = {"server": Settings, "server.scale": ScaleSettings}
@@ -50,7 +54,7 @@ def check(words: Sequence[str], directory: Path) -> None:
         check_module(["training", *more], directory)
     elif program == "unprm":
         (module,) = [each.module for each in PROGRAMS if more[0] in each.commands.split()]
-        check_module([module, *(more[1:] if more[0] in (SERVE, SCALE) else more)], directory)
+        check_module([module, *(more[1:] if more[0] in (SERVE, SCALE, UPSTREAM) else more)], directory)
     elif program == "pip":
         check_pip(more)
     elif program == "make":

@@ -54,11 +54,15 @@ def memory(
     processes: Annotated[int, typer.Option(min=1, help="Number of GPUs that train together.")] = 1,
 ) -> None:
     """Count the memory that `train` needs, and show what it would choose on GPUs: tokens per pass, checkpointing."""
+    from unprm.models.bases import BASES
+    from unprm.models.checkpoint import fetch
+
     from ..prm.memory import table
     from ..prm.network import read_shape
 
     sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
-    Console().print(table(read_shape(base), sizes, longest, tune, processes))
+    shape = read_shape(str(fetch(base, None)) if base in BASES else base)
+    Console().print(table(shape, sizes, longest, tune, processes))
 
 
 def merge_adapter(

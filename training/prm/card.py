@@ -13,6 +13,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
+from unprm.models.bases import BASES, hub_name
 from unprm.models.checkpoint import load_tokenizer, locate, read_config
 
 from ..settings import TrainSettings, TrainSummary
@@ -31,7 +32,7 @@ tags: [process-reward-model, unprm]
 
 # {config.name}
 
-A process reward model: {what} `{base}` that scores each step of a solution at the step tag
+A process reward model: {what} `{base}`{quantized} that scores each step of a solution at the step tag
 `{config.step_tag}`: {config.measure}.
 
     unprm serve --model {place}
@@ -107,7 +108,8 @@ def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary
         settings=settings,
         summary=summary,
         base=Path(base).name if local else base,
-        base_model="" if local else f"base_model: {base}\n",
+        quantized=f" (dequantized from the four bits of `{hub_name(base)}`)" if base in BASES else "",
+        base_model="" if local else f"base_model: {hub_name(base)}\n",
         datasets=json.dumps([str(path) for path in settings.data if not path.exists()]),
         data=", ".join(names),
         library="peft" if lora else "transformers",
@@ -129,7 +131,7 @@ def published_card(place: Path, repository: str, base: str | None, figures: str 
     known = place / CARD
     card = ModelCard.load(known) if known.exists() else ModelCard(f"---\nlibrary_name: peft\n---\n\n# {config.name}\n")
     data = card.data
-    base = base or data.get("base_model")
+    base = hub_name(base) if base else data.get("base_model")
     data["library_name"], data["tags"] = "transformers", ["process-reward-model", "unprm"]
     classifies = any(name.endswith("ForTokenClassification") for name in architectures)
     verdicts = Verdicts(config.positive_id, config.negative_id)

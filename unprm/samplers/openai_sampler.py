@@ -112,12 +112,25 @@ class OpenAISampler(TokenSampler):
 
 
 class ChatSampler:
-    """Text in, text and log-probabilities out: any chat API, for candidate solutions."""
+    """Text in, text and log-probabilities out: any chat API, for candidate solutions.
+
+    `system`: a system prompt, before a problem that is then sent without an instruction or worked examples. `more`:
+    further fields of each request, for servers that know them.
+    """
 
     neutral = NEUTRAL
 
-    def __init__(self, client: OpenAIClient, model: str, settings: SamplingSettings) -> None:
+    def __init__(
+        self,
+        client: OpenAIClient,
+        model: str,
+        settings: SamplingSettings,
+        *,
+        system: str | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
         self._client, self._model, self._settings = client, model, settings
+        self._system, self._more = system, dict(more or {})
 
     @property
     def model(self) -> str:
@@ -137,11 +150,15 @@ class ChatSampler:
 
         Raises `SamplerFailed` after an error of the client, and if the server returns no log-probabilities.
         """
-        body = _sampling(self._model, self._settings, count, seed) | {
-            "messages": messages(problem, self._settings.worked_examples),
-            "max_completion_tokens": self._settings.max_tokens,
-            "logprobs": True,
-        }
+        body = (
+            self._more
+            | _sampling(self._model, self._settings, count, seed)
+            | {
+                "messages": self._messages(problem),
+                "max_completion_tokens": self._settings.max_tokens,
+                "logprobs": True,
+            }
+        )
         if self._settings.top_logprobs:
             body["top_logprobs"] = self._settings.top_logprobs
         choices = await _choices(self._client, "/chat/completions", body, _Answer[_ChatChoice], problem)
@@ -157,6 +174,11 @@ class ChatSampler:
     async def close(self) -> None:
         """Closes the connections."""
         await self._client.close()
+
+    def _messages(self, problem: str) -> list[dict[str, str]]:
+        if self._system is None:
+            return messages(problem, self._settings.worked_examples)
+        return [{"role": "system", "content": self._system}, {"role": "user", "content": problem}]
 
     def _completion(self, choice: _ChatChoice) -> Completion:
         if choice.logprobs is None or choice.logprobs.content is None:

@@ -25,10 +25,10 @@ def converted(tmp_path_factory):
         cache = tmp_path_factory.mktemp("assets")
         patch.setattr("unprm.models.smol.cached_assets_path", lambda *parts: _made(cache.joinpath(*parts)))
         first = fetch(smol.NAME, None)
-        patch.setattr("unprm.models.smol._convert", None)
+        patch.setattr("unprm.models.smol.gguf.convert", None)
         assert fetch(smol.NAME, None) == first  # not converted again
         yield first
-    assert [*first.parent.iterdir()] == [first]
+    assert {*first.parent.iterdir()} == {first, first.with_name(first.name + ".lock")}
 
 
 def _made(path):

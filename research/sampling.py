@@ -1,0 +1,115 @@
+"""Samples candidates of questions from a model behind OpenAI's chat API; a run that ends at any time goes on later."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+from pydantic import Field
+from rich.console import Console
+
+from training import stage
+from training.data import questions as sources
+from training.data.questions import Question
+from training.data.sample import seed_of
+from training.resumable import ResumableFile
+from unprm.answers.equivalence import Equivalence
+from unprm.answers.extraction import extract
+from unprm.openai_api import OpenAIClient
+from unprm.samplers.openai_sampler import ChatSampler
+from unprm.types import SamplingSettings
+from unprm.votes.confidence import confidence
+
+from .settings import PoolSettings
+
+TOP = 5
+"""Likeliest tokens at each place from which the confidence is computed."""
+PATIENCE = 60.0
+"""Seconds for a comparison of two answers, which waits for a processor that others use."""
+PURE = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+"""Fields of llama.cpp's and vLLM's servers that turn off what they do to a distribution beside the temperature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One solution. `id`: that of the question, "/", and the number of the `sample`, from 1. `tokens`: their number.
+    `mean_logprob`: of the tokens, before temperature, in nats. `confidence`: DeepConf's, the mean over the tokens of
+    the negative mean log-probability of the likeliest `TOP`. Both are None if it has no token."""
+
+    id: str
+    sample: int
+    problem: str
+    gold_answer: Annotated[str, Field(alias="gold")]
+    text: str
+    finish_reason: str
+    tokens: int
+    answer: str | None
+    correct: bool
+    mean_logprob: float | None
+    confidence: float | None
+
+    @property
+    def question(self) -> str:
+        """The question's id."""
+        return self.id.rpartition("/")[0]
+
+
+def order(questions: Iterable[Question], settings: PoolSettings) -> Iterator[tuple[Question, int]]:
+    """Each question with the numbers of its samples: the first few of all questions, then the others."""
+    drawn = list(questions)
+    for some in (range(1, settings.first + 1), range(settings.first + 1, settings.samples + 1)):
+        yield from ((question, sample) for question in drawn for sample in some if sample <= settings.samples)
+
+
+async def sample(
+    source: Path,
+    client: OpenAIClient,
+    model: str,
+    output: Path,
+    settings: PoolSettings,
+    concurrency: int,
+    console: Console,
+) -> dict[str, str]:
+    """Appends each `Candidate` to `output`, at most `concurrency` at a time. Returns the failed ones with reasons.
+
+    Raises `RecordInvalid` for questions that can't be read or are too few, `OutputMismatch` for another configuration.
+    """
+    drawing = SamplingSettings(settings.temperature, max_tokens=settings.max_tokens, top_logprobs=TOP)
+    sampler = ChatSampler(client, model, drawing, system=settings.system, more=PURE)
+    drawn, _ = sources.load(str(source), limit=settings.limit, seed=settings.seed, only=settings.only or ())
+    config = {"stage": "pool", "questions": source.name, "model": model, **asdict(settings)}
+    with Equivalence(deadline=PATIENCE) as equivalence, ResumableFile(output, Candidate, config) as written:
+        everything = list(order(drawn, settings))
+        todo = [each for each in everything if _id(*each) not in written.records]
+        with stage.Board(console, f"sampling from {model}", len(everything), len(everything) - len(todo)) as board:
+
+            async def work(each: tuple[Question, int]) -> None:
+                question, number = each
+                seed = seed_of(settings.seed, model, question.id, number)
+                (wrote,) = await sampler.solve(question.problem, 1, seed)
+                answer = extract(wrote.text)
+                candidate = Candidate(
+                    _id(question, number),
+                    number,
+                    question.problem,
+                    question.gold_answer,
+                    wrote.text,
+                    "stop" if wrote.finished else "length",
+                    len(wrote.logprobs),
+                    answer,
+                    answer is not None and equivalence.equal(answer, question.gold_answer),
+                    fmean(wrote.logprobs) if wrote.logprobs else None,
+                    confidence(wrote.top_logprobs, "mean", 1) if wrote.top_logprobs else None,
+                )
+                written.append(candidate)
+                board.advance(right=int(candidate.correct), tokens=candidate.tokens)
+
+            try:
+                return await stage.run(todo, work, lambda each: _id(*each), concurrency)
+            finally:
+                await sampler.close()
+
+
+def _id(question: Question, number: int) -> str:
+    return f"{question.id}/{number}"

