@@ -85,7 +85,7 @@ def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPa
     with upstream(boxed(1)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
         holding = running.service.bodies.holding
         with holding("127.0.0.1/32") as hold:
-            hold(7000)
+            hold(6500)
             with pytest.raises(openai.RateLimitError, match="bytes of this caller wait or are worked on"):
                 chat(running, **long)
             elected(running, budget=1)  # a short answer finds room

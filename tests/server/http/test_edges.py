@@ -306,7 +306,7 @@ def test_an_answer_takes_memory_until_it_is_read(callers: Path, monkeypatch: pyt
         server.http.headers.update(ONE)
         with long_answer(server, "Authorization: Bearer 11111111"):
             until(lambda: server.service.bodies.taken > 12_000_000)  # its body and its answer
-            long = ask({"steps": ["x" * 6_000_000], "step_scores": [0.5]})
+            long = ask({"steps": ["x" * 3_000_000], "step_scores": [0.5]})
             assert server.post("/score_steps", long, headers=MANY).status_code == 429
             assert server.post("/score_steps", ask("a")).status_code == 200  # of another caller
         until(lambda: server.metric("unprm_running_requests") == 0)
