@@ -77,8 +77,8 @@ def on_real_answers() -> list[Comparison]:
     rows = []
     for place in sorted(POOLS.glob("*.jsonl.gz")):
         questions = real_answers(place)
-        with Equivalence() as equivalence:
-            ours, seconds = _verdicts(equivalence.classes, questions)
+        equivalence = Equivalence()
+        ours, seconds = _verdicts(equivalence.classes, questions)
         theirs, plain = _verdicts(with_math_verify, questions)
         agree = sum(one == other for one, other in zip(ours, theirs, strict=True))
         what = f"{place.name}: {len(ours)} answers against the gold one, {agree} verdicts alike"
@@ -109,31 +109,31 @@ def run() -> list[Comparison]:
     baseline = "Math-Verify with each class"
 
     def first_time(answers: list[str]) -> list[int]:
-        with Equivalence() as fresh:
-            return fresh.classes(answers)
+        fresh = Equivalence()
+        return fresh.classes(answers)
 
-    with Equivalence() as kept:
-        kept.classes(written)
-        return [
-            compare(
-                "vote (WRF) on 128 spellings of 20 numbers",
-                lambda: votes.decide("wrf", first_time(spelled), rewards),
-                baseline,
-                lambda: votes.decide("wrf", with_math_verify(spelled), rewards),
-            ),
-            compare(
-                f"{EXPRESSIONS} expressions, first time, workers started",
-                lambda: first_time(written),
-                baseline,
-                lambda: with_math_verify(written),
-                rounds=3,
-            ),
-            compare(
-                f"{EXPRESSIONS} expressions, from the cache",
-                lambda: kept.classes(written),
-                "the same, first time",
-                lambda: first_time(written),
-                rounds=3,
-            ),
-            *on_real_answers(),
-        ]
+    kept = Equivalence()
+    kept.classes(written)
+    return [
+        compare(
+            "vote (WRF) on 128 spellings of 20 numbers",
+            lambda: votes.decide("wrf", first_time(spelled), rewards),
+            baseline,
+            lambda: votes.decide("wrf", with_math_verify(spelled), rewards),
+        ),
+        compare(
+            f"{EXPRESSIONS} expressions, first time, workers started",
+            lambda: first_time(written),
+            baseline,
+            lambda: with_math_verify(written),
+            rounds=3,
+        ),
+        compare(
+            f"{EXPRESSIONS} expressions, from the cache",
+            lambda: kept.classes(written),
+            "the same, first time",
+            lambda: first_time(written),
+            rounds=3,
+        ),
+        *on_real_answers(),
+    ]

@@ -68,10 +68,8 @@ def ask(url: str, questions: Sequence[Question], confidence: float | None) -> An
 
 def correct(texts: Sequence[str], questions: Sequence[Question]) -> list[bool]:
     """For each solution, whether it reaches its question's gold answer."""
-    with Equivalence() as equivalence:
-        return [
-            _is_right(equivalence, text, question.gold_answer) for text, question in zip(texts, questions, strict=True)
-        ]
+    equivalence = Equivalence()
+    return [_is_right(equivalence, text, question.gold_answer) for text, question in zip(texts, questions, strict=True)]
 
 
 def _chat(problem: str, number: int) -> dict[str, Any]:

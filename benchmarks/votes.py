@@ -16,8 +16,8 @@ def run() -> list[Comparison]:
     """Measures votes over 16 candidates whose answers are plain numbers not seen before."""
     ballots = [_ballots(random.Random(seed)) for seed in range(ROUNDS)]
     few = ballots[0][:50]
-    with Equivalence() as equivalence:
-        library = VOTES / median(lambda batch: _decide_all(equivalence, batch), ballots)
+    equivalence = Equivalence()
+    library = VOTES / median(lambda batch: _decide_all(equivalence, batch), ballots)
     plain = len(few) / timed(lambda: [with_math_verify(answers) for answers, _ in few])
     with servers.unprm() as (url, _):
         clients.call(url, [_request(*ballot) for ballot in few], CLIENTS)

@@ -56,14 +56,14 @@ def pack(place: Path, output: Path) -> tuple[int, dict[str, Any]]:
     """
     config = resumable.config_of(place)
     questions: dict[str, list[Candidate]] = {}
-    with Equivalence(deadline=PATIENCE) as equivalence:
-        for each in _complete(place):
-            questions.setdefault(each.question, []).append(_judged(each, equivalence))
-        candidates = [each for several in questions.values() for each in several]
-        if not candidates:
-            raise RecordInvalid(str(place), 0, "there is no candidate in it")
-        full = [several for several in questions.values() if len(several) == config["samples"]]
-        elected = sum(_elects_right(several, equivalence) for several in full)
+    equivalence = Equivalence(deadline=PATIENCE)
+    for each in _complete(place):
+        questions.setdefault(each.question, []).append(_judged(each, equivalence))
+    candidates = [each for several in questions.values() for each in several]
+    if not candidates:
+        raise RecordInvalid(str(place), 0, "there is no candidate in it")
+    full = [several for several in questions.values() if len(several) == config["samples"]]
+    elected = sum(_elects_right(several, equivalence) for several in full)
     content = gzip.compress(b"".join(_line(*item) for item in sorted(questions.items())), mtime=0)
     output.mkdir(parents=True, exist_ok=True)
     resumable.replace(output / FILE, content)

@@ -79,7 +79,8 @@ async def sample(
     sampler = ChatSampler(client, model, drawing, system=settings.system, more=PURE)
     drawn, _ = sources.load(str(source), limit=settings.limit, seed=settings.seed, only=settings.only or ())
     config = {"stage": "pool", "questions": source.name, "model": model, **asdict(settings)}
-    with Equivalence(deadline=PATIENCE) as equivalence, ResumableFile(output, Candidate, config) as written:
+    equivalence = Equivalence(deadline=PATIENCE)
+    with ResumableFile(output, Candidate, config) as written:
         everything = list(order(drawn, settings))
         todo = [each for each in everything if _id(*each) not in written.records]
         with stage.Board(console, f"sampling from {model}", len(everything), len(everything) - len(todo)) as board:

@@ -97,13 +97,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = _questions(place / "asked.jsonl")
     questions = pool.load(file)
     best_of_n.write_solutions(questions, place / "best-of-n")
-    with Equivalence() as equivalence:
-        for name, low in (("UnPRM", 0.125), ("Blind", 0.75)):
-            processbench.evaluate(samples, Fixed(name, low), place / "processbench" / name / "0", SILENT)
-            best_of_n.evaluate(questions, Fixed(name, low), equivalence, place / "best-of-n" / name, SILENT)
-        given = pool.load(file, "logit")
-        best_of_n.write_solutions(given, place / "given")
-        best_of_n.evaluate(given, None, equivalence, place / "given", SILENT, WrfSettings(0.25))
+    equivalence = Equivalence()
+    for name, low in (("UnPRM", 0.125), ("Blind", 0.75)):
+        processbench.evaluate(samples, Fixed(name, low), place / "processbench" / name / "0", SILENT)
+        best_of_n.evaluate(questions, Fixed(name, low), equivalence, place / "best-of-n" / name, SILENT)
+    given = pool.load(file, "logit")
+    best_of_n.write_solutions(given, place / "given")
+    best_of_n.evaluate(given, None, equivalence, place / "given", SILENT, WrfSettings(0.25))
     (place / "before").mkdir()
     shutil.copy(place / "given" / "results.json", place / "before")
     panel = {"EpicPRM": 1.0, "BayesPRM": 0.36}

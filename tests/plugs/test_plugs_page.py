@@ -92,13 +92,11 @@ def test_inspect(tmp_path: Path) -> None:
             with upstream(for_problem=texts) as reasoner:
                 printed.append(ran(PROGRAMS["Inspect"], tmp_path, server, reasoner, LAB_API_KEY="none"))
         accuracies = {}
-        with Equivalence() as equivalence:
-            for strategy in ("majority", "wrf", "prm"):
-                answers = [extract(elected(server, strategy, row["problem"], row["samples"])) for row in rows]
-                right = [
-                    equivalence.equal(answer or "", row["answer"]) for answer, row in zip(answers, rows, strict=True)
-                ]
-                accuracies[strategy] = sum(right) / len(right)
+        equivalence = Equivalence()
+        for strategy in ("majority", "wrf", "prm"):
+            answers = [extract(elected(server, strategy, row["problem"], row["samples"])) for row in rows]
+            right = [equivalence.equal(answer or "", row["answer"]) for answer, row in zip(answers, rows, strict=True)]
+            accuracies[strategy] = sum(right) / len(right)
     assert printed[0] == printed[1] == "".join(f"elected_by_{name} {value}\n" for name, value in accuracies.items())
     assert len(set(accuracies.values())) > 1
 

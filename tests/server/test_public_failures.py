@@ -36,5 +36,5 @@ def test_the_answer_meant_is_elected(row: dict[str, Any], server: Running) -> No
     ]
     answered = server.post(path, {"problem": "p", "extraction": extraction, "solutions": solutions})
     assert answered.status_code == 200, answered.text
-    with Equivalence(deadline=30) as equivalence:
-        assert equivalence.equal(answered.json()["answer"], row["expected"])
+    equivalence = Equivalence(deadline=30)
+    assert equivalence.equal(answered.json()["answer"], row["expected"])

@@ -159,9 +159,9 @@ def select(
 
     settings = replace(PRESETS[preset].select, **given)
     decode = Prompter.load(fetch(tokenizer, None)).decode
-    with Equivalence() as equivalence:
-        selector = select.Selector(equivalence, decode, settings)
-        right, wrong = select.select(samples, output, selector, console)
+    equivalence = Equivalence()
+    selector = select.Selector(equivalence, decode, settings)
+    right, wrong = select.select(samples, output, selector, console)
     console.print(f"{right} right and {wrong} wrong solutions")
     for reason, count in selector.dropped.most_common():
         console.print(f"left out, {reason}: {count}")
@@ -190,9 +190,9 @@ def annotate(
         _finish(lambda: annotate_on(selected, sampler.source(model), output, settings, cluster, console))
         return
     loaded = sampler.source(model).load(settings.drawing)
-    with Equivalence() as equivalence:
-        work = partial(annotate.annotate, selected, loaded, equivalence, output, settings, place.concurrency, console)
-        _run(work, loaded.close)
+    equivalence = Equivalence()
+    work = partial(annotate.annotate, selected, loaded, equivalence, output, settings, place.concurrency, console)
+    _run(work, loaded.close)
 
 
 @app.command()
@@ -290,9 +290,9 @@ def study(
     settings = replace(settings, extraction=extraction or settings.extraction)
     searches = study.variants(settings)
     loaded = sampler.source(model).load(settings.drawing)
-    with Equivalence() as equivalence:
-        work = partial(study.study, selected, loaded, equivalence, output, searches, concurrency, console)
-        _run(work, loaded.close)
+    equivalence = Equivalence()
+    work = partial(study.study, selected, loaded, equivalence, output, searches, concurrency, console)
+    _run(work, loaded.close)
     table = search_findings.markdown(output)
     (output / "study.md").write_text(table, "utf-8")
     Console().print(table, markup=False)

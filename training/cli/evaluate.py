@@ -128,9 +128,9 @@ def best_of_n(
     from ..evaluate import best_of_n, pool, vote_results
 
     questions = pool.load(candidates, reward)
-    with Equivalence() as equivalence, ExitStack() as stack:
+    with ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
-        results = best_of_n.evaluate(questions, scorer, equivalence, output, console, wrf, seed, reading)
+        results = best_of_n.evaluate(questions, scorer, Equivalence(), output, console, wrf, seed, reading)
         best_of_n.write_solutions(questions, output, reading)
     Console().print(vote_results.table(results))
 
@@ -171,9 +171,8 @@ def every(
         steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
         if questions is not None:
             place = output / "best-of-n" / name
-            with Equivalence() as equivalence:
-                votes = best_of_n.evaluate(questions, scorer, equivalence, place, console)
-                best_of_n.write_solutions(questions, place, Reading())
+            votes = best_of_n.evaluate(questions, scorer, Equivalence(), place, console)
+            best_of_n.write_solutions(questions, place, Reading())
     _print_remarks(prmbench.remarks(benchmark, steps))
     _write_table(output / f"{name}.md", summary.markdown(name, first_errors["fixed"], steps, votes))
 

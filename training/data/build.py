@@ -29,29 +29,27 @@ async def build(
     """
     failures: dict[str, str] = {}
     annotated = []
-    with Equivalence() as equivalence:
-        for model in preset.models:
-            place = output / model.replace("/", "--")
-            sampler = load(model, preset.sample.drawing)
-            try:
-                failures |= await sample(
-                    questions, sampler, place / "samples.jsonl", preset.sample, concurrency, console
-                )
-                selector = Selector(equivalence, sampler.decode, preset.select)
-                right, wrong = select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
-                dropped = ", ".join(f"{count} {reason}" for reason, count in selector.dropped.items()) or "none"
-                console.print(f"selected {right} right and {wrong} wrong solutions of {model}; left out: {dropped}")
-            finally:
-                await sampler.close()
-            made = place / "annotated.jsonl"
-            sampler = load(model, preset.annotate.drawing)  # rollouts may be longer than solutions
-            try:
-                failures |= await annotate(
-                    place / "selected.jsonl", sampler, equivalence, made, preset.annotate, concurrency, console
-                )
-            finally:
-                await sampler.close()
-            annotated.append(made)
+    equivalence = Equivalence()
+    for model in preset.models:
+        place = output / model.replace("/", "--")
+        sampler = load(model, preset.sample.drawing)
+        try:
+            failures |= await sample(questions, sampler, place / "samples.jsonl", preset.sample, concurrency, console)
+            selector = Selector(equivalence, sampler.decode, preset.select)
+            right, wrong = select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
+            dropped = ", ".join(f"{count} {reason}" for reason, count in selector.dropped.items()) or "none"
+            console.print(f"selected {right} right and {wrong} wrong solutions of {model}; left out: {dropped}")
+        finally:
+            await sampler.close()
+        made = place / "annotated.jsonl"
+        sampler = load(model, preset.annotate.drawing)  # rollouts may be longer than solutions
+        try:
+            failures |= await annotate(
+                place / "selected.jsonl", sampler, equivalence, made, preset.annotate, concurrency, console
+            )
+        finally:
+            await sampler.close()
+        annotated.append(made)
     merged = merge(annotated, output / "dataset")
     console.print(f"{merged.solutions} solutions in {output / 'dataset'}, {merged.duplicates} duplicates left out")
     return failures

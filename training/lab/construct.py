@@ -27,13 +27,13 @@ async def construct(settings: LabSettings, sampler: Sampler, output: Path, conso
     samples = output / "samples.jsonl"
     questions = make_mini(settings.questions, settings.seed)
     failures = await sample(questions, sampler, samples, settings.sample, CONCURRENCY, console)
-    with Equivalence() as equivalence:
-        for selection in SELECTIONS:
-            selected = selected_file(output, selection)
-            select(samples, selected, Selector(equivalence, sampler.decode, settings.select(selection)), console)
-            place, chosen = annotated(output, selection), searches(settings, selection)
-            failures |= await study(selected, sampler, equivalence, place, chosen, CONCURRENCY, console)
-            _write_data_sets(selection, output)
+    equivalence = Equivalence()
+    for selection in SELECTIONS:
+        selected = selected_file(output, selection)
+        select(samples, selected, Selector(equivalence, sampler.decode, settings.select(selection)), console)
+        place, chosen = annotated(output, selection), searches(settings, selection)
+        failures |= await study(selected, sampler, equivalence, place, chosen, CONCURRENCY, console)
+        _write_data_sets(selection, output)
     return failures
 
 

@@ -100,16 +100,16 @@ def _train(settings: TrainSettings) -> str:
 
 def _evaluate(output: Path, place: str, votes: bool) -> str:
     console = _lines()
-    with Equivalence() as equivalence:
-        engine = load_engine(str(output / "models" / place))
-        try:
-            scorer = EngineScorer(engine)
-            found = processbench.evaluate(load_benchmark(output), scorer, output / "processbench" / place, console)
-            if votes:
-                questions, judged = pool.load(candidates_file(output)), output / "best-of-n" / place
-                best_of_n.evaluate(questions, scorer, equivalence, judged, console, aggregates=["min"])
-        finally:
-            engine.close()
+    equivalence = Equivalence()
+    engine = load_engine(str(output / "models" / place))
+    try:
+        scorer = EngineScorer(engine)
+        found = processbench.evaluate(load_benchmark(output), scorer, output / "processbench" / place, console)
+        if votes:
+            questions, judged = pool.load(candidates_file(output)), output / "best-of-n" / place
+            best_of_n.evaluate(questions, scorer, equivalence, judged, console, aggregates=["min"])
+    finally:
+        engine.close()
     return f"{place}: F1 {100 * found['fixed'].average_f1:.1f}"
 
 

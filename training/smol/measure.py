@@ -54,7 +54,8 @@ def measure(study: Study) -> None:
     }
     frozen = LikelihoodScorer(fetch(smol.NAME, None), smol.NAME)
     scores["likelihood, SmolLM2 as it is"] = processbench.score(sets, frozen, output / "scores" / smol.NAME, console)
-    with closing(load_engine(str(output / "prm"))) as engine, Equivalence() as equivalence:
+    equivalence = Equivalence()
+    with closing(load_engine(str(output / "prm"))) as engine:
         prm = EngineScorer(engine)
         scores[prm.identity.model] = processbench.score(sets, prm, output / "scores" / "prm", console)
         pools = {name: pool.load(output / f"candidates-{name}.jsonl") for name in study.candidates}

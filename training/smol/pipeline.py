@@ -102,12 +102,12 @@ class Study:
         selected = self.output / "selected.jsonl"
 
         async def work(sampler: Sampler) -> Mapping[str, str]:
-            with Equivalence() as equivalence:
-                selector = Selector(equivalence, sampler.decode, self.settings.select)
-                select(self.output / SAMPLES, selected, selector, self.console)
-                searches = study.variants(self.settings.annotate)
-                place = self.output / "annotated"
-                return await study.study(selected, sampler, equivalence, place, searches, CONCURRENCY, self.console)
+            equivalence = Equivalence()
+            selector = Selector(equivalence, sampler.decode, self.settings.select)
+            select(self.output / SAMPLES, selected, selector, self.console)
+            searches = study.variants(self.settings.annotate)
+            place = self.output / "annotated"
+            return await study.study(selected, sampler, equivalence, place, searches, CONCURRENCY, self.console)
 
         self._with_sampler(work, self.settings.annotate.drawing)
 

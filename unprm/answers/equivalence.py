@@ -157,12 +157,6 @@ class Equivalence:
         with self._lock:
             return EquivalenceStats(**self._counts)
 
-    def __enter__(self) -> "Equivalence":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
     def _count(self, **counts: int) -> None:
         with self._lock:
             self._counts.update(counts)

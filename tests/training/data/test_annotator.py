@@ -39,8 +39,7 @@ class EndingSampler(ScriptedSampler):
 
 @pytest.fixture(scope="module")
 def equivalence():
-    with Equivalence() as made:
-        yield made
+    return Equivalence()
 
 
 @pytest.fixture(scope="module")

@@ -61,9 +61,9 @@ def undisturbed(tmp_path_factory):
     """A directory with the records that one process makes."""
     place = tmp_path_factory.mktemp("one")
     _sample(place)
-    with Equivalence() as equivalence:
-        _select(place, equivalence)
-        _annotate(place, equivalence)
+    equivalence = Equivalence()
+    _select(place, equivalence)
+    _annotate(place, equivalence)
     return place
 
 

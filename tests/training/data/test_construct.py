@@ -47,8 +47,7 @@ def _console():
 
 @pytest.fixture(scope="module")
 def equivalence():
-    with Equivalence() as made:
-        yield made
+    return Equivalence()
 
 
 def _sample(place, sampler=None, settings=SAMPLE, concurrency=4):
@@ -300,9 +299,9 @@ from training.cli.data import build
 from training.settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 place = Path(sys.argv[1])
-with Equivalence() as equivalence:
-    asyncio.run(annotate(place / "selected.jsonl", ScriptedSampler(seconds=0.01), equivalence,
-                         place / "killed.jsonl", AnnotateSettings(search="sequential"), 2, Console(stderr=True)))
+equivalence = Equivalence()
+asyncio.run(annotate(place / "selected.jsonl", ScriptedSampler(seconds=0.01), equivalence,
+                     place / "killed.jsonl", AnnotateSettings(search="sequential"), 2, Console(stderr=True)))
 """
 
 

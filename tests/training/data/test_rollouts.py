@@ -18,8 +18,7 @@ PLAN = AdaptiveSettings()
 
 @pytest.fixture(scope="module")
 def equivalence():
-    with Equivalence() as made:
-        yield made
+    return Equivalence()
 
 
 def _prefix(sampler, steps=""):

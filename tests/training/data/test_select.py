@@ -117,8 +117,8 @@ def test_where_steps_end_in_tokens(text, pieces, ends):
 
 def test_solutions_without_token_ids_can_be_selected():
     question = _question(Completion("Step 1: 2.\n\\boxed{2}", (), (-0.5, -0.1), finished=True))
-    with Equivalence() as equivalence:
-        (chosen,) = Selector(equivalence, lambda ids: "", SelectSettings()).select(question)
+    equivalence = Equivalence()
+    (chosen,) = Selector(equivalence, lambda ids: "", SelectSettings()).select(question)
     assert chosen.correct
     assert chosen.ends == ()
     assert chosen.mean_step_uncertainty["entropy"] is None
@@ -143,9 +143,9 @@ def test_uncertainty_and_diversity_of_whole_solutions():
     long = "Step 1: One.\nStep 2: " + "and one " * 9 + "is \\boxed{2}"
     even, single = "Step 1: One.\nStep 2: So \\boxed{2}", "Step 1: \\boxed{2}"
     settings = SelectSettings(selection="uncertainty-diversity", measure="entropy_t5", m=1, min_steps=2)
-    with Equivalence() as equivalence:
-        selector = Selector(equivalence, lambda ids: "".join(map(chr, ids)), settings)
-        (chosen,) = selector.select(_sampled(even, single, long))
+    equivalence = Equivalence()
+    selector = Selector(equivalence, lambda ids: "".join(map(chr, ids)), settings)
+    (chosen,) = selector.select(_sampled(even, single, long))
     assert chosen.index == 2  # its uncertainty rises most from step to step
     assert chosen.uncertainty == pytest.approx(
         mean_change(step_uncertainties(chosen.logprobs, chosen.ends, "entropy_t5"))
@@ -157,20 +157,20 @@ def test_samples_without_token_ids_can_t_be_compared_by_them(tmp_path):
     question = _question(Completion("Step 1: One.\nStep 2: So \\boxed{2}", (), (-0.1,), finished=True))
     resumable.write(tmp_path / "samples.jsonl", {}, [question])
     settings = SelectSettings(selection="uncertainty-diversity")
-    with Equivalence() as equivalence:
-        selector = Selector(equivalence, lambda ids: "", settings)
-        with pytest.raises(RecordInvalid, match=r"line 1: .*token ids"):
-            select(tmp_path / "samples.jsonl", tmp_path / "selected.jsonl", selector, Console(file=io.StringIO()))
+    equivalence = Equivalence()
+    selector = Selector(equivalence, lambda ids: "", settings)
+    with pytest.raises(RecordInvalid, match=r"line 1: .*token ids"):
+        select(tmp_path / "samples.jsonl", tmp_path / "selected.jsonl", selector, Console(file=io.StringIO()))
 
 
 def test_solutions_are_read_as_the_settings_say():
     text = "One.\n\nTwo.\nSo it is 2."
     question = _question(Completion(text, tuple(range(len(text))), (-0.1,) * len(text), finished=True))
     settings = SelectSettings(extraction="last_number", split="line")
-    with Equivalence() as equivalence:
-        (chosen,) = Selector(equivalence, lambda ids: text[: len(ids)], settings).select(question)
-        unread = Selector(equivalence, lambda ids: text[: len(ids)], SelectSettings())
-        assert list(unread.select(question)) == []
+    equivalence = Equivalence()
+    (chosen,) = Selector(equivalence, lambda ids: text[: len(ids)], settings).select(question)
+    unread = Selector(equivalence, lambda ids: text[: len(ids)], SelectSettings())
+    assert list(unread.select(question)) == []
     assert (chosen.answer, chosen.correct, chosen.steps) == ("2", True, ("One.", "Two.", "So it is 2."))
     assert chosen.ends == (6, 11, len(text))
     assert unread.dropped == {"no answer": 1}
@@ -195,9 +195,9 @@ def test_a_text_is_selected_once():
         return Completion(text, (), (-0.5, -0.1), finished=True)
 
     question = _question(said(3), said(2), said(3), said(4))
-    with Equivalence() as equivalence:
-        selector = Selector(equivalence, lambda ids: "", SelectSettings())
-        assert [chosen.index for chosen in selector.select(question)] == [1, 0, 3]
+    equivalence = Equivalence()
+    selector = Selector(equivalence, lambda ids: "", SelectSettings())
+    assert [chosen.index for chosen in selector.select(question)] == [1, 0, 3]
     assert selector.dropped == {"same text as another": 1}
 
 

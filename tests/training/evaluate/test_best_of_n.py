@@ -29,8 +29,7 @@ DATA = TEST_DATA / "votes"
 
 @pytest.fixture(scope="module")
 def equivalence():
-    with Equivalence() as made:
-        yield made
+    return Equivalence()
 
 
 def _quiet():

@@ -19,8 +19,8 @@ POOL = TEST_DATA / "votes" / "math500_pool_rlhflow.jsonl"
 def run(tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "real"
     questions = pool.load(POOL, "step_scores")[:4]
-    with Equivalence() as equivalence:
-        best_of_n.evaluate(questions, None, equivalence, output, Console(quiet=True))
+    equivalence = Equivalence()
+    best_of_n.evaluate(questions, None, equivalence, output, Console(quiet=True))
     best_of_n.write_solutions(questions, output)
     return output
 

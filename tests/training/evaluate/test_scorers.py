@@ -41,8 +41,8 @@ def prms(tmp_path_factory):
 def _votes(scorer, output):
     path = output.parent / "pool.jsonl"
     path.write_text(json.dumps(ROW), "utf-8")
-    with Equivalence() as equivalence:
-        return judging.judge(pool.load(path), scorer, equivalence, output, SILENT)
+    equivalence = Equivalence()
+    return judging.judge(pool.load(path), scorer, equivalence, output, SILENT)
 
 
 def _first_errors(scorer, output):

@@ -192,10 +192,10 @@ def test_counts(answers):
 
 
 def test_scopes_share_no_keys():
-    with Equivalence(deadline=30) as equivalence:
-        for scope, cached, in_worker in (("a", 0, 1), ("b", 0, 2), ("a", 2, 2)):
-            assert equivalence.finish(equivalence.begin(["5", r"\sin 1"], scope)).classes == [0, 1]
-            assert (equivalence.stats.cached, equivalence.stats.in_worker) == (cached, in_worker)
+    equivalence = Equivalence(deadline=30)
+    for scope, cached, in_worker in (("a", 0, 1), ("b", 0, 2), ("a", 2, 2)):
+        assert equivalence.finish(equivalence.begin(["5", r"\sin 1"], scope)).classes == [0, 1]
+        assert (equivalence.stats.cached, equivalence.stats.in_worker) == (cached, in_worker)
 
 
 def test_many_threads_at_once(answers):
