@@ -193,7 +193,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
 
     @field_validator("model", "host", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _split(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")

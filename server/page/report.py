@@ -1,12 +1,12 @@
 """Serves the output directory of a training run to the page that shows it: `unprm serve --report DIR`."""
 
 import asyncio
+import json
 from pathlib import Path
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
@@ -67,7 +67,7 @@ def _record(path: Path, name: str) -> Response:
     with path.open("rb") as lines:
         for line in lines:
             try:
-                record = from_json(line)
+                record = json.loads(line)
             except ValueError:
                 continue
             if isinstance(record, dict) and record.get("id") == name:

@@ -30,7 +30,7 @@ def test_callers_answers_are_compared_in_turn(monkeypatch: pytest.MonkeyPatch) -
     recorded = Recorded()
 
     async def compare() -> tuple[list[int | None], list[int | None]]:
-        made = service.Service(Settings(), {}, Metrics(), lambda: None)
+        made = service.Service(Settings(), {}, lambda: None, Metrics())
         made._equivalence = recorded
         try:
             (many, _), (few, _) = await asyncio.gather(
