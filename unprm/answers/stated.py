@@ -2,7 +2,8 @@
 
 import re
 
-from unprm.answers.mathtext.words import words_in
+from unprm.answers.mathtext.units import is_unit_after, unit_name
+from unprm.answers.mathtext.words import CONTRASTS, words_in
 
 MAX_CUT = 2000  # characters; a longer text is not a value followed by prose
 _OPENING = re.compile(
@@ -66,17 +67,14 @@ NUMBER = re.compile(
 """A number as people write it: sign, currency, thousands, decimals, fraction or clock time, percent or degrees."""
 
 _ENCLOSED = re.compile(rf"[<\[«「【]\s?({NUMBER.pattern})\s?[>\]»」】]", re.VERBOSE)
-_LENGTH = r"(?:(?:kilo|centi|milli|micro|nano)?met(?:er|re)s?|inch(?:es)?|feet|foot|yards?|miles?|[mcdk]?m|ft|yd|mi)"
-_MEASURE = rf"""
-    (?:{_LENGTH}|(?:kilo|milli)?grams?|ounces?|pounds?|tons?|tonnes?|m?g|kgs?|lbs?|oz|acres?|hectares?
-    |(?:milli)?lit(?:er|re)s?|gallons?|quarts?|pints?|gal|m?l|degrees?|radians?|mph|kph|hz|kwh?
-    |(?:milli)?seconds?|minutes?|hours?|days?|weeks?|months?|years?|m?s|secs?|mins?|h|hrs?|yrs?)
-"""
 _POWER = r"(?:\s?\^\s?\{?[23]\}?|[²³]|\s(?:squared|cubed)\b)?"
-_MONEY = r"(?:dollars?|cents?|euros?|yen|yuan|rupees?|pesos?|pence|usd|eur|gbp)"
 _UNIT = re.compile(
-    rf"""[\s-]?(?: (?:square|cubic|sq\.?|cu\.?)\s(?:{_LENGTH}|units?)\b | {_MEASURE}(?![A-Za-z0-9'’&]){_POWER}
-    (?: (?:\s?/\s?|\sper\s){_MEASURE}(?![A-Za-z0-9]){_POWER} )? | {_MONEY}\b | in(?=\.?$|\^) | percent\b )""",
+    rf"""
+    [\s-]?(?P<square>(?:square|cubic)\sunits?\b) | (?P<blank>[\s-]?)
+    (?: (?:square|cubic|sq\.?|cu\.?|nautical|light|troy|fluid|metric|long|us)\s )?
+    (?P<unit> in(?=\.?$|\^) | (?!in\b)[^\W\d_]+ ) (?![\w'’&]) (?P<power>{_POWER})
+    (?: (?:\s?/\s?|\sper\s) (?P<per>[^\W\d_]+) (?!\w) {_POWER} )?
+    """,
     re.VERBOSE | re.IGNORECASE,
 )
 _SCALE = re.compile(
@@ -194,12 +192,24 @@ def value_end(sentence: str, number_end: int, *, is_money: bool) -> int | None:
     end = number_end
     while scale := _SCALE.match(sentence, end):
         end = scale.end()
-    if not is_money and (unit := _UNIT.match(sentence, end)):
-        end = unit.end()
+    if not is_money:
+        end = _unit_end(sentence, end)
     after = ordinal.end() if end == number_end and (ordinal := _ORDINAL.match(sentence, end)) else end
     if _goes_on(sentence, after, is_bare=end == number_end):
         return None
     return _behind_turning(sentence, after) or end
+
+
+def _unit_end(sentence: str, start: int) -> int:
+    """Where the unit that begins here ends, with its power and what it is counted by; `start` if there is none."""
+    found = _UNIT.match(sentence, start)
+    if found is None or found["square"]:
+        return found.end() if found else start
+    word, raised = found["unit"], found["power"] != ""
+    touches = not found["blank"] and len(word) == 1
+    if not (word in "mglhs" if touches else is_unit_after(word, spaced=True, literal=True, raised=raised)):
+        return start
+    return found.end() if found["per"] is None or unit_name(found["per"]) else found.end("power")
 
 
 def _goes_on(sentence: str, end: int, *, is_bare: bool) -> bool:
@@ -213,13 +223,13 @@ def _goes_on(sentence: str, end: int, *, is_bare: bool) -> bool:
 
 
 def _behind_turning(sentence: str, start: int) -> int | None:
-    """The end of the last of the next `_REACH` words that is in `_TURNING`."""
+    """The end of the last of the next `_REACH` words that is in `_TURNING` or `CONTRASTS`."""
     found, end = None, start
     for _ in range(_REACH):
         word = _WORD.match(sentence, end)
         if word is None or word[1].lower() in _ENDING:
             break
         end = word.end()
-        if word[1].lower() in _TURNING:
+        if word[1].lower() in _TURNING or unit_name(word[1]) in CONTRASTS:
             found = end
     return found

@@ -30,8 +30,6 @@ _TABLE = """
         0.00001478676478125 tbsp tablespoon; 0.00000492892159375 tsp teaspoon; 0.03523907016688 bushel bu;
         0.00880976754172 peck
     barrel: 1 barrel bbl
-    hogshead: 1 hogshead
-    dram: 1 dram
     kg: 1/1000 ~g ~gram ~gramo ~gramme gm грамм г 克 グラム 그램; 1 кг килограмм 千克 公斤 キログラム キロ 킬로그램;
         1/2 斤; 1000 tonne 吨; 0.45359237 lb pound; 0.028349523125 oz ounce; 6.35029318 stone; 1/5000 carat;
         0.0311034768 troyounce; 1016.0469088 longton; 0.00006479891 grain
@@ -44,7 +42,6 @@ _TABLE = """
     month: 1 month mes meses mois monat monate monaten месяц месяца месяцев 个月 ヶ月 か月 개월 miezi mwezi;
         12 year yr año ans année jahr jahre jahren год года лет 年 년 歲 岁 歳 miaka mwaka; 120 decade;
         1200 century; 12000 millennium
-    semester: 1 semester
     m s-1: 0.44704 mph; 5/18 kmh kph kmph; 463/900 knot kt
     deg: 1 deg degree; 1/60 arcminute arcmin; 1/3600 arcsecond arcsec
     rad: 1 rad radian
@@ -56,18 +53,14 @@ _TABLE = """
     euro: 1 euro eur евро 欧元 ユーロ 유로
     gbp: 1 gbp
     penny: 1 penny pence pennies
-    shilling: 1 shilling
     inr: 1 inr rupee rs
     paisa: 1 paisa paise
     yen: 1 yen jpy 円 日元
     yuan: 1 yuan rmb cny 元 块 人民币; 1/10 jiao 角 毛; 1/100 fen
     won: 1 won krw 원
-    peso: 1 peso
     ruble: 1 ruble rouble rub рубль рубля рублей руб; 1/100 kopeck kopek копейка копейки копеек
     franc: 1 franc chf
-    centime: 1 centime
     krona: 1 krona krone kronor
-    centavo: 1 centavo
     baht: 1 baht บาท
     taka: 1 taka টাকা
     N: 1 ~N ~newton
@@ -85,17 +78,14 @@ _TABLE = """
     tesla: 1 ~tesla; 1/10000 gauss
     Hz: 1 ~Hz hz ~hertz; 1000 khz; 1000000 mhz; 1000000000 ghz
     Pa: 1 ~Pa ~pascal; 100000 ~bar; 101325 atm atmosphere
-    psi: 1 psi
     torr: 1 torr mmhg
     mol: 1 ~mol ~mole
     bit: 1 ~b ~bit; 8 ~B ~byte; 8000 KB; 8000000 mb; 8000000000 gb; 8000000000000 tb
     bit s-1: 1 ~bps
     lumen: 1 ~lumen
-    lux: 1 lux
-    candela: 1 candela
     decibel: 1 dB db decibel
-    rpm: 1 rpm
 """
+_UNCONVERTED = words_in("hogshead dram semester shilling centime centavo peso lux candela rpm psi")  # no other name
 _PREFIXES = (
     ("n", "nano", Fraction(1, 10**9)), ("u", "micro", Fraction(1, 10**6)), ("m", "milli", Fraction(1, 1000)),
     ("k", "kilo", Fraction(10**3)), ("M", "mega", Fraction(10**6)), ("G", "giga", Fraction(10**9)),
@@ -118,8 +108,8 @@ class Unit:
 
 
 def _read() -> tuple[dict[str, Unit], dict[str, str]]:
-    units = {word: Unit(Fraction(1), word) for word in CONTRASTS}
-    names = {word: word for word in CONTRASTS}
+    names = {word: word for word in CONTRASTS | _UNCONVERTED}
+    units = {word: Unit(Fraction(1), word) for word in names}
     prefixed: dict[str, str] = {}
     for line in re.split(r"\n    (?=\S)", _TABLE.strip()):
         kind, _, entries = line.partition(":")
