@@ -12,7 +12,7 @@ from benchmarks.timing import Comparison
 
 HOSTILE, HOSTILE_CLIENTS, WARM, HONEST, HONEST_CLIENTS, CANDIDATES, WITHIN = 200, 4, 30, 300, 2, 8, 2.0
 EXPRESSIONS = 0.1
-"""Share of the honest votes whose answers have unknowns and functions, which a worker process must compare."""
+"""Share of the honest votes whose answers have unknowns and functions."""
 TERMS = 140
 """Terms of a sum: the most for which an answer is not yet compared as plain text because of its length."""
 KINDS: tuple[Callable[[int], str], ...] = (
