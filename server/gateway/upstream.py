@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from unprm.concurrent import all_of
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai_api import (
     LONGEST_RETRY_AFTER,
@@ -245,17 +246,26 @@ class Upstream:
         return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)), size)
 
 
-async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]]) -> list[Sampled | BaseException]:
-    return await asyncio.gather(*calls, return_exceptions=True)
+async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]]) -> list[Sampled | Exception]:
+    """What each call returns or raises. Cancels them once, unlike `asyncio.gather`, which passes on each of AnyIO's
+    repeated cancellations, so that a call could not close its connection."""
+
+    async def settled(call: Coroutine[Any, Any, Sampled]) -> Sampled | Exception:
+        try:
+            return await call
+        except Exception as error:
+            return error
+
+    return await all_of(map(settled, calls))
 
 
-def _together(results: Sequence[Sampled | BaseException]) -> Sampled:
+def _together(results: Sequence[Sampled | Exception]) -> Sampled:
     """All completions; raises the first error if there are none."""
     sampled = Sampled()
     for result in results:
         if isinstance(result, Sampled):
             sampled.add(result)
-    if not sampled.choices and isinstance(results[0], BaseException):
+    if not sampled.choices and isinstance(results[0], Exception):
         raise results[0]
     return sampled
 
