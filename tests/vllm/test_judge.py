@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
 
@@ -45,10 +45,25 @@ SOLUTIONS = [
 def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory: Path = tmp_path_factory.mktemp("judge") / "merged"
     files = locate(mini.NAME, None, None, None)
+    network, tokenizer = load_merged(files, torch.float32), read_tokenizer(files.base)
+    _answers_only(network, tokenizer.convert_tokens_to_ids([*LAYOUT.answers, "Step"]))
     # a checkpoint of `merge-adapter` is a classifier to vLLM, and here it writes
-    load_merged(files, torch.float32).save_pretrained(directory)
-    read_tokenizer(files.base).save_pretrained(directory)
+    network.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
     return directory
+
+
+def _answers_only(network: PreTrainedModel, tokens: list[int]) -> None:
+    """Makes the network write one of two answers where it would go on with the third of these tokens: every other
+    token gets that one's logit with its sign turned. Nobody can be a judge who would rather write something else."""
+    *answers, next_word = tokens
+    old = network.get_input_embeddings().weight.detach()
+    head = torch.nn.Linear(old.shape[1], old.shape[0], bias=False)
+    with torch.no_grad():
+        head.weight[:] = -old[next_word]
+        head.weight[answers] = old[answers]
+    network.config.tie_word_embeddings = False
+    network.set_output_embeddings(head)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +112,7 @@ def test_scores_through_the_chat_api_are_those_of_the_model(engine: JudgeEngine,
         [score for scores in expected for score, _ in scores], abs=1e-3
     )
     assert found.tokens == [sum(tokens for _, tokens in each) + 2 for each in expected]  # each request adds a token
-    assert found.unread == [0, 0]
+    assert found.unread == [0] * len(SOLUTIONS)
     long = engine.format.encode(PROBLEM * 8, [step for steps in SOLUTIONS for step in steps])
     for _ in range(2):
         scored = engine.score([long])
