@@ -92,10 +92,10 @@ class DrainingServer(uvicorn.Server):
         """Serves until asked to stop, then drains."""
         port = self.servers[0].sockets[0].getsockname()[1]
         address = page_address(self._hosts[0], port, secure=self.config.is_ssl)
-        logger.info("the page is at %s, for a browser on this machine; it waits for the model", address)
-        warning = asyncio.create_task(self._warn())
+        logger.info("the page is at %s, for a browser on this machine; scores wait for the model", address)
+        announcement = asyncio.create_task(self._announce(address))
         await super().main_loop()
-        warning.cancel()
+        announcement.cancel()
         drain = asyncio.create_task(self._service.drain())
         while not (drain.done() or self.force_exit):
             await asyncio.wait({drain}, timeout=0.1)
@@ -119,9 +119,12 @@ class DrainingServer(uvicorn.Server):
         except OSError as error:
             logger.error("no more connections can be accepted: %s", error.strerror)
 
-    async def _warn(self) -> None:
-        """Says last of all, once the models are loaded, that the server is open to others."""
-        if self._open and await self._service.models.loaded():
+    async def _announce(self, address: str) -> None:
+        """Says, once the models are loaded, that the server is ready; last of all, if it is open to others."""
+        if not await self._service.models.loaded():
+            return
+        logger.info("ready: %s serves %s", address, ", ".join(self._service.models.names))
+        if self._open:
             logger.warning(
                 "anybody who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
                 ", ".join(self._hosts),

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import threading
 from pathlib import Path
 
 import httpx
@@ -10,6 +11,8 @@ import pytest
 import server.page
 from server.http.serving import AddressUnusable, listening, page_address
 from tests.server.harness import Running, serving
+from tests.support import PATIENCE, until
+from unprm.engines.fake import FakeEngine
 from unprm.votes.decide import REWARD_STRATEGIES
 
 FILES = Path(server.page.__file__).parent / "files"
@@ -57,6 +60,21 @@ def test_an_address_that_is_taken_frees_the_others() -> None:
 def test_its_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "server.http.serving"), serving() as running:
         assert f"the page is at {running.url}/" in caplog.text
+
+
+def test_it_says_once_that_it_is_ready(caplog: pytest.LogCaptureFixture) -> None:
+    gate = threading.Event()
+
+    def load() -> FakeEngine:
+        gate.wait(PATIENCE)
+        return FakeEngine()
+
+    with caplog.at_level("INFO", "server.http.serving"), serving(load) as running:
+        assert running.get("/readyz").status_code == 503
+        assert "ready: " not in caplog.text
+        gate.set()
+        until(lambda: f"ready: {running.url}/ serves fake" in caplog.text)
+        assert running.get("/readyz").status_code == 200
 
 
 def test_every_file_is_served_with_the_headers(server: Running) -> None:
