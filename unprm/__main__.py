@@ -40,7 +40,7 @@ PROGRAMS = (
         "train",
         "Make data, train, measure",
         "build sample select annotate merge convert stats study train memory calibrate merge-adapter push evaluate "
-        "report lab mini measure-mini smol",
+        "report lab mini measure-mini",
     ),
 )
 

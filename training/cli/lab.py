@@ -1,4 +1,4 @@
-"""The commands for whole workflows: report, lab, mini, measure-mini, smol."""
+"""The commands for whole workflows: report, lab, mini, measure-mini."""
 
 import json
 from dataclasses import asdict
@@ -9,8 +9,6 @@ import typer
 from rich.console import Console
 
 from .. import stage
-from ..smol.origins import SmolSources
-from .options import with_options
 
 console = Console(stderr=True)
 
@@ -76,22 +74,3 @@ def measure_mini(
     Console().print(measured.table())
     if figures:
         figures.write_text(json.dumps(asdict(measured), indent=2) + "\n", "utf-8")
-
-
-@with_options
-def smol(
-    given: SmolSources,
-    output: Annotated[
-        Path, typer.Option(help="Directory for everything that is made.", callback=stage.directory)
-    ] = Path("runs/smol"),
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
-    """Do the paper's study on SmolLM2-135M and school word problems: a reasoner, its errors, a PRM, searches and votes.
-
-    Takes hours on two cores. Run the same command again to resume an interrupted run.
-    """
-    from ..smol.run import run
-    from ..smol.settings import SmolSettings
-
-    run(given, SmolSettings(seed=seed), output, console)
-    console.print(f"wrote {output / 'measured.md'} and {output / 'searches.md'}")

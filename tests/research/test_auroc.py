@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from training.smol.auroc import ScoredSteps, auroc
+from research.auroc import ScoredSteps, auroc
 
 
 def solution(question, scores, lengths, wrong):

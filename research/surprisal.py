@@ -7,11 +7,10 @@ from pathlib import Path
 
 import torch
 
+from training.evaluate.scorers import Identity, Solution
+from training.schema import Scores
 from unprm.models.checkpoint import load_base, read_tokenizer
 from unprm.uncertainty import surprisal_mean
-
-from ..evaluate.scorers import Identity, Solution
-from ..schema import Scores
 
 
 class LikelihoodScorer:
