@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check test-ray test-browser test-docs test-plugs test-vllm benchmark-trl audit format clean
+.PHONY: serve test check test-ray test-browser test-docs test-plugs test-vllm audit format clean
 # a process of tests for each core, with a thread each; a file's tests stay together and share its servers
 PARALLEL := --numprocesses auto --dist loadfile
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -47,10 +47,6 @@ test-plugs: .venv/dev.installed .venv-plugs/installed .venv-trainers/installed
 test-vllm: .venv-vllm/installed
 	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(PARALLEL) tests/vllm
 
-# the trainer against TRL's PRMTrainer, which later versions lack, in an environment of its own
-benchmark-trl: .venv-trl/installed
-	.venv-trl/bin/python -m benchmarks trl
-
 # known weaknesses of the installed packages; asks the package registry, so it is no part of the tests
 audit: .venv/dev.installed
 	$(BIN)/python $(PIP) pip-audit
@@ -61,7 +57,7 @@ format:
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-plugs .venv-trainers .venv-trl .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-plugs .venv-trainers .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
 .venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
 	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
@@ -81,11 +77,6 @@ clean:
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > \
 	  "$$(.venv-trainers/bin/python -c 'import site; print(*site.getsitepackages())')/dev.pth"
 	.venv-trainers/bin/python $(PIP) --no-deps --requirement tests/plugs/trainers-requirements.txt
-	touch $@
-
-.venv-trl/installed: pyproject.toml
-	test -x .venv-trl/bin/python || $(PYTHON) -m venv .venv-trl
-	.venv-trl/bin/python $(PIP) --editable '.[train]' trl==1.13.0
 	touch $@
 
 # reads the workflow of a release

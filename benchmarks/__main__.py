@@ -10,11 +10,7 @@ from rich.console import Console
 
 from benchmarks.timing import table
 
-Name = Literal[
-    "vote", "tree", "mixed", "overhead", "overload", "hostile", "kills", "replicas", "scale", "fuzz", "soak", "grow",
-    "precision", "gpu", "size", "roofline", "votes", "answers", "engines", "gateway", "search", "sampling", "training",
-    "trl", "page", "start", "rewards",
-]  # fmt: skip
+Name = Literal["vote", "tree", "engines", "overhead", "precision", "size", "training", "answers", "gpu"]
 
 
 def main(

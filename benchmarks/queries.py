@@ -1,8 +1,6 @@
 """Questions of the embedded model's domain with solutions, and the requests that score them."""
 
-import itertools
 import random
-from collections.abc import Iterator
 
 from benchmarks import clients
 from training.mini.slips import Author
@@ -20,20 +18,6 @@ def zipf(rng: random.Random, count: int, candidates: int = CANDIDATES, questions
     """Problems with solutions; the frequency of the k-th problem is proportional to 1 / k."""
     problems, weights = _problems(rng, questions)
     return [_query(rng, problem, candidates) for problem in rng.choices(problems, weights, k=count)]
-
-
-def endless_zipf(rng: random.Random, candidates: int) -> Iterator[Query]:
-    """As `zipf`, but endless."""
-    problems, weights = _problems(rng, QUESTIONS)
-    while True:
-        (problem,) = rng.choices(problems, weights)
-        yield _query(rng, problem, candidates)
-
-
-def in_turn(rng: random.Random, count: int, candidates: int, questions: int) -> list[Query]:
-    """Problems with solutions; the problems come in turn, all equally often."""
-    problems, _ = _problems(rng, questions)
-    return [_query(rng, problem, candidates) for problem in itertools.islice(itertools.cycle(problems), count)]
 
 
 def single(seed: int, candidates: int) -> Query:

@@ -1,7 +1,6 @@
 """Servers on loopback, for benchmarks and tests: ours, vLLM's and nginx. Each runs for the time of its `with` block."""
 
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -12,7 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
-import psutil
 
 from unprm import mini
 
@@ -23,40 +21,11 @@ SECONDS = 900
 
 
 @contextmanager
-def unprm(*options: str, model: str | Path = mini.NAME, core: int | None = None) -> Iterator[tuple[str, Process]]:
-    """Starts our server on the CPU, on one core if `core` is given; yields its address and its process."""
-    with python("/readyz", "-m", "server", *_options(model), *options) as (url, process):
-        if core is not None:
-            for thread in psutil.Process(process.pid).threads():
-                with suppress(ProcessLookupError):  # the thread has ended
-                    os.sched_setaffinity(thread.id, {core})
+def unprm(*options: str, model: str | Path = mini.NAME) -> Iterator[tuple[str, Process]]:
+    """Starts our server on the CPU; yields its address and its process."""
+    chosen = [f"--model={model}", "--device=cpu", "--log-level=error"]
+    with python("/readyz", "-m", "server", *chosen, *options) as (url, process):
         yield url, process
-
-
-@contextmanager
-def ray(*options: str, model: str | Path = mini.NAME) -> Iterator[tuple[str, Process]]:
-    """Starts two replicas of our server under Ray Serve, and waits for both; yields their address and the process that
-    started them."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    with python("/readyz", "-m", "server.scale", *_options(model), "--replicas=2", *options) as (url, process):
-        two_replicas(url)
-        yield url, process
-
-
-def _options(model: str | Path) -> list[str]:
-    return [f"--model={model}", "--device=cpu", "--log-level=error"]
-
-
-def two_replicas(url: str, before: Sequence[str] = ()) -> list[str]:
-    """Waits until two replicas under Ray Serve answer that are not the same two as before; returns their names,
-    sorted."""
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        names = sorted(set(re.findall(r'\breplica="(\w+)"', httpx.get(f"{url}/metrics", timeout=30).text)))
-        if len(names) == 2 and names != before:
-            return names
-        time.sleep(0.2)
-    raise RuntimeError(f"there were no two replicas after {SECONDS} s")
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from torch import nn
 from transformers import LlamaConfig, LlamaModel, MistralConfig, MistralModel, Qwen2Config, Qwen2Model
 
 from benchmarks import models
-from benchmarks.fake_card import FakeEngine, fake_card
 from benchmarks.models import SEVEN_BILLION
+from tests.unprm.engines.torch.fake_card import FakeEngine, fake_card
 from unprm.engines.torch.quantized import Eight, quantize
 from unprm.types import Encoded, MemoryPlan
 
