@@ -24,8 +24,8 @@ from .lifetime import Lifetime
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 _HURRIED = 0.5
-"""A time below this share of the server's limit is the caller's own affair if it does not suffice. (An entrance of
-`server.scale` and a patient client always send a little less than the limit.)"""
+"""A time below this share of the server's limit is the caller's own affair if it does not suffice. (A
+patient client always sends a little less than the limit.)"""
 SENT_BYTES = 65_536
 """Most bytes of an answer that are handed to the connection at once; they are then out of the caller's share."""
 

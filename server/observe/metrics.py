@@ -15,8 +15,6 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 _CALL_SECONDS = (*_SECONDS, 120.0, 300.0, 600.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
-REPLICA = "replica"
-"""Label with the name of a replica."""
 
 
 class Metrics:
@@ -97,24 +95,9 @@ class Metrics:
         """Adds a counter whose value is kept elsewhere."""
         self._registry.register(_Collected(lambda: [CounterMetricFamily(name, help, value=value())]))
 
-    def collect(self) -> list[Metric]:
-        """The current metrics, for another process to expose."""
-        return list(self._registry.collect())
-
     def text(self) -> bytes:
         """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
-
-
-def joined(replicas: Iterable[tuple[str, Iterable[Metric]]]) -> bytes:
-    """The metrics of named replicas in Prometheus' text format: every metric appears once, and a label names the
-    replica of each sample."""
-    whole: dict[str, Metric] = {}
-    for replica, metrics in replicas:
-        for metric in metrics:
-            merged = whole.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type, metric.unit))
-            merged.samples += [sample._replace(labels={REPLICA: replica, **sample.labels}) for sample in metric.samples]
-    return generate_latest(_Collected(whole.values))
 
 
 class _Collected(Collector):

@@ -29,13 +29,13 @@ def main() -> int:
     for name, value in (RAY | _STARTS).items():
         os.environ.setdefault(name, value)
     remote = "RAY_ADDRESS" in os.environ
-    if not remote:  # on a cluster, entrances and replicas read the file where they run
+    if not remote:  # on a cluster, replicas read the file where they run
         try:
             Keys(settings.api_key, settings.api_keys_file)
         except KeysInvalid as error:
             print(error, file=sys.stderr)
             return 2
-    from .run import on_cluster, on_this_machine  # Ray reads the environment as it is imported
+    from .deploy import on_cluster, on_this_machine  # Ray reads the environment as it is imported
 
     return on_cluster(settings) if remote else on_this_machine(settings)
 

@@ -1,41 +1,47 @@
-"""What is deployed to a cluster, and the number of replicas."""
+"""The application of a single server as a Ray Serve deployment: Ray's proxies, router and autoscaling stand before it.
+It goes to an existing cluster, or to one started on this machine."""
 
-import math
-from typing import Any
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any, NoReturn
 
+import ray
+from fastapi import FastAPI
 from ray import serve
-from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, HTTPOptions, RequestRouterConfig
+from ray.serve.config import AutoscalingConfig, HTTPOptions
 
 from unprm.types import Engine
 
-from .entrance import Entrance, QuestionRouter
-from .replica import QUEUED_TOKENS, Replica
+from ..app import create_app
+from ..models.load import load
+from ..observe.logs import configure
+from ..observe.metrics import Metrics
 from .settings import ScaleSettings
 
 NAME = "unprm"
-_HEALTH = {"health_check_period_s": 5, "health_check_timeout_s": 10}
-"""A process that fails three health checks is replaced: with Ray's 30 s it would be too late to send its requests to
-another."""
 
 
-class ByQueuedTokens:
-    """Scales by waiting tokens: a replica for every `tokens` of them, removing one replica at a time."""
+@serve.ingress()
+class Replica:
+    """One server. A model that hangs or fails for good ends the process, which Ray then replaces."""
 
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
+    def __init__(self, settings: ScaleSettings, engine: Engine | None = None) -> None:
+        """Loads the models; raises `ModelInvalid`. `engine`: served instead of those that the settings name."""
+        configure(settings.log_level, settings.log_format)
+        self._settings, self._metrics = settings, Metrics()
+        self._engines = engine or {
+            name: load(settings, request, self._metrics.called_judge) for name, request in settings.models().items()
+        }
 
-    def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
-        """The number of replicas, which Ray keeps within its bounds."""
-        waiting = sum((context.aggregated_metrics or {}).get(QUEUED_TOKENS, {}).values())
-        return wanted(waiting, self._tokens, context.current_num_replicas), context.policy_state
-
-
-def wanted(waiting: float, tokens: int, current: int) -> int:
-    """Number of replicas for this many waiting tokens."""
-    return max(math.ceil(waiting / tokens), current - 1, 1)
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return create_app(self._settings, self._engines, lost=lambda: os._exit(1), metrics=self._metrics)
 
 
-def build(arguments: dict[str, Any]) -> serve.Application:
+def build(arguments: Mapping[str, Any]) -> serve.Application:
     """The application for a Ray Serve configuration (`import_path: server.scale.deploy:build`), from settings by name.
 
     Raises `SettingsInvalid`.
@@ -53,35 +59,66 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
 
 
 def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.Application:
-    """Replicas behind entrances. `engine` as in `Replica`."""
-    drain = settings.most_drain_seconds
-    replicas = serve.deployment(
+    """The replicas. `engine` as in `Replica`."""
+    return serve.deployment(
         Replica,
         name="replica",
         max_ongoing_requests=settings.max_ongoing_requests,
-        max_queued_requests=settings.max_ongoing_requests,  # in the entrance, for all replicas
+        max_queued_requests=settings.max_ongoing_requests,  # in each of Ray's proxies
         ray_actor_options={"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
-        request_router_config=RequestRouterConfig(request_router_class=QuestionRouter),
-        graceful_shutdown_timeout_s=drain + 5,
-        graceful_shutdown_wait_loop_s=0.5,
-        **_HEALTH,
+        graceful_shutdown_timeout_s=settings.most_drain_seconds + 5,
         **_count(settings),
     ).bind(settings, engine)
-    # its own work is small, and what it waits for is bounded by the replicas
-    return serve.deployment(
-        Entrance,
-        name="entrance",
-        num_replicas=settings.entrances,
-        max_ongoing_requests=100_000,
-        ray_actor_options={"num_cpus": 0},
-        graceful_shutdown_timeout_s=drain + 5,
-        **_HEALTH,
-    ).bind(replicas, settings)
 
 
 def _count(settings: ScaleSettings) -> dict[str, Any]:
     if settings.most_replicas == settings.replicas:
         return {"num_replicas": settings.replicas}
-    policy = AutoscalingPolicy(policy_function=ByQueuedTokens, policy_kwargs={"tokens": settings.target_queued_tokens})
     bounds = {"min_replicas": settings.replicas, "max_replicas": settings.most_replicas}
-    return {"num_replicas": "auto", "autoscaling_config": AutoscalingConfig(policy=policy, **bounds)}
+    scaling = AutoscalingConfig(target_ongoing_requests=settings.target_ongoing_requests, **bounds)
+    return {"num_replicas": "auto", "autoscaling_config": scaling}
+
+
+def on_cluster(settings: ScaleSettings) -> int:
+    """Deploys to the cluster that RAY_ADDRESS names. Returns the exit status: 0, or 1 if that fails."""
+    return _deployed(settings, log_to_driver=False)
+
+
+def on_this_machine(settings: ScaleSettings) -> int:
+    """Starts Ray on this machine and serves until a signal. Returns 0, or 1 if deploying fails."""
+    _on_signals(_end)
+    # Ray crashes if a signal handler raises while it starts: this thread waits for signals, another starts Ray
+    with ThreadPoolExecutor(1) as pool:
+        status = pool.submit(_deployed, settings, include_dashboard=False).result()
+        _on_signals(_leave)
+        try:
+            while status == 0:
+                signal.pause()
+            return status
+        finally:
+            serve.shutdown()
+            ray.shutdown()
+
+
+def _deployed(settings: ScaleSettings, **options: bool) -> int:
+    """The exit status; `options` are those of `ray.init`."""
+    ray.init(**options)
+    try:
+        deploy(settings)
+    except RuntimeError as error:
+        print(f"it could not be deployed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _on_signals(handler: Callable[[int, FrameType | None], NoReturn]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(0)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    os._exit(0)  # the kernel ends Ray's processes with the one that started them

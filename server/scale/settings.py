@@ -14,8 +14,6 @@ RAY = {
     "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "1",
     # a hung replica does not end its requests when asked to, and waiting callers must learn of its end
     "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
-    # bounds the heads and trailers of requests
-    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": f"{__package__}.proxy:bound",
 }
 """Ray's own settings, unless the environment has them; an existing cluster keeps its own."""
 
@@ -31,16 +29,15 @@ class ScaleSettings(Settings):
 
     replicas: int = Field(default=1, ge=1, description="Minimum number of replicas.")
     max_replicas: int | None = Field(default=None, ge=1, description="Maximum number of replicas; default: --replicas.")
-    entrances: int = Field(default=1, ge=1, description="Processes that read requests and forward them.")
     replica_cpus: float = Field(default=1.0, gt=0, description="CPU cores per replica.")
     replica_gpus: float = Field(default=0.0, ge=0, description="GPUs per replica.")
-    target_queued_tokens: int = Field(
-        default=65_536, ge=1, description="Tokens that may wait for each replica before another one is started."
+    target_ongoing_requests: float = Field(
+        default=16.0, gt=0, description="Requests in each replica before another one is started."
     )
     max_ongoing_requests: int = Field(
         default=256,
         ge=1,
-        description="Requests that a replica handles at a time; as many more wait, the rest get 429.",
+        description="Requests that a replica handles at a time; as many more wait, the rest get 503.",
     )
 
     @model_validator(mode="after")

@@ -267,18 +267,6 @@ def test_pods_are_told_of_no_services(name: str) -> None:
     assert _pods()[name]["spec"]["enableServiceLinks"] is False
 
 
-@needs_helm
-def test_what_prometheus_scrapes_by_annotation_needs_no_key() -> None:
-    scraped = {
-        name
-        for name, pod in _pods().items()
-        if "prometheus.io/scrape" in pod.get("metadata", {}).get("annotations", {})
-    }
-    assert scraped == {"server", "head"}
-    assert Settings.load(_container()["args"]).open_metrics
-    assert _ray_settings().open_metrics
-
-
 def test_compose_publishes_to_this_machine_alone_and_passes_a_key_on() -> None:
     services = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))["services"]
     assert services["unprm"]["ports"] == ["${UNPRM_PUBLISH:-127.0.0.1}:${UNPRM_PORT:-8000}:8000"]
@@ -432,3 +420,14 @@ def test_ray_is_of_one_version() -> None:
     cluster = ray_service()["spec"]["rayClusterConfig"]
     assert cluster["rayVersion"] == wanted
     assert cluster["authOptions"] == {"mode": "token"}
+
+
+@needs_helm
+def test_what_prometheus_scrapes_by_annotation_needs_no_key() -> None:
+    scraped = {
+        name
+        for name, pod in _pods().items()
+        if "prometheus.io/scrape" in pod.get("metadata", {}).get("annotations", {})
+    }
+    assert scraped == {"server"}
+    assert Settings.load(_container()["args"]).open_metrics

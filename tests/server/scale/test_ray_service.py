@@ -134,7 +134,7 @@ def test_it_runs_and_votes(service: Service) -> None:
     application = service.application()
     assert application["status"] == "RUNNING", application["message"]
     targets = {name: deployment["target_num_replicas"] for name, deployment in application["deployments"].items()}
-    assert targets == {"entrance": 2, "replica": 2}
+    assert targets == {"replica": 2}
     assert service.vote(2) == 200
     assert httpx.post(f"{service.http.base_url}/vote/prm", json=ask(boxed(1))).status_code == 401
     assert httpx.get(f"{service.http.base_url}/metrics").status_code == 200  # without a key, as Prometheus asks
@@ -197,12 +197,10 @@ def test_what_cannot_be_used_is_named_without_its_value(arguments: dict[str, Any
 def test_what_a_configuration_leaves_out_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNPRM_API_KEY", KEY)
     monkeypatch.setenv("UNPRM_REPLICAS", "3")
-    monkeypatch.setenv("UNPRM_ENTRANCES", "3")
-    entrance = build({"entrances": 2})._bound_deployment
-    assert entrance.num_replicas == 2
-    replicas, settings = entrance.init_args
-    assert replicas._bound_deployment.num_replicas == 3
+    deployed = build({"max_ongoing_requests": 7})._bound_deployment
+    assert (deployed.num_replicas, deployed.max_ongoing_requests) == (3, 7)
+    (settings, _) = deployed.init_args
     assert settings.api_key.get_secret_value() == KEY
-    monkeypatch.setenv("UNPRM_ENTRANCE", "3")
-    with pytest.raises(SettingsInvalid, match="UNPRM_ENTRANCE"):
+    monkeypatch.setenv("UNPRM_ENTRANCES", "3")
+    with pytest.raises(SettingsInvalid, match="UNPRM_ENTRANCES"):
         build({})
