@@ -10,6 +10,7 @@ from unprm.openai_api import Json, is_json
 from unprm.types import Aggregate, DecidedBy, Strategy
 from unprm.wire import (
     CandidateOut,
+    DemonstrationField,
     ExtractionField,
     ModelName,
     Probability,
@@ -251,6 +252,7 @@ class Report(BaseModel):
     compared_as_text: list[int]
     failures: list[UpstreamFailure]
     model: str
+    demonstration: DemonstrationField
     usage: UsageOut
 
 
