@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from unprm import mini
 from unprm.mini.domain import knows
 from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.wire import Demonstration
@@ -16,8 +17,7 @@ def default_strategy(settings: Settings, models: Sequence[Model], problem: str |
 
     Raises `ModelUnavailable`.
     """
-    asked = named or "model" in settings.model_fields_set
-    if asked or not _demonstrations(models) or _knows(problem):
+    if named or settings.names_model or not _demonstrations(models) or _knows(problem):
         return DEFAULT_STRATEGY
     return "majority"
 
@@ -32,8 +32,7 @@ def about(name: str, problem: str | None) -> Demonstration:
     """What to know of a demonstration's scores of solutions to a problem."""
     inside = _knows(problem)
     place = "this problem is in it" if inside else "this problem is outside it: the scores mean nothing"
-    what = "its 5 million parameters know one small domain, word problems over the integers in set phrases"
-    return Demonstration(in_domain=inside, detail=f"{name} is a demonstration: {what}, and {place}.")
+    return Demonstration(in_domain=inside, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}.")
 
 
 def _demonstrations(models: Sequence[Model]) -> list[Model]:

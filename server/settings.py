@@ -216,6 +216,11 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         return self
 
     @property
+    def names_model(self) -> bool:
+        """Whether the model was chosen, and is not what a server serves that was told of none."""
+        return "model" in self.model_fields_set
+
+    @property
     def most_drain_seconds(self) -> float:
         """Maximum time for running requests to finish."""
         if self.drain_seconds is not None:

@@ -79,8 +79,8 @@ async def vote(service: Service, request: Candidates, strategy: Strategy | None,
     """The outcome of one strategy, None for the server's default; scores are computed only if it needs them."""
     with service.models.chosen(request.model) as models:
         if strategy is None:
-            asked = request.scored or request.model is not None
-            strategy = default_strategy(service.settings, models, request.problem, named=asked)
+            named = request.model is not None or request.scored  # the caller's own scores need no model
+            strategy = default_strategy(service.settings, models, request.problem, named=named)
         taken = await ballot(service, models, request, [strategy], context)
         response = taken.vote(strategy, request.terms, name(models), context.usage)
     service.metrics.voted(response)
