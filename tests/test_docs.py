@@ -10,6 +10,7 @@ import pytest
 from server.http import reference
 from tests.support import ROOT
 from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
+from unprm.mini.domain import knows
 from unprm.votes.decide import REWARD_STRATEGIES, STRATEGIES
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -88,6 +89,17 @@ def test_the_readme_alone_counts_the_votes() -> None:
 def test_every_vote_is_among_the_operations() -> None:
     page = (ROOT / "docs/requests.md").read_text("utf-8")
     assert [name for name in STRATEGIES if f"/vote/{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/requests.md", "docs/agents.md", "clients/examples/curl.sh", "clients/examples/client.py"],
+)
+def test_examples_are_problems_that_the_demonstration_knows(page: str) -> None:
+    said = re.compile(r'(?:\bproblem"?(?:: | ?= ?)|"user", "content": )"([^"$]+)"', re.IGNORECASE)
+    problems = said.findall((ROOT / page).read_text("utf-8"))
+    assert problems
+    assert [problem for problem in problems if not knows(problem)] == []
 
 
 def test_every_page_is_in_the_index() -> None:
