@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, StatusResponse
 
+from .demonstration import default_strategy
 from .http.openapi import METRICS, describe
 from .service import TheService
 
@@ -43,11 +44,13 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
     settings = service.settings
     with service.models.chosen(name) as (chosen,):
         description, served_name = chosen.engine.description, chosen.name
+        strategy = default_strategy(settings, [chosen], None, named=name is not None)
     fields = asdict(description)
     del fields["max_tokens"], fields["calibration"], fields["recorded"], fields["asked"]
     fields |= {
         "name": served_name,
         "models": service.models.names,
+        "default_strategy": strategy,
         "calibration": None if description.recorded is None else CalibrationOut.of(description.recorded),
         "limits": LimitsOut(
             max_solutions=settings.max_solutions,

@@ -36,7 +36,7 @@ from pydantic_settings import (
 )
 
 from unprm.models.options import JUDGE, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
-from unprm.types import DEFAULT_STRATEGY, Strategy
+from unprm.types import Strategy
 from unprm.wire import MAX_SOLUTIONS
 
 PREFIX = "UNPRM_"
@@ -143,7 +143,9 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Server with OpenAI's chat API that /v1/chat/completions samples from; without one, no such route.",
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
-    gateway_strategy: Strategy = Field(default=DEFAULT_STRATEGY, description="Default vote of /v1/chat/completions.")
+    gateway_strategy: Strategy | None = Field(
+        default=None, description="Default vote of /v1/chat/completions; default: that of /vote."
+    )
     gateway_budget: int | None = Field(
         default=None,
         ge=1,
@@ -212,6 +214,11 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
                 options = ", ".join(f"--{name.replace('_', '-')}" for name in ModelOptions.model_fields)
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
         return self
+
+    @property
+    def names_model(self) -> bool:
+        """Whether the model was chosen, and is not what a server serves that was told of none."""
+        return "model" in self.model_fields_set
 
     @property
     def most_drain_seconds(self) -> float:

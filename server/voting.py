@@ -20,6 +20,7 @@ from unprm.wire import (
     Candidates,
     CompareRequest,
     CompareResponse,
+    DefaultVoteRequest,
     PreviewRequest,
     PreviewResponse,
     ScoreRequest,
@@ -29,6 +30,7 @@ from unprm.wire import (
 )
 
 from . import scoring
+from .demonstration import default_strategy, demonstration
 from .http.context import Context, TheContext
 from .http.openapi import describe, describe_vote
 from .http.work import WorkRoute
@@ -66,9 +68,19 @@ async def score_steps(service: TheService, request: ScoreRequest, context: TheCo
         return score_response(request, parsed.solutions, scores, name(models), context.usage)
 
 
-async def vote(service: Service, request: Candidates, strategy: Strategy, context: Context) -> VoteResponse:
-    """The outcome of one strategy; scores are computed only if it needs them."""
+@work.post("/vote", **describe("vote"))
+async def vote_by_default(service: TheService, request: DefaultVoteRequest, context: TheContext) -> VoteResponse:
+    """Takes the server's default vote, and says in `strategy` which that was: `wrf`; but `majority` where a
+    demonstration that nobody asked for by name would have to score solutions of a problem outside its domain."""
+    return await vote(service, request, None, context)
+
+
+async def vote(service: Service, request: Candidates, strategy: Strategy | None, context: Context) -> VoteResponse:
+    """The outcome of one strategy, None for the server's default; scores are computed only if it needs them."""
     with service.models.chosen(request.model) as models:
+        if strategy is None:
+            named = request.model is not None or request.scored  # the caller's own scores need no model
+            strategy = default_strategy(service.settings, models, request.problem, named=named)
         taken = await ballot(service, models, request, [strategy], context)
         response = taken.vote(strategy, request.terms, name(models), context.usage)
     service.metrics.voted(response)
@@ -237,14 +249,15 @@ async def _scores(
     Raises `Unscorable`, that of the first, if none of the `electable` candidates (indices, ascending; by default all)
     has scores, or if the request says to refuse."""
     steps = [solution.step_scores for solution in parsed.solutions]
-    unscorable, threshold = dict(parsed.unscorable), None
+    unscorable, threshold, known = dict(parsed.unscorable), None, None
     if missing := parsed.missing:
         assert request.problem is not None, "checked before"
         computed = await scoring.score(models, request.problem, missing, request.on_invalid == "refuse", context)
         unscorable, threshold = {**unscorable, **computed.unscorable}, computed.threshold
         for index, scores in computed.steps.items():
             steps[index] = scores
+        known = demonstration(models, request.problem) if computed.steps else None
     needed = range(len(steps)) if electable is None else electable
     if not any(steps[index] for index in needed):
         raise unscorable[needed[0]]
-    return Scores(steps, unscorable, threshold)
+    return Scores(steps, unscorable, threshold, known)

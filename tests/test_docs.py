@@ -10,6 +10,8 @@ import pytest
 from server.http import reference
 from tests.support import ROOT
 from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
+from unprm.mini.domain import knows
+from unprm.votes.decide import REWARD_STRATEGIES, STRATEGIES
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 NAMED = re.compile(r"`((?:unprm|server|training|clients|tests|benchmarks|docker)/[\w/.-]+\.\w+)(?:::(\w+))?`")
@@ -68,6 +70,36 @@ def test_the_differences_from_the_paper_are_those_of_the_presets() -> None:
 def test_the_reference_is_the_server_s() -> None:
     """If this fails: `python -m server reference > docs/api.md`."""
     assert (ROOT / "docs/api.md").read_text("utf-8") == reference.page()
+
+
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def test_the_readme_alone_counts_the_votes() -> None:
+    by_confidence = len(STRATEGIES) - len(REWARD_STRATEGIES)
+    total, rewarded, confident = (NUMBERS[count] for count in (len(STRATEGIES), len(REWARD_STRATEGIES), by_confidence))
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"**{total.capitalize()} votes**: {rewarded} by answers and rewards" in readme
+    assert f" and {confident} by the reasoner's own confidence" in readme
+    count = re.compile(rf"\b({'|'.join(NUMBERS)})( of the)?\s+votes\b")
+    others = (ROOT / "docs").glob("*.md")
+    assert [page.name for page in others if page.name != "LOG.md" and count.search(page.read_text("utf-8"))] == []
+
+
+def test_every_vote_is_among_the_operations() -> None:
+    page = (ROOT / "docs/requests.md").read_text("utf-8")
+    assert [name for name in STRATEGIES if f"/vote/{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/requests.md", "docs/agents.md", "clients/examples/curl.sh", "clients/examples/client.py"],
+)
+def test_examples_are_problems_that_the_demonstration_knows(page: str) -> None:
+    said = re.compile(r'(?:\bproblem"?(?:: | ?= ?)|"user", "content": )"([^"$]+)"', re.IGNORECASE)
+    problems = said.findall((ROOT / page).read_text("utf-8"))
+    assert problems
+    assert [problem for problem in problems if not knows(problem)] == []
 
 
 def test_every_page_is_in_the_index() -> None:

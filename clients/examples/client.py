@@ -27,8 +27,8 @@ def one_at_a_time() -> None:
     with Client(URL, api_key=KEY) as client:
         for solution in client.score_steps(PROBLEM, SOLUTIONS).solutions:
             print(f"answer {solution.answer}, reward {solution.reward:.3f}, first error {solution.first_error}")
-        vote = client.vote("wrf", PROBLEM, SOLUTIONS)
-        print(f"elected: {vote.answer}, decided by {vote.decided_by}")
+        vote = client.vote(problem=PROBLEM, solutions=SOLUTIONS)
+        print(f"elected: {vote.answer}, by {vote.strategy}, decided by {vote.decided_by}")
 
 
 async def many_at_a_time() -> None:

@@ -20,7 +20,7 @@ fi
 END
 echo
 
-"${send[@]}" "$url/vote/wrf" --data @- <<'END'
+"${send[@]}" "$url/vote" --data @- <<'END'
 {"problem": "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?",
  "solutions": ["Step 1: 4 * 15 = 60.\nStep 2: 23 + 60 = 83. The answer is \\boxed{83}.",
                "Step 1: 4 * 15 = 50.\nStep 2: 23 + 50 = 73. The answer is \\boxed{73}.",
@@ -30,7 +30,8 @@ echo
 
 "${send[@]}" "$url/v1/chat/completions" --data @- <<END
 {"model": "$model",
- "messages": [{"role": "user", "content": "What is 3 + 4? Put the answer in \\\\boxed{}."}],
+ "messages": [{"role": "system", "content": "Put the answer in \\\\boxed{}."},
+              {"role": "user", "content": "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"}],
  "unprm": {"strategy": "wrf", "budget": 4}}
 END
 echo

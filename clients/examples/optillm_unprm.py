@@ -15,7 +15,6 @@ from typing import Any
 
 from openai import OpenAI
 
-from unprm.types import DEFAULT_STRATEGY
 from unprm_client import Client
 from unprm_client.errors import NoAnswer
 
@@ -49,7 +48,7 @@ def run(
         tokens += answer.usage.completion_tokens if answer.usage else 0
         missing -= max(1, len(answer.choices))
     try:
-        elected = _server().vote(config.get("unprm_strategy", DEFAULT_STRATEGY), problem, texts)
+        elected = _server().vote(config.get("unprm_strategy"), problem, texts)
     except NoAnswer:
         return texts[0], tokens
     return texts[elected.solution_index], tokens

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from rich.console import Console
 
-from unprm.types import DEFAULT_STRATEGY, Extraction, Normalization, Split, Strategy
+from unprm.types import Extraction, Normalization, Split, Strategy
 from unprm.wire import EXTRACTION, NORMALIZATION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
 from unprm_client.client import Client
@@ -58,7 +58,7 @@ def score(
 @app.command()
 def vote(
     file: File = "-",
-    strategy: Annotated[Strategy, typer.Option(help="The vote.")] = DEFAULT_STRATEGY,
+    strategy: Annotated[Strategy | None, typer.Option(help="The vote.", show_default="the server's")] = None,
     alpha: Alpha = None,
     normalization: Scale = None,
     split: Steps = None,

@@ -91,16 +91,19 @@ def headers(api_key: str | None) -> dict[str, str]:
 
 @contextmanager
 def client_errors(request: httpx.Request) -> Iterator[None]:
-    """Turns httpx's errors into the clients' errors."""
+    """Turns httpx's errors into the clients' errors, which name the server's address."""
+    server = errors.server_at(request.url)
     try:
         yield
     except httpx.ConnectTimeout as error:
-        raise errors.ConnectionFailed("the server did not take the connection in time") from error
+        raise errors.ConnectionFailed(f"{server} did not take the connection in time") from error
     except httpx.TimeoutException as error:
         seconds = request.extensions["timeout"]["read"]
-        raise errors.DeadlineExceeded(f"no answer within {seconds:.1f} s") from error
+        raise errors.DeadlineExceeded(f"{server} did not answer within {seconds:.1f} s") from error
+    except httpx.ConnectError as error:
+        raise errors.ConnectionFailed(f"{server} can't be reached: {error}") from error
     except httpx.HTTPError as error:
-        raise errors.ConnectionFailed(f"{type(error).__name__}: {error}") from error
+        raise errors.ConnectionFailed(f"{server}: {type(error).__name__}: {error}") from error
 
 
 _Pending = TypeVar("_Pending", bound="Future[Any] | asyncio.Future[Any]")

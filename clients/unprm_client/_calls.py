@@ -17,6 +17,7 @@ from unprm.wire import (
     Candidates,
     CompareRequest,
     CompareResponse,
+    DefaultVoteRequest,
     FieldError,
     ModelResponse,
     OnInvalid,
@@ -90,12 +91,13 @@ class Call(Generic[Result]):
     def read(self, response: httpx.Response) -> Result:
         """The answer. Raises a `ClientError`."""
         if response.status_code != 200:
-            raise errors.of_response(response.status_code, response.headers, response.content)
+            raise errors.of_response(response.status_code, response.headers, response.content, response.url)
         try:
             # a newer server may send fields that this client does not know
             return self.result.model_validate_json(response.content, extra="ignore")
         except ValidationError:
-            raise errors.UnexpectedResponse(200, f"the body is no {self.result.__name__}") from None
+            server = errors.server_at(response.url)
+            raise errors.UnexpectedResponse(200, f"{server}: the body is no {self.result.__name__}") from None
 
 
 def score_call(
@@ -106,9 +108,11 @@ def score_call(
 
 
 def vote_call(
-    strategy: Strategy, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
+    strategy: Strategy | None, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
 ) -> Call[VoteResponse]:
-    """Asks for a vote."""
+    """Asks for a vote, None for the server's default."""
+    if strategy is None:
+        return _work("/vote", DefaultVoteRequest, VoteResponse, problem, options, solutions=solutions)
     if strategy not in get_args(Strategy):
         raise _invalid(f"{strategy!r} is no strategy; there are {', '.join(get_args(Strategy))}")
     return _work(f"/vote/{strategy}", VOTE_REQUESTS[strategy], VoteResponse, problem, options, solutions=solutions)

@@ -54,9 +54,14 @@ class Client(BaseClient):
         return self._send(_calls.score_call(problem, solutions, **options))
 
     def vote(
-        self, strategy: Strategy, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
+        self,
+        strategy: Strategy | None = None,
+        problem: str | None = None,
+        solutions: Sequence[AnySolution] = (),
+        **options: Unpack[VoteOptions],
     ) -> VoteResponse:
-        """The answer that a vote elects among those of the solutions."""
+        """The answer that a vote elects among those of the solutions. None: by the server's default vote; the response
+        says which that was."""
         return self._send(_calls.vote_call(strategy, problem, solutions, **options))
 
     def compare(
@@ -86,8 +91,8 @@ class Client(BaseClient):
 
     def vote_all(
         self,
-        strategy: Strategy,
-        requests: Iterable[Mapping[str, Any]],
+        strategy: Strategy | None = None,
+        requests: Iterable[Mapping[str, Any]] = (),
         *,
         concurrency: int = 8,
         progress: bool = False,

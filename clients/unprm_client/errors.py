@@ -21,6 +21,7 @@ A newer server may send codes that have no class here: they become `RequestRefus
 from collections.abc import Mapping
 from typing import ClassVar
 
+import httpx
 from pydantic import ValidationError
 
 from unprm.wire import FieldError, ProblemDetails
@@ -210,12 +211,18 @@ def _by_code(*bases: type[ServerError]) -> dict[str, type[ServerError]]:
 BY_CODE = _by_code(RequestRefused, TryAgain)
 
 
-def of_response(status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
-    """The error that a response describes."""
+def server_at(url: httpx.URL) -> str:
+    """Which server an error is about; without a user's name and password."""
+    return f"the server at {url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def of_response(status: int, headers: Mapping[str, str], body: bytes, url: httpx.URL) -> ClientError:
+    """The error that a response from an address describes."""
     try:
         problem = ProblemDetails.model_validate_json(body, extra="ignore")
     except ValidationError:
-        return UnexpectedResponse(status, "the body is no problem details of unprm; is this address a server of it?")
+        detail = f"the body is no problem details of unprm; is {server_at(url)} one of it?"
+        return UnexpectedResponse(status, detail)
     if problem.code == "deadline_exceeded":
         return DeadlineExceeded(problem.detail, problem.request_id)
     fallback = TryAgain if status in (429, 503) else RequestRefused

@@ -25,18 +25,20 @@ _BAR = 20
 
 
 def scored(response: ScoreResponse, threshold: float | None) -> RenderableType:
-    """Every solution, its steps coloured by their scores; the first below the threshold is marked."""
-    parts: list[RenderableType] = []
+    """Every solution, its steps coloured by their scores; the first below the threshold is marked. Scores that mean
+    nothing, those of a demonstration outside its domain, are shown as they are."""
+    parts: list[RenderableType] = [*_warning(response)]
     for number, solution in enumerate(response.solutions):
-        parts += [_heading(number, solution), _steps(solution.steps, solution, threshold)]
+        parts += [_heading(number, solution), _steps(solution.steps, solution, threshold, _meant(response))]
     return Group(*parts, _footer(response))
 
 
 def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: float | None) -> RenderableType:
     """The vote, and the solution that represents the winner; `steps` are those of the request's solutions."""
     elected = response.solutions[response.solution_index]
-    best = _steps(steps[response.solution_index], elected, threshold)
+    best = _steps(steps[response.solution_index], elected, threshold, _meant(response))
     return Group(
+        *_warning(response),
         _outcome(response),
         *_notes(response),
         _classes(response),
@@ -55,7 +57,17 @@ def compared(response: CompareResponse) -> RenderableType:
         tie = " (tie)" if vote.tie else ""
         margin = "" if vote.margin is None else f"{vote.margin:.3f}"
         table.add_row(strategy, Text(_plain(vote.answer)), vote.decided_by + tie, margin, str(vote.solution_index))
-    return Group(table, *_notes(response), _footer(response))
+    return Group(*_warning(response), table, *_notes(response), _footer(response))
+
+
+def _warning(response: ScoreResponse | Voted) -> Iterator[Text]:
+    if response.demonstration is not None:
+        yield Text(_plain(response.demonstration.detail), "yellow")
+
+
+def _meant(response: ScoreResponse | Voted) -> bool:
+    """Whether its scores mean anything."""
+    return response.demonstration is None or response.demonstration.in_domain
 
 
 def _outcome(vote: VoteOut) -> Text:
@@ -92,10 +104,19 @@ def _classes(vote: VoteOut) -> Table:
     return table
 
 
-def _steps(steps: Sequence[str], solution: ScoredSolution | VotedSolution, threshold: float | None) -> Text:
-    """The steps, coloured, and marked by the request's threshold or, without one, by the one the server used."""
+def _steps(
+    steps: Sequence[str], solution: ScoredSolution | VotedSolution, threshold: float | None, marked: bool
+) -> Text:
+    """The steps; if `marked`, coloured, and judged by the request's threshold or, without one, by the one the server
+    used."""
     taken = next(value for value in (threshold, solution.threshold, THRESHOLD) if value is not None)
-    return Text("\n").join(_lines(steps, solution.step_scores, taken))
+    scores = solution.step_scores
+    return Text("\n").join(_lines(steps, scores, taken) if marked or scores is None else _unmarked(steps, scores))
+
+
+def _unmarked(steps: Sequence[str], scores: Sequence[float]) -> Iterator[Text]:
+    for step, score in zip(steps, scores, strict=True):
+        yield Text(f"  {score:.3f}   {_plain(step)}", "dim")
 
 
 def _lines(steps: Sequence[str], scores: Sequence[float] | None, threshold: float) -> Iterator[Text]:

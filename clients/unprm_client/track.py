@@ -9,7 +9,7 @@ from typing import Literal, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
-from unprm.wire import ScoreResponse
+from unprm.wire import Demonstration, ScoreResponse
 from unprm_client._calls import ScoreOptions
 from unprm_client.aio import AsyncClient
 from unprm_client.errors import UnexpectedResponse
@@ -21,19 +21,21 @@ class Progress(BaseModel):
     """Where a solution stands.
 
     `advice`: `back_up` if a step is below the threshold: keep the `keep` steps before it and try another; `stop` if all
-    are above it and the solution states its `answer`; else `go_on`. `score`: the last step's, in [0, 1]; `lowest`: the
-    lowest of `scores`. `computed_tokens`: tokens that were not in the server's cache.
+    are above it and the solution states its `answer`; else `go_on`. None, and all steps kept, where the scores mean
+    nothing: those of a `demonstration` outside its domain. `score`: the last step's, in [0, 1]; `lowest`: the lowest of
+    `scores`. `computed_tokens`: tokens that were not in the server's cache.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    advice: Advice
+    advice: Advice | None
     keep: int
     score: float
     lowest: float
     scores: tuple[float, ...]
     answer: str | None
     computed_tokens: int
+    demonstration: Demonstration | None
 
 
 def progress(response: ScoreResponse) -> Progress:
@@ -41,9 +43,12 @@ def progress(response: ScoreResponse) -> Progress:
     (solution,) = response.solutions
     if not solution.step_scores:
         raise UnexpectedResponse(200, "the solution has no step scores")
-    scores = tuple(solution.step_scores)
-    keep = len(scores) if solution.first_error is None else solution.first_error
-    advice: Advice = "back_up" if keep < len(scores) else "go_on" if solution.answer is None else "stop"
+    scores, demonstration = tuple(solution.step_scores), response.demonstration
+    keep = len(scores)
+    advice: Advice | None = None
+    if demonstration is None or demonstration.in_domain:
+        keep = keep if solution.first_error is None else solution.first_error
+        advice = "back_up" if keep < len(scores) else "go_on" if solution.answer is None else "stop"
     return Progress(
         advice=advice,
         keep=keep,
@@ -52,6 +57,7 @@ def progress(response: ScoreResponse) -> Progress:
         scores=scores,
         answer=solution.answer,
         computed_tokens=response.usage.computed_tokens,
+        demonstration=demonstration,
     )
 
 

@@ -12,7 +12,7 @@ from unprm.votes.adaptive import stability
 from unprm.votes.ballot import Ballot, usage_out
 from unprm.votes.decide import representative
 from unprm.votes.rules import RULES
-from unprm.wire import CompareRequest, Unscored, VoteTerms
+from unprm.wire import CompareRequest, Demonstration, Unscored, VoteTerms
 
 from .. import voting
 from ..http.context import Context
@@ -174,6 +174,7 @@ class Rounds:
         terms, count = self.terms, len(self.candidates.sampled.choices)
         request = await self._service.read(self._context, self._request)
         rewards: dict[int, float] = {}
+        known: Demonstration | None = None
         unscored: dict[int, Unscored] = {}
         if RULES[terms.strategy].signal == "confidence":
             values = [getattr(solution, "confidence", None) for solution in request.solutions]
@@ -186,6 +187,7 @@ class Rounds:
             except Unscorable as error:
                 raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
             self._usage += self._context.usage
+            known = scored.demonstration
             rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
             unscored = {index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}
             best = max(rewards, key=lambda index: (rewards[index], -index))
@@ -200,6 +202,7 @@ class Rounds:
             "candidates": [],
             "unscored": _unscored(unscored),
             "without_answer_count": count,
+            "demonstration": known,
             "compared_as_text": [],
         }
 
@@ -238,6 +241,7 @@ def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTe
         "candidates": vote.candidates,
         "unscored": _unscored({index: Unscored.of(error) for index, error in ballot.scores.unscorable.items()}),
         "without_answer_count": ballot.without_answer_count,
+        "demonstration": ballot.scores.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
     }
 

@@ -45,7 +45,8 @@ class ResponsesRequest(BaseModel):
         json_schema_extra={
             "example": {
                 "model": "Qwen/Qwen2.5-Math-7B-Instruct",
-                "input": "What is 2 + 3? Put the answer in \\boxed{}.",
+                "instructions": "Put the answer in \\boxed{}.",
+                "input": "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?",
                 "unprm": {"strategy": "wrf", "budget": 16},
             }
         },

@@ -14,8 +14,9 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 
 from unprm.openai_api import Json
-from unprm.types import Usage
+from unprm.types import Strategy, Usage
 
+from ..demonstration import default_strategy
 from ..http.context import Context, TheContext
 from ..http.errors import TABLE, event, note, problem
 from ..http.openapi import problems
@@ -91,14 +92,14 @@ def router(upstream: Upstream) -> APIRouter:
         return await _json(service, context, response(request, elected))
 
     def _election(service: Service, request: ChatRequest, context: Context) -> AsyncIterator[Progress | Elected]:
-        terms = _terms(request, service.settings)
+        terms = _terms(request, service)
         candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
         return elect(service, candidates, terms, context)
 
     async def chats(service: TheService, bulk: BulkRequest, context: TheContext) -> Response:
         """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
         decided. `data` has a chat completion, or an error, for each request in turn."""
-        elections = [_terms(request, service.settings) for request in bulk.requests]
+        elections = [_terms(request, service) for request in bulk.requests]
         contexts = [replace(context, usage=Usage()) for _ in elections]
         with ExitStack() as stack:
             rounds = [
@@ -174,8 +175,8 @@ async def _last(steps: AsyncIterator[Progress | Elected]) -> Elected:
     raise AssertionError("an election ends with somebody elected")
 
 
-def _terms(request: ChatRequest, settings: Settings) -> Terms:
-    election = request.unprm
+def _terms(request: ChatRequest, service: Service) -> Terms:
+    election, settings = request.unprm, service.settings
     most = settings.gateway_budget or settings.max_solutions
     budget = election.budget or settings.gateway_budget or min(BUDGET, most)
     if budget > most:
@@ -183,7 +184,7 @@ def _terms(request: ChatRequest, settings: Settings) -> Terms:
     assert request.problem is not None, "the request's validation asks for it"
     return Terms(
         problem=request.problem,
-        strategy=election.strategy or settings.gateway_strategy,
+        strategy=election.strategy or settings.gateway_strategy or _default_strategy(request, service),
         budget=budget,
         confidence=settings.gateway_confidence if election.confidence is None else election.confidence,
         round=election.round,
@@ -191,6 +192,12 @@ def _terms(request: ChatRequest, settings: Settings) -> Terms:
         model=election.model,
         scoring={"aggregate": election.aggregate, "split": election.split, "extraction": election.extraction},
     )
+
+
+def _default_strategy(request: ChatRequest, service: Service) -> Strategy:
+    name = request.unprm.model
+    with service.models.chosen(name) as models:
+        return default_strategy(service.settings, models, request.problem, named=name is not None)
 
 
 def _answer(request: ChatRequest, elected: Elected) -> Json:

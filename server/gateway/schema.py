@@ -10,6 +10,7 @@ from unprm.openai_api import Json, is_json
 from unprm.types import Aggregate, DecidedBy, Strategy
 from unprm.wire import (
     CandidateOut,
+    DemonstrationField,
     ExtractionField,
     ModelName,
     Probability,
@@ -29,6 +30,9 @@ BUDGET = 8
 
 NAMED = re.compile(rf"({'|'.join(get_args(Strategy))})(?:-(\d{{1,6}}))?@(.+)")
 """A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
+
+_PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+_OTHER_PROBLEM = "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?"
 
 Stopped = Literal["certain", "confident", "budget", "failures"]
 
@@ -82,7 +86,10 @@ class ChatRequest(_Passed):
         json_schema_extra={
             "example": {
                 "model": "Qwen/Qwen2.5-Math-7B-Instruct",
-                "messages": [{"role": "user", "content": "What is 2 + 3? Put the answer in \\boxed{}."}],
+                "messages": [
+                    {"role": "system", "content": "Put the answer in \\boxed{}."},
+                    {"role": "user", "content": _PROBLEM},
+                ],
                 "unprm": {"strategy": "wrf", "budget": 16},
             }
         },
@@ -173,8 +180,8 @@ class BulkRequest(BaseModel):
         json_schema_extra={
             "example": {
                 "requests": [
-                    {"model": "m", "messages": [{"role": "user", "content": "What is 2 + 3?"}]},
-                    {"model": "m", "messages": [{"role": "user", "content": "What is 17 * 23?"}]},
+                    {"model": "m", "messages": [{"role": "user", "content": _PROBLEM}]},
+                    {"model": "m", "messages": [{"role": "user", "content": _OTHER_PROBLEM}]},
                 ],
                 "budget": 16,
             }
@@ -251,6 +258,7 @@ class Report(BaseModel):
     compared_as_text: list[int]
     failures: list[UpstreamFailure]
     model: str
+    demonstration: DemonstrationField
     usage: UsageOut
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from unprm.types import Solution, Strategy, Usage
+from unprm.types import DEFAULT_STRATEGY, Solution, Strategy, Usage
 from unprm.votes.ballot import Ballot, Scores, score_response
 from unprm.votes.confidence import confidence_of
 from unprm.votes.decide import STRATEGIES
@@ -21,6 +21,8 @@ from unprm.wire import (
     VoteRequest,
     VoteTerms,
 )
+
+from ..demonstration import about
 
 Json = dict[str, Any]
 
@@ -60,6 +62,7 @@ def _request(strategy: Strategy) -> Json:
 
 REQUESTS: dict[str, Json] = {
     "score_steps": _SCORE,
+    "vote": _VOTE,
     **{f"vote_{strategy}": _request(strategy) for strategy in STRATEGIES},
     "vote_wrf": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
     "vote_compare": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
@@ -72,6 +75,7 @@ def responses() -> dict[str, Json]:
     """Responses to the example requests, by operation name."""
     models: dict[str, BaseModel] = {
         "score_steps": _scores(),
+        "vote": _vote(DEFAULT_STRATEGY),
         **{f"vote_{strategy}": _vote(strategy) for strategy in STRATEGIES},
         "vote_compare": _ballot(_VOTE).compare(VoteTerms(), _MODEL, Usage()),
         "preview": _preview(),
@@ -87,7 +91,8 @@ def _scores() -> BaseModel:
     right, wrong = request.candidates()
     solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
     measured = [(0.9801, 0.9682), (0.0002, 0.0003)]
-    return score_response(request, solutions, Scores(measured, {}), _MODEL, Usage(142, 101, 41))
+    scores = Scores(measured, {}, demonstration=about(_MODEL, _PROBLEM))
+    return score_response(request, solutions, scores, _MODEL, Usage(142, 101, 41))
 
 
 def _ballot(example: Json) -> Ballot:
@@ -138,6 +143,7 @@ def _model() -> BaseModel:
         self_test=SelfTestOut(difference=4.6e-5, tolerance=1.2e-3, cached=True),
         memory=MemoryOut(weights=21_670_144, slots=16_777_216, activations=10_485_760),
         demo=True,
+        default_strategy="majority",
         limits=LimitsOut(
             max_solutions=256,
             max_steps_per_solution=1024,

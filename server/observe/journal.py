@@ -35,7 +35,7 @@ CREATE VIEW IF NOT EXISTS verdicts AS
     SELECT id, time, request_id, caller, path, response ->> 'strategy' AS strategy, response ->> 'answer' AS answer,
            response ->> 'decided_by' AS decided_by, response ->> 'tie' AS tie, response ->> 'margin' AS margin,
            response ->> 'model' AS model
-    FROM requests WHERE status = 200 AND path LIKE '/vote/%' AND path <> '/vote/compare';
+    FROM requests WHERE status = 200 AND path LIKE '/vote%' AND path <> '/vote/compare';
 """
 _INSERT = """
 INSERT INTO requests (time, request_id, caller, path, status, milliseconds, request, response)

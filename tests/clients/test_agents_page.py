@@ -47,7 +47,7 @@ def embedded() -> Engine:
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    with upstream("The answer is \\boxed{7}.") as reasoner, serving(embedded(), upstream_url=reasoner.url) as running:
+    with upstream("The answer is \\boxed{68}.") as reasoner, serving(embedded(), upstream_url=reasoner.url) as running:
         yield running
 
 
@@ -64,12 +64,12 @@ def test_the_page_has_its_blocks() -> None:
 @pytest.mark.parametrize(
     ("number", "output"),
     [
-        (0, "68 "),
+        (0, "68 wrf combined"),
         (1, "0\n1\n2\n"),
-        (2, "The answer is \\boxed{7}. "),
-        (3, "The answer is \\boxed{7}."),
-        (4, "['7', '7'] True"),
-        (5, "7 "),
+        (2, "The answer is \\boxed{68}. "),
+        (3, "The answer is \\boxed{68}."),
+        (4, "['68', '68'] True"),
+        (5, "68 "),
         (6, "0.01 back_up: Step 1: 166 + 66 = 222.\n0.99 go_on: "),
     ],
 )

@@ -144,7 +144,9 @@ def test_a_call_outlives_a_server_that_comes_back(server: Running) -> None:
 def test_a_server_that_stays_away_is_told_as_that() -> None:
     flaky = Flaky(httpx.ConnectError("refused"))
     with Client(transport=httpx.MockTransport(flaky), attempts=2) as client:
-        with pytest.raises(errors.ConnectionFailed, match="ConnectError: refused"):
+        with pytest.raises(
+            errors.ConnectionFailed, match=r"the server at http://127\.0\.0\.1:8000 can't be reached: refused"
+        ):
             client.score_steps(PROBLEM, ["a"])
         assert len(flaky.requests) == 2
         with pytest.raises(errors.ConnectionFailed):
@@ -156,6 +158,23 @@ def test_an_answer_that_never_comes_is_a_deadline() -> None:
     with Client(transport=httpx.MockTransport(flaky)) as client, pytest.raises(errors.DeadlineExceeded):
         client.model()
     assert len(flaky.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "says"),
+    [
+        (httpx.ReadTimeout("slow"), errors.DeadlineExceeded, " did not answer within "),
+        (httpx.ConnectTimeout("slow"), errors.ConnectionFailed, " did not take the connection in time"),
+        (httpx.ReadError("cut"), errors.ConnectionFailed, ": ReadError: cut"),
+        (httpx.Response(404, text="<html>"), errors.UnexpectedResponse, " one of it?"),
+        (httpx.Response(200, text="<html>"), errors.UnexpectedResponse, ": the body is no ModelResponse"),
+    ],
+)
+def test_an_error_names_the_server_and_no_password(answer: Any, kind: type[Exception], says: str) -> None:
+    transport = httpx.MockTransport(Flaky(answer))
+    with Client("http://me:secret@prm:81", transport=transport, attempts=1) as client, pytest.raises(kind) as caught:
+        client.model()
+    assert f"the server at http://prm:81{says}" in str(caught.value)
 
 
 def test_newer_servers_may_tell_more(server: Running) -> None:

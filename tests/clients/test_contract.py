@@ -80,6 +80,13 @@ def test_votes_are_the_server_s(server: Running, call: Calls, strategy: str, opt
     assert dumped(call("vote", strategy, PROBLEM, SOLUTIONS, **options)) == expected
 
 
+def test_a_vote_without_a_name_is_the_server_s_default(server: Running, call: Calls) -> None:
+    server.post("/vote", ask(*JSON))
+    expected = server.post("/vote", ask(*JSON)).json()
+    assert dumped(call("vote", problem=PROBLEM, solutions=SOLUTIONS)) == expected
+    assert dumped(call("vote", None, PROBLEM, SOLUTIONS)) == expected
+
+
 def test_alpha_reaches_wrf_and_compare(server: Running, call: Calls) -> None:
     server.post("/score_steps", ask(*JSON))
     for alpha in (0.0, 1.0):

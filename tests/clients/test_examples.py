@@ -72,7 +72,7 @@ def test_curl(gateway: Running, sampled: Upstream) -> None:
     assert (vote["answer"], vote["candidates"][0]["count"]) == ("83", 2)
     assert chat["unprm"]["budget"] == 4
     assert chat["choices"][0]["message"]["content"] in SAMPLED
-    assert sampled.bodies[0]["messages"][0]["content"] == "What is 3 + 4? Put the answer in \\boxed{}."
+    assert sampled.bodies[0]["messages"][0]["content"] == "Put the answer in \\boxed{}."
     assert sampled.bodies[0]["model"] == "some-model"
 
 
@@ -85,7 +85,7 @@ def test_curl_fails_where_the_server_refuses(gateway: Running) -> None:
 def test_client(gateway: Running) -> None:
     lines = python("client.py", server=gateway).splitlines()
     assert [line.partition(",")[0] for line in lines[:3]] == ["answer 83", "answer 73", "answer 83"]
-    assert lines[3].startswith("elected: 83, decided by ")
+    assert lines[3].startswith("elected: 83, by wrf, decided by ")
     assert lines[4].startswith("{'majority': '83', ")
     assert lines[5].startswith("refused: no_answer: ")
 

@@ -23,8 +23,9 @@ RIGHT, WRONG = "Step one.\n\nThe answer is \\boxed{3}.", ["Step one.", "The answ
 REQUEST: dict[str, Any] = {"problem": PROBLEM, "solutions": [RIGHT, WRONG, RIGHT]}
 CALLS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("score_steps", {"threshold": 0.2, "aggregate": "mean"}, "/score_steps", {"threshold": 0.2, "aggregate": "mean"}),
-    ("vote", {}, "/vote/wrf", {}),
-    ("vote", {"alpha": 0}, "/vote/wrf", {"alpha": 0}),
+    ("vote", {}, "/vote", {}),
+    ("vote", {"alpha": 0}, "/vote", {"alpha": 0}),
+    ("vote", {"strategy": "wrf", "alpha": 0}, "/vote/wrf", {"alpha": 0}),
     ("vote", {"strategy": "hmr"}, "/vote/hmr", {}),
     ("compare_votes", {"alpha": 0.9}, "/vote/compare", {"alpha": 0.9}),
 ]
@@ -121,7 +122,7 @@ def test_tools_and_their_schemas_are_told(heard: Heard) -> None:
         assert tool.annotations.read_only_hint
         assert tool.description is not None
         assert "\n " not in tool.description
-    assert tools["vote"].input_schema["properties"]["strategy"]["default"] == "wrf"
+    assert tools["vote"].input_schema["properties"]["strategy"]["default"] is None
 
 
 def test_the_tools_answer_as_the_server_does(heard: Heard, protected: Running) -> None:
@@ -163,7 +164,7 @@ def test_a_missing_argument_is_told(server: Running) -> None:
 
 
 def test_a_server_that_is_away_is_told() -> None:
-    assert "the server of unprm can't be reached" in refusal(ask("http://127.0.0.1:9", "vote", REQUEST))
+    assert "the server at http://127.0.0.1:9 can't be reached" in refusal(ask("http://127.0.0.1:9", "vote", REQUEST))
 
 
 @pytest.mark.parametrize("key", [None, "wrong-key"])
@@ -171,6 +172,20 @@ def test_a_key_that_is_missing_or_wrong_is_told(protected: Running, key: str | N
     sentence = refusal(ask(protected.url, "score_steps", REQUEST, key))
     assert "unauthorized: " in sentence
     assert "wrong-key" not in sentence
+
+
+def test_a_demonstration_gives_no_advice_outside_its_domain() -> None:
+    inside = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+    with serving(FakeEngine(demo=True, scores=lambda item: [0.1])) as running:
+        known, unknown = (
+            ask(running.url, "check_progress", {"problem": problem, "steps": ["23 + 45 = 68."]}).structured_content
+            for problem in (inside, "What is 3 + 4?")
+        )
+        voted = ask(running.url, "vote", REQUEST).structured_content
+    assert (known["advice"], known["keep"], known["demonstration"]["in_domain"]) == ("back_up", 0, True)
+    assert (unknown["advice"], unknown["keep"]) == (None, 1)
+    assert "this problem is outside it: the scores mean nothing" in unknown["demonstration"]["detail"]
+    assert (voted["strategy"], voted["demonstration"]) == ("majority", None)
 
 
 def test_progress_is_advice_on_the_next_step(protected: Running) -> None:

@@ -54,6 +54,38 @@ def test_the_recorded_threshold_of_the_server_applies() -> None:
         assert "✗" not in run(running, "score", stdin=json.dumps(body | {"threshold": 0.6})).output
 
 
+def test_scores_of_a_demonstration_are_judged_in_its_domain_alone() -> None:
+    inside = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+    with serving(FakeEngine(demo=True, scores=lambda item: [0.1])) as running:
+        for command in (["score"], ["vote", "--strategy", "prm"]):
+            known, unknown = (
+                run(running, *command, stdin=json.dumps({"problem": problem, "solutions": [boxed(7), boxed(8)]})).output
+                for problem in (inside, "What is 3 + 4?")
+            )
+            assert "this problem is in it." in known
+            assert "0.100 ✗ The answer is \\boxed{7}.  ← first error" in known
+            assert "this problem is outside it: the scores mean nothing." in unknown
+            assert "0.100   The answer is \\boxed{7}." in unknown
+            assert not {"✗", "✓", "←"} & set(unknown)
+        compared = run(running, "compare", stdin=json.dumps(request(boxed(7), boxed(8)))).output
+        assert "the scores mean nothing" in compared
+
+
+def test_the_default_vote_is_the_server_s() -> None:
+    body = json.dumps(request(boxed(7), boxed(8)))
+    for demo, strategy in ((True, "majority"), (False, "wrf")):
+        with serving(FakeEngine(demo=demo)) as running:
+            assert run(running, "vote", stdin=body).output.startswith(f"{strategy} elects ")
+
+
+def test_a_server_that_is_away_is_named() -> None:
+    result = CliRunner().invoke(
+        app, ["score", "--url", "http://127.0.0.1:9", "--timeout", "0.1"], json.dumps(request("a"))
+    )
+    assert result.exit_code == 1
+    assert result.stderr.startswith("request 1: the server at http://127.0.0.1:9 can't be reached: ")
+
+
 def test_a_vote_is_shown_as_a_table(server: Running) -> None:
     body = request(given("7", 0.9), given("8", 0.4), given("7", 0.7))
     result = run(server, "vote", "--strategy", "weighted", stdin=json.dumps(body))
@@ -72,7 +104,7 @@ def test_ties_are_told(server: Running) -> None:
 def test_alpha_is_passed_on(server: Running) -> None:
     body = json.dumps(request(given("7", 0.9), given("8", 0.4), given("8", 0.4)))
     for alpha, answer in (("0", "8"), ("1", "7")):
-        result = run(server, "vote", "--alpha", alpha, "--json", stdin=body)
+        result = run(server, "vote", "--strategy", "wrf", "--alpha", alpha, "--json", stdin=body)
         assert json.loads(result.output)["answer"] == answer
 
 
@@ -88,7 +120,7 @@ def test_many_requests_are_a_line_each(server: Running, tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(request(boxed(k))) + "\n" for k in range(9)) + "\n", "utf-8")
     result = run(server, "vote", str(file), "--json")
     assert result.exit_code == 0
-    expected = [server.post("/vote/wrf", request(boxed(k))).json() for k in range(9)]
+    expected = [server.post("/vote", request(boxed(k))).json() for k in range(9)]
     assert [json.loads(line) for line in result.output.splitlines()] == expected
 
 

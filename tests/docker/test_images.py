@@ -273,6 +273,7 @@ def test_compose_publishes_to_this_machine_alone_and_passes_a_key_on() -> None:
     assert all(port.startswith("127.0.0.1:") for name in ("prometheus", "grafana") for port in services[name]["ports"])
     environment = services["unprm"]["environment"]
     assert environment["UNPRM_API_KEY"] is None  # the shell's, if there is one
+    assert environment["UNPRM_MODEL"] is None  # a default here would name the demonstration
     assert environment["UNPRM_OPEN_METRICS"] == "true"
 
 

@@ -93,7 +93,9 @@ class _Ready(BaseHTTPRequestHandler):
     ("path", "attempts"),
     [
         ("/score_steps", 2),
+        ("/vote", 2),
         ("/vote/wrf", 2),
+        ("/vote/best_of_majority", 2),
         ("/vote/compare", 2),
         ("/preview", 2),
         ("/v1/chat/completions", 1),

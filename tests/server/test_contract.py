@@ -128,6 +128,7 @@ def test_wrf_explains_itself(server: Running) -> None:
         "without_answer_count": 1,
         "compared_as_text": [],
         "model": "fake",
+        "demonstration": None,
         "usage": NO_USAGE,
     }
 

@@ -1,5 +1,6 @@
 """The server's settings, as options and variables give them."""
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,21 @@ def test_what_kubernetes_tells_of_services_is_no_setting(monkeypatch: pytest.Mon
     assert Settings.load(["--port=9001"]).port == 9001
     monkeypatch.setenv("UNPRM_PORT", "9002")
     assert Settings.load([]).port == 9002
+
+
+def test_a_model_is_chosen_by_option_variable_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if it is the one that would be served anyway; and a process that is handed the settings knows it."""
+    file = tmp_path / "unprm.toml"
+    file.write_text('model = ["unprm-mini"]', "utf-8")
+    unchosen = Settings.load(["--port=9001"])
+    chosen = [Settings.load(["--model=unprm-mini"]), Settings.load([f"--config={file}"])]
+    monkeypatch.setenv("UNPRM_MODEL", "unprm-mini")
+    for settings in (*chosen, Settings.load([])):
+        assert settings.model == unchosen.model
+        assert settings.names_model
+        assert pickle.loads(pickle.dumps(settings)).names_model
+    assert not unchosen.names_model
+    assert not pickle.loads(pickle.dumps(unchosen)).names_model
 
 
 @pytest.mark.parametrize(

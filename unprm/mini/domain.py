@@ -25,6 +25,10 @@ SYMBOLS = {
     "divide": "/",
 }
 """By kind of sentence: the operation that it makes of what a holder has."""
+MAX_OPERATIONS = 8
+LARGEST = 999
+_LONGEST = 4096
+"""Most characters of a problem's text; the model's window holds fewer."""
 OPPOSITE = {"+": "-", "-": "+", "*": "/", "/": "*"}
 _CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 
@@ -71,6 +75,13 @@ class Problem:
     def answer(self) -> int:
         """The value of the last operation."""
         return self.operations[-1].value
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it takes at most `MAX_OPERATIONS` operations, on quantities from 1 to `LARGEST`: the embedded model
+        was never shown others."""
+        sizes = [quantity.value for o in self.operations for quantity in o.operands] + [self.answer]
+        return len(self.operations) <= MAX_OPERATIONS and min(sizes) >= 1 and max(sizes) <= LARGEST
 
     def solution(self) -> list[str]:
         """The steps of the right solution in the order of the story."""
@@ -148,6 +159,14 @@ def parse(text: str) -> Problem:
     Raises `ValueError` if a sentence is unknown, the story is inconsistent or ends without a question.
     """
     return from_sentences(text, read(text))
+
+
+def knows(text: str) -> bool:
+    """Whether a text states a problem of the domain, and one of its size."""
+    try:
+        return len(text) <= _LONGEST and parse(text).is_small
+    except ValueError:
+        return False
 
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:

@@ -4,13 +4,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from unprm.mini.domain import SYMBOLS, Ledger, Problem, calculate, from_sentences
+from unprm.mini.domain import LARGEST, MAX_OPERATIONS, SYMBOLS, Ledger, Problem, calculate, from_sentences
 from unprm.mini.stories import SETTINGS, Sentence, Setting, render
 
 MIN_OPERATIONS = 2
-MAX_OPERATIONS = 8
-LARGEST = 999
-"""No quantity of a generated problem is larger."""
 
 
 def _even(rng: random.Random) -> int:
@@ -144,6 +141,5 @@ def generate(rng: random.Random, style: Style = EVERYDAY) -> Problem:
             problem = _Storyteller(rng, style).write()
         except ValueError:
             continue  # the question turned out to need no operation: tell another story
-        sizes = [operation.value for operation in problem.operations]
-        if MIN_OPERATIONS <= len(sizes) <= MAX_OPERATIONS and min(sizes) >= 1 and max(sizes) <= LARGEST:
+        if len(problem.operations) >= MIN_OPERATIONS and problem.is_small:
             return problem

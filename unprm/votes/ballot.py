@@ -15,6 +15,7 @@ from unprm.wire import (
     CandidateOut,
     Candidates,
     CompareResponse,
+    Demonstration,
     ScoredSolution,
     ScoreResponse,
     Unscored,
@@ -28,11 +29,13 @@ from unprm.wire import (
 
 class Scores(NamedTuple):
     """`steps`: step scores of each solution, None for one without; None as a whole if no vote needed any. `unscorable`:
-    by index, why a solution can have none. `threshold`: the model's recorded one, if it has one."""
+    by index, why a solution can have none. `threshold`: the model's recorded one, if it has one. `demonstration`: what
+    to know of them if a demonstration computed any."""
 
     steps: Sequence[tuple[float, ...] | None] | None
     unscorable: Mapping[int, Unscorable]
     threshold: float | None = None
+    demonstration: Demonstration | None = None
 
     def of(self, index: int) -> tuple[float, ...] | None:
         """Step scores of one solution."""
@@ -131,6 +134,7 @@ class Ballot:
             "without_answer_count": self.without_answer_count,
             "compared_as_text": list(self.compared_as_text),
             "model": model,
+            "demonstration": self.scores.demonstration,
             "usage": usage_out(usage),
         }
 
@@ -141,6 +145,7 @@ def score_response(
     """The response to a request for scores."""
     return ScoreResponse(
         model=model,
+        demonstration=scores.demonstration,
         aggregate=request.aggregate,
         solutions=[
             ScoredSolution(steps=list(solution.steps), **_result(request, index, solution, scores))

@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from unprm.calibration import RecordedCalibration
+from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.wire.types import WireModel
 
 
@@ -100,6 +101,11 @@ class ModelResponse(WireModel):
         default=None, description="null if another program holds the model (vllm, remote, judge)."
     )
     demo: bool
+    default_strategy: Strategy = Field(
+        default=DEFAULT_STRATEGY,
+        description="The vote of `POST /vote`; of a demonstration that nobody asked for by name, the one outside its "
+        "domain.",
+    )
     calibration: CalibrationOut | None = Field(
         default=None,
         description="With --calibration recorded: the calibration of this model's scores when it is used alone.",

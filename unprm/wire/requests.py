@@ -190,6 +190,10 @@ class RewardVoteRequest(ScoreRequest):
     """Candidates for a vote by rewards."""
 
 
+class DefaultVoteRequest(VoteRequest, WrfTerms):
+    """Candidates for the server's default vote; the settings of `wrf` are for where it is that one."""
+
+
 class WrfRequest(ScoreRequest, WrfTerms):
     """Candidates for a weighted reward-frequency vote."""
 

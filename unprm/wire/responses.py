@@ -47,6 +47,20 @@ class Unscored(WireModel):
         return cls.model_validate({"code": error.code, "detail": str(error)})
 
 
+class Demonstration(WireModel):
+    """What to know of scores by a demonstration model, in a sentence; `in_domain`: whether the problem is one of those
+    that it knows. Elsewhere its scores mean nothing."""
+
+    in_domain: bool
+    detail: str
+
+
+DemonstrationField = Annotated[
+    Demonstration | None,
+    Field(description="null unless scores of a demonstration model were used."),
+]
+
+
 class ScoredSolution(WireModel):
     """Scores of one solution, null for one that can't be scored; `first_error` is the index of the first step below the
     threshold."""
@@ -66,6 +80,7 @@ class ScoreResponse(WireModel):
     """Scores in the order of the request."""
 
     model: str
+    demonstration: DemonstrationField = None
     aggregate: Aggregate
     solutions: list[ScoredSolution]
     usage: UsageOut
@@ -124,6 +139,7 @@ class Voted(WireModel):
     without_answer_count: int
     compared_as_text: list[int]
     model: str
+    demonstration: DemonstrationField = None
     usage: UsageOut
 
 

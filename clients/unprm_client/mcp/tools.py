@@ -14,17 +14,17 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unprm.fields import validation_errors
-from unprm.types import DEFAULT_STRATEGY, Aggregate, Normalization, Strategy
+from unprm.types import Aggregate, Normalization, Strategy
 from unprm.wire import MAX_SOLUTIONS, NORMALIZATION, ExtractionField, Probability, SplitField, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
 from unprm_client._calls import ScoreOptions, VoteOptions
-from unprm_client.errors import ConnectionFailed
 from unprm_client.track import Progress, progress
 
 INSTRUCTIONS = """\
 Checks solutions of mathematical problems with a process reward model that scores every step.
 Have one solution and doubt it: score_steps, and look at first_error. Still writing it: check_progress after each step.
 Have several and need one answer: vote.
+If a result's `demonstration` has `in_domain` false, its scores mean nothing: rely on none of them.
 The tools judge what they are given; they solve nothing themselves."""
 
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -48,9 +48,10 @@ Threshold = Annotated[
     Probability | None, Field(description="A step that scores below it counts as wrong; by default the server's, 0.5.")
 ]
 Vote = Annotated[
-    Strategy,
+    Strategy | None,
     Field(
-        description="wrf: reward and frequency together, a good choice if in doubt; majority: frequency alone, without "
+        description="Leave it out if in doubt: the server knows which vote fits its model. wrf: reward and frequency "
+        "together; majority: frequency alone, without "
         "the model; prm: the best reward; hmr: majority if it has half, else prm; weighted: sums of rewards; "
         "best_of_majority: the best reward among the frequent answers; logodds, soft: weighted by rewards in other "
         "ways; cisc, deepconf, self_certainty: by the `confidence` that each solution brings."
@@ -74,7 +75,8 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         """Finds where a solution goes wrong. Use it to check a solution before you rely on it, or to know which step to
         redo. It returns, for each solution: `step_scores`, one probability in [0, 1] for each step that all is right so
         far; `first_error`, the index of the first wrong step, counted from 0, or null if none is; `reward`, one number
-        for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores."""
+        for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores. If
+        `demonstration` has `in_domain` false, the scores mean nothing."""
         return await client.score_steps(
             problem, solutions, aggregate=aggregate, threshold=threshold, split=split, extraction=extraction
         )
@@ -83,14 +85,15 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         """Says after each step of a solution that is still being written how it stands. Send all steps so far, each
         time: known ones cost nothing. It returns: `advice`, one of `go_on`, `back_up` (a step is wrong: keep the first
         `keep` steps and try another) and `stop` (an answer is stated and no step is wrong); `score`, the last step's
-        probability in [0, 1] that all is right so far; `lowest` of all `scores`; `answer`, if one is stated."""
+        probability in [0, 1] that all is right so far; `lowest` of all `scores`; `answer`, if one is stated. Without
+        advice (null), `demonstration` says why: judge the step yourself."""
         response = await client.score_steps(problem, [steps], threshold=threshold, on_invalid="refuse")
         return progress(response)
 
     async def vote(
         problem: Problem,
         solutions: Solutions,
-        strategy: Vote = DEFAULT_STRATEGY,
+        strategy: Vote = None,
         alpha: Alpha = 0.5,
         aggregate: Reward = "min",
         normalization: Scale = "minmax",
@@ -103,7 +106,7 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
         more attempts and vote again."""
         options: VoteOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
-        if strategy == "wrf":
+        if strategy in (None, "wrf"):
             options |= {"alpha": alpha, "normalization": normalization}
         return await client.vote(strategy, problem, solutions, **options)
 
@@ -165,9 +168,6 @@ class _Server(MCPServer):
                     found = validation_errors(invalid)
                     wrong = dict.fromkeys(f"{field.pointer[1:]}: {field.detail}" for field in found)
                     raise ToolError(f"The arguments of {name} don't fit: {'; '.join(wrong)}") from None
-                case ConnectionFailed() as failed:
-                    reason = f"the server of unprm can't be reached ({failed})"
-                    raise ToolError(f"Error executing tool {name}: {reason}") from failed
                 case ClientError() as failed:
                     raise ToolError(f"Error executing tool {name}: {failed}") from failed
             raise

@@ -49,11 +49,13 @@ def test_requests_and_answers_are_written_as_they_were(tmp_path: Path) -> None:
 def test_verdicts_are_a_view(tmp_path: Path) -> None:
     with serving(journal=tmp_path / "j") as server:
         voted = server.post("/vote/majority", VOTE).json()
+        default = server.post("/vote", VOTE).json()
         server.post("/vote/compare", VOTE)
         server.post("/score_steps", VOTE)
         server.post("/vote/majority", ask("no answer"))
     assert rows(tmp_path / "j", "SELECT path, strategy, answer, decided_by, tie, margin, model FROM verdicts") == [
-        ("/vote/majority", "majority", "1", "majority", 0, voted["margin"], "fake")
+        ("/vote/majority", "majority", "1", "majority", 0, voted["margin"], "fake"),
+        ("/vote", "wrf", default["answer"], "combined", 0, default["margin"], "fake"),
     ]
 
 

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from unprm.mini.checker import first_error, labels
-from unprm.mini.domain import calculate, parse
-from unprm.mini.storyteller import DEMANDING, EVERYDAY, LARGEST, MAX_OPERATIONS, MIN_OPERATIONS, generate
+from unprm.mini.domain import LARGEST, MAX_OPERATIONS, calculate, knows, parse
+from unprm.mini.storyteller import DEMANDING, EVERYDAY, MIN_OPERATIONS, generate
 
 MIA = "Mia has 20 coins. Tom has 4 more coins than Mia. Mia buys 3 bags with 5 coins in each bag. Ben has 7 cards. "
 TOTAL = MIA + "How many coins do Mia and Tom have together?"
@@ -18,6 +18,7 @@ def test_generated_problems_read_back_as_they_were_made():
     for _ in range(300):
         problem = generate(rng)
         assert parse(problem.text) == problem
+        assert knows(problem.text)
         assert MIN_OPERATIONS <= len(problem.operations) <= MAX_OPERATIONS
         for operation in problem.operations:
             left, right = operation.left.value, operation.right.value
@@ -92,6 +93,23 @@ def test_operations_that_the_answer_does_not_need_are_left_out():
 def test_texts_outside_the_domain_are_refused(text, complaint):
     with pytest.raises(ValueError, match=complaint):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is 3 + 4?",
+        "Mia has 20 coins.",
+        "Mia has 2000 coins. Mia loses 5 coins. How many coins does Mia have now?",  # too large a number
+        "Mia has 600 coins. Mia finds 600 coins. How many coins does Mia have now?",  # too large an answer
+        "Mia has 20 coins. Mia loses 25 coins. How many coins does Mia have now?",  # less than nothing
+        "Mia has 20 coins. " + "Mia finds 2 coins. " * 9 + "How many coins does Mia have now?",  # too long a chain
+        "Mia walks 10 steps. " * 250 + TOTAL,  # longer than the window
+    ],
+)
+def test_what_the_model_was_never_shown_it_does_not_know(text):
+    assert knows(TOTAL)
+    assert not knows(text)
 
 
 RIGHT = ["Step 1: 20 + 4 = 24.", "Step 2: 3 * 5 = 15.", "Step 3: 20 + 15 = 35.",

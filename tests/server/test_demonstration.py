@@ -1,0 +1,123 @@
+"""A demonstration decides nothing outside its domain unless it was asked for by name, and whatever has its scores says
+so."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.server.harness import Running, boxed, serving
+from tests.server.upstream import upstream
+from unprm.engines.fake import FakeEngine
+
+INSIDE = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+OUTSIDE = "What is 3 + 4?"
+SPLIT: list[Any] = [boxed(7), boxed(8, "a"), boxed(8, "b")]
+"""Candidates of which no vote is unanimous."""
+RATED = [{"steps": ["s"], "answer": answer, "step_scores": [0.5]} for answer in ("7", "8", "8")]
+
+
+def ask(problem: str, solutions: list[Any] = SPLIT, **more: Any) -> dict[str, Any]:
+    return {"problem": problem, "solutions": solutions, **more}
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Running]:
+    """A server that was started without a model's name."""
+    with serving(FakeEngine(demo=True)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def named() -> Iterator[Running]:
+    """A server of a demonstration that its operator asked for."""
+    with serving(FakeEngine(demo=True), model=["unprm-mini"]) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("body", "strategy"),
+    [
+        (ask(INSIDE), "wrf"),
+        (ask(OUTSIDE), "majority"),
+        ({"solutions": SPLIT}, "majority"),  # without a problem there is none that it knows
+        (ask(OUTSIDE, model="fake"), "wrf"),
+        (ask(OUTSIDE, RATED), "wrf"),  # by the caller's scores
+        (ask(OUTSIDE, [*RATED, boxed(9)]), "majority"),
+    ],
+)
+def test_the_default_vote_of_a_demonstration_depends_on_the_problem(
+    demo: Running, body: dict[str, Any], strategy: str
+) -> None:
+    demo.post(f"/vote/{strategy}", body)  # from here on the usage is the same
+    taken = demo.post("/vote", body).json()
+    assert taken == demo.post(f"/vote/{strategy}", body).json()
+    assert taken["strategy"] == strategy
+
+
+def test_elsewhere_the_default_vote_is_wrf(server: Running, named: Running) -> None:
+    for running in (server, named):
+        taken = running.post("/vote", ask(OUTSIDE, alpha=1.0)).json()
+        assert taken == running.post("/vote/wrf", ask(OUTSIDE, alpha=1.0)).json() | {"usage": taken["usage"]}
+        assert taken["strategy"] == "wrf"
+
+
+def test_a_vote_that_is_named_is_taken(demo: Running) -> None:
+    assert demo.post("/vote/prm", ask(OUTSIDE)).json()["strategy"] == "prm"
+
+
+def test_clients_learn_the_default(server: Running, demo: Running, named: Running) -> None:
+    assert [running.get("/model").json()["default_strategy"] for running in (server, demo, named)] == [
+        "wrf",
+        "majority",
+        "wrf",
+    ]
+
+
+@pytest.mark.parametrize("path", ["/score_steps", "/vote/prm", "/vote/wrf", "/vote/compare"])
+def test_what_has_scores_of_a_demonstration_says_so(server: Running, demo: Running, named: Running, path: str) -> None:
+    begin = "fake is a demonstration: its 5 million parameters know one small domain, word problems over the integers"
+    for running in (demo, named):
+        inside, outside = (running.post(path, ask(problem)).json()["demonstration"] for problem in (INSIDE, OUTSIDE))
+        assert (inside["in_domain"], outside["in_domain"]) == (True, False)
+        assert inside["detail"].startswith(begin)
+        assert inside["detail"].endswith("this problem is in it.")
+        assert outside["detail"].startswith(begin)
+        assert outside["detail"].endswith("this problem is outside it: the scores mean nothing.")
+        assert running.post(path, ask(OUTSIDE, RATED)).json()["demonstration"] is None
+    assert server.post(path, ask(OUTSIDE)).json()["demonstration"] is None
+
+
+def test_a_vote_without_scores_says_nothing_of_a_demonstration(demo: Running) -> None:
+    for path, solutions in (("majority", SPLIT), ("hmr", SPLIT), ("wrf", [boxed(7)]), ("prm", [boxed(7), boxed(7)])):
+        assert demo.post(f"/vote/{path}", ask(INSIDE, solutions)).json()["demonstration"] is None
+
+
+def test_of_several_models_the_demonstration_is_named() -> None:
+    with serving({"real": FakeEngine(), "toy": FakeEngine(demo=True)}, model=["real=a", "toy=b"]) as running:
+        both = running.post("/score_steps", ask(INSIDE, model=["real", "toy"])).json()
+        assert both["demonstration"]["detail"].startswith("toy is a demonstration: ")
+        assert running.post("/score_steps", ask(INSIDE)).json()["demonstration"] is None
+
+
+@pytest.mark.parametrize(
+    ("problem", "settings", "terms", "strategy", "in_domain"),
+    [
+        (INSIDE, {}, {}, "wrf", True),
+        (OUTSIDE, {}, {}, "majority", None),
+        (OUTSIDE, {}, {"model": "fake"}, "wrf", False),
+        (OUTSIDE, {}, {"strategy": "prm"}, "prm", False),
+        (OUTSIDE, {"gateway_strategy": "weighted"}, {}, "weighted", False),
+        (OUTSIDE, {"model": ["unprm-mini"]}, {}, "wrf", False),
+    ],
+)
+def test_the_gateway_elects_by_the_same_default(
+    problem: str, settings: dict[str, Any], terms: dict[str, Any], strategy: str, in_domain: bool | None
+) -> None:
+    message = {"model": "m", "messages": [{"role": "user", "content": problem}], "unprm": {"budget": 3, **terms}}
+    texts = ["\n\n".join(each) for each in SPLIT]
+    with upstream(*texts) as reasoner, serving(FakeEngine(demo=True), upstream_url=reasoner.url, **settings) as running:
+        report = running.post("/v1/chat/completions", message).json()["unprm"]
+    assert report["strategy"] == strategy
+    found = report["demonstration"]
+    assert (found and found["in_domain"]) == in_domain
