@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from unprm.concurrent import all_of
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai_api import (
     LONGEST_RETRY_AFTER,
@@ -109,6 +108,14 @@ class Sampled:
         }
 
 
+Arrived = Callable[[Sampled], None]
+"""Is told of the completions of a request to the upstream, in the order of the requests."""
+
+
+def untold(sampled: Sampled) -> None:
+    """Tells nobody."""
+
+
 class Upstream:
     """One upstream; its address may end in `/v1`. The caller sets the deadline.
 
@@ -121,16 +128,19 @@ class Upstream:
         self._service = service
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(self, body: Json, count: int, context: Context, brief: bool = False) -> Sampled:
+    async def sample(
+        self, body: Json, count: int, context: Context, brief: bool = False, arrived: Arrived = untold
+    ) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
-        `brief`: of tokens, only the log-probabilities are kept.
+        `brief`: of tokens, only the log-probabilities are kept. `arrived` is told of all of them, of each as soon as
+        those before it have come or failed.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
         most = 1 if body.get("logprobs") else _TOGETHER
         sizes = {first: min(most, count - first) for first in range(0, count, most)}
         results = await _settled(
-            self._complete(_reseeded(body, first), size, context, brief) for first, size in sizes.items()
+            (self._complete(_reseeded(body, first), size, context, brief) for first, size in sizes.items()), arrived
         )
         missing = [
             number
@@ -138,17 +148,20 @@ class Upstream:
             if isinstance(result, Sampled)
             for number in range(first + len(result.choices), first + size)
         ]
-        more = await _settled(self._complete(_reseeded(body, number), 1, context, brief) for number in missing)
+        again = (self._complete(_reseeded(body, number), 1, context, brief) for number in missing)
+        more = await _settled(again, arrived)
         return _together([*results, *more])
 
-    async def sample_watched(self, body: Json, count: int, watch: Callable[[], Watch], context: Context) -> Sampled:
+    async def sample_watched(
+        self, body: Json, count: int, watch: Callable[[], Watch], context: Context, arrived: Arrived = untold
+    ) -> Sampled:
         """`count` completions, each streamed, and broken off as soon as its watch says so; one that is broken off has
-        no text and the finish reason `STOPPED`. Fewer if some fail.
+        no text and the finish reason `STOPPED`. Fewer if some fail. `arrived` as in `sample`.
 
         Raises as `sample`.
         """
         streams = (self._watched(_reseeded(body, number), watch(), context) for number in range(count))
-        return _together(await _settled(streams))
+        return _together(await _settled(streams, arrived))
 
     async def models(self, context: Context) -> bytes:
         """The upstream's models, in JSON. Raises as `sample`."""
@@ -246,9 +259,10 @@ class Upstream:
         return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)), size)
 
 
-async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]]) -> list[Sampled | Exception]:
-    """What each call returns or raises. Cancels them once, unlike `asyncio.gather`, which passes on each of AnyIO's
-    repeated cancellations, so that a call could not close its connection."""
+async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]], arrived: Arrived) -> list[Sampled | Exception]:
+    """What each call returns or raises; `arrived` is told in the order of the calls. Cancels them once, unlike
+    `asyncio.gather`, which passes on each of AnyIO's repeated cancellations, so that a call could not close its
+    connection."""
 
     async def settled(call: Coroutine[Any, Any, Sampled]) -> Sampled | Exception:
         try:
@@ -256,7 +270,13 @@ async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]]) -> list[Sample
         except Exception as error:
             return error
 
-    return await all_of(map(settled, calls))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(settled(call)) for call in calls]
+        for task in tasks:
+            await asyncio.wait([task])  # to await the task itself would pass cancellations on to it
+            if isinstance(result := task.result(), Sampled):
+                arrived(result)
+    return [task.result() for task in tasks]
 
 
 def _together(results: Sequence[Sampled | Exception]) -> Sampled:

@@ -272,7 +272,7 @@ def test_a_question_has_its_replica(http: httpx.Client) -> None:
 CHAT: dict[str, Any] = {
     "model": "m",
     "messages": [{"role": "user", "content": "What is 3 + 4?"}],
-    "unprm": {"budget": 4, "round": 2, "confidence": 1},
+    "unprm": {"budget": 4, "round": 2, "stable": 1},
 }
 
 
