@@ -13,7 +13,7 @@ def notes(report: Report, token_limit: str | None, *, by_letters: bool, by_frequ
     `token_limit`: the request's limit to a candidate, as `max_tokens=220`. `by_letters`: answers were read as letters
     of the question's options. `by_frequency`: no candidate with an answer had what the vote needs.
     """
-    found = [*_missing(report, token_limit), _outcome(report)]
+    found = [*_missing(report, token_limit), *_outcome(report)]
     if by_frequency:
         signal = RULES[report.strategy].signal
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
@@ -32,17 +32,17 @@ def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
         yield f"{silent} of {report.sampled} candidates {'states' if silent == 1 else 'state'} no answer"
 
 
-def _outcome(report: Report) -> str:
+def _outcome(report: Report) -> Iterator[str]:
     """How many candidates agree, and how many on the next answer."""
     if report.answer is None:
         first = "the first" if report.solution_index == 0 else "the first whole one"
         returned = f"the one with the highest {report.decided_by}" if report.decided_by else first
-        return f"no candidate states an answer; {returned} is returned as the upstream wrote it"
-    elected, *others = report.candidates
-    stated = report.sampled - report.without_answer_count
-    said = f"{elected.count} of {stated} candidates {'has' if elected.count == 1 else 'have'} the elected answer"
-    if others:
-        other = others[0].count
-        relation = ", a tie" if report.tie else ", but a lower score" if other > elected.count else ""
-        said += f"; the next answer has {other}{relation}"
-    return said
+        yield f"no candidate states an answer; {returned} is returned as the upstream wrote it"
+    elif (stated := report.sampled - report.without_answer_count) > 1:
+        elected, *others = report.candidates
+        said = f"{elected.count} of {stated} candidates {'has' if elected.count == 1 else 'have'} the elected answer"
+        if others:
+            next_one = others[0].count
+            relation = ", a tie" if report.tie else ", but a lower score" if next_one > elected.count else ""
+            said += f"; the next answer has {next_one}{relation}"
+        yield said

@@ -59,7 +59,7 @@ def test_answers_are_chat_completions_in_the_order_of_the_requests() -> None:
     texts = {f"problem {k}": [boxed(k)] * 9 for k in range(12)}
     with upstream() as reasoner, gateway(reasoner) as running:
         by_problem(reasoner, texts)
-        got = answered(running, 30, *(request(problem, strategy="majority", confidence=0.5) for problem in texts))
+        got = answered(running, 30, *(request(problem, strategy="majority", stable=0.5) for problem in texts))
         assert running.metric('unprm_votes_total{strategy="majority"}') == 12
     for k, answer in enumerate(got["data"]):
         assert answer["object"] == "chat.completion"

@@ -14,7 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tests.openai_server import openai_server
+from tests.openai_server import Refusal, openai_server
 from tests.server.harness import Background, Running, raw, serving
 from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import PATIENCE, until
@@ -297,10 +297,10 @@ def test_the_problem_is_the_last_user_message() -> None:
     assert {text.partition("\n")[0] for text in seen} == {"What is 2?", "Other"}
 
 
-def test_without_answers_the_highest_reward_is_elected() -> None:
+def test_without_answers_the_highest_reward_is_elected_if_the_request_names_a_vote_by_it() -> None:
     texts = ["I can't tell.", "Nobody knows.", "It depends."]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
-        answer, report = elected(running, budget=3)
+        answer, report = elected(running, budget=3, strategy="wrf")
         scored = running.post("/score_steps", {"problem": PROBLEM, "solutions": texts}).json()
     rewards = [solution["reward"] for solution in scored["solutions"]]
     assert (report["answer"], report["decided_by"], report["candidates"]) == (None, "reward", [])
@@ -340,7 +340,7 @@ def test_nothing_to_elect_is_the_upstream_s_failure() -> None:
         gateway(reasoner) as running,
         pytest.raises(openai.InternalServerError) as caught,
     ):
-        elected(running, budget=2)
+        elected(running, budget=2, strategy="prm")
     assert (caught.value.status_code, caught.value.code) == (502, "upstream_failed")
     assert "none of the 2 candidates has text" in str(caught.value)
 
@@ -379,13 +379,14 @@ def test_an_upstream_that_keeps_failing_is_not_called_again() -> None:
     ],
 )
 def test_errors_of_the_upstream_are_reported(response: Response, status: int, code: str, detail: str) -> None:
-    """In the form that OpenAI's client expects, and as problem details."""
-    for stream in (False, True):
-        with upstream(boxed(1), errors={0: response}) as reasoner, gateway(reasoner) as running:
-            with pytest.raises(openai.APIStatusError) as caught:
-                ask(running, stream=stream)
-            error = caught.value
-    assert (error.status_code, error.code) == (status, code)
+    """In the form that OpenAI's client expects, and as problem details; in a stream, which has begun, as an event."""
+    with upstream(boxed(1), errors={0: response, 1: response}) as reasoner, gateway(reasoner) as running:
+        with pytest.raises(openai.APIStatusError) as caught:
+            ask(running)
+        with pytest.raises(openai.APIError, match=detail) as late:
+            ask(running, stream=True)
+    error = caught.value
+    assert (error.status_code, error.code, late.value.code) == (status, code, code)
     assert detail in str(error)
     body = error.response.json()
     assert (body["status"], body["code"]) == (status, code)
@@ -427,9 +428,11 @@ def test_what_an_upstream_says_amiss_is_its_failure(response: Response) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "logprobs": True, "unprm": {"budget": 1}}
     other = body | {"messages": [{"role": "user", "content": "other"}]}
     with upstream(boxed(1), refused={PROBLEM: response}) as reasoner, gateway(reasoner) as running:
-        for more in ({}, {"stream": True}, {"unprm": {"budget": 2, "strategy": "deepconf"}}):
+        for more in ({}, {"unprm": {"budget": 2, "strategy": "deepconf"}}):
             refused = running.post("/v1/chat/completions", body | more)
             assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
+        *_, event, _ = running.post("/v1/chat/completions", body | {"stream": True}).text.split("\n\n")
+        assert json.loads(event.removeprefix("data: "))["error"]["code"] == "upstream_failed"
         got = running.post("/v1/chat/completions/bulk", {"requests": [body, other], "budget": 2}).json()["data"]
     assert got[0]["error"]["code"] == "upstream_failed"
     assert got[1]["choices"][0]["message"]["content"] == boxed(1)
@@ -593,9 +596,39 @@ def test_the_model_s_name_chooses_the_vote(model: str, strategy: str, budget: in
 
 def test_other_names_are_the_upstream_s() -> None:
     with upstream(boxed(7)) as reasoner, gateway(reasoner, gateway_budget=1) as running:
-        for model in ("wrf-16", "wrf-x@m", "wrf-16@", "other-2@m", "wrf-1234567@m"):
+        reasoner.lists = ["phi-4@q8_0"]
+        for model in ("wrf-16", "phi-4@q8_0", "@cf/meta/llama", "org/m@1", "qwen2.5-7b@q4_k_m"):
             assert ask(running, model=model).unprm["budget"] == 1
             assert reasoner.bodies[-1]["model"] == model
+
+
+@pytest.mark.parametrize("model", ["wfr-4@m", "wfr@m", "WRF-4@m", "wrf-x@m", "wrf-16@", "other-2@m", "wrf-1234567@m"])
+def test_a_name_that_misses_a_vote_is_refused_with_their_list(model: str) -> None:
+    """Before anything is sampled, so in a stream too; with a vote named elsewhere it can only be the upstream's."""
+    with upstream(boxed(7)) as reasoner, gateway(reasoner) as running:
+        message = {"role": "user", "content": PROBLEM}
+        one = {"model": model, "messages": [message]}
+        for path, body in (
+            ("chat/completions", one),
+            ("chat/completions", one | {"stream": True}),
+            ("chat/completions/bulk", {"requests": [one], "budget": 4}),
+            ("responses", {"model": model, "input": PROBLEM}),
+        ):
+            refused = running.post(f"/v1/{path}", body)
+            assert (refused.status_code, refused.json()["error"]["param"]) == (422, "/model")
+            assert "expected majority, prm, hmr, wrf," in refused.json()["error"]["message"]
+        assert not reasoner.bodies
+        ask(running, model=model, extra_body={"unprm": {"strategy": "wrf", "budget": 1}})
+    assert [body["model"] for body in reasoner.bodies] == [model]
+
+
+def test_where_the_upstream_lists_nothing_any_name_may_be_its_own() -> None:
+    def answer(body: Any) -> Any:
+        return bytes(completion().body) if body else Refusal(404, {})
+
+    with openai_server(answer) as (url, _), serving(FakeEngine(), upstream_url=url) as running:
+        answered = ask(running, model="phi-4@q8_0", extra_body={"unprm": {"budget": 1}})
+    assert answered.choices[0].message.content == "x"
 
 
 @pytest.mark.parametrize(
@@ -728,40 +761,6 @@ def test_errors_of_passed_on_requests_are_reported() -> None:
         ask(running, tools=tools)
 
 
-def test_a_stream_shows_progress_and_then_the_answer() -> None:
-    text = boxed(1, "Step 1", "Step 2")
-    with upstream(text, text, boxed(2)) as reasoner, gateway(reasoner) as running:
-        unprm = {"budget": 6, "round": 3, "stable": 1, "strategy": "majority"}
-        chunks = ask(running, stream=True, stream_options={"include_usage": True}, extra_body={"unprm": unprm})
-    assert chunks[0].unprm == {"progress": {"sampled": 3, "budget": 6, "answer": "1"}}
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == text
-    assert len([chunk for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]) == 5
-    last, usage = chunks[-2:]
-    assert last.choices[0].finish_reason == "stop"
-    assert last.unprm["sampled"] == 6
-    assert usage.usage is not None
-    assert usage.usage.completion_tokens == 6 * COMPLETION_TOKENS
-    assert len({chunk.id for chunk in chunks}) == 1
-
-
-def test_progress_is_streamed_while_candidates_are_sampled() -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
-    body["unprm"] = {"budget": 4, "round": 2, "stable": 1}
-    second = threading.Event()
-    with (
-        upstream(boxed(1), boxed(2), held={1: second}) as reasoner,
-        gateway(reasoner) as running,
-        running.http.stream("POST", "/v1/chat/completions", json=body) as response,
-    ):
-        assert response.headers["content-type"].startswith("text/event-stream")
-        lines = response.iter_lines()
-        assert json.loads(next(lines).removeprefix("data: "))["unprm"]["progress"]["sampled"] == 2
-        assert reasoner.given == 2
-        second.set()
-        rest = [line for line in lines if line]
-    assert rest[-1] == "data: [DONE]"
-
-
 def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
     engine = FakeEngine(failures={1: RuntimeError("CANARY"), 2: RuntimeError("CANARY")})
     more: Any = {"unprm": {"budget": 4, "round": 2, "stable": 1}}
@@ -791,7 +790,7 @@ def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
         answer = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"})
     report = answer.json()["unprm"]
     assert (report["sampled"], report["stopped"]) == (2, "failures")
-    assert report["failures"] == [{"candidates": 2, "detail": "the upstream gave none in time"}]
+    assert report["failures"] == [{"candidates": 2, "detail": "the upstream did not give them in time"}]
     late = threading.Event()
     with upstream(boxed(1), held={0: late}) as reasoner, gateway(reasoner, gateway_seconds=0.5) as running:
         answer = running.post("/v1/chat/completions", body)
@@ -812,8 +811,9 @@ def test_what_outlives_the_drain_is_told_so(stream: bool, tools: bool, caplog: p
         until(lambda: len(reasoner.bodies) == 1)
         running.server.should_exit = True
         answer = waiting.result()
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "shutting_down")
-    assert _logged(caplog) == [(503, "shutting_down")]
+    status, last = (200, answer.text.split("data: ")[-1]) if stream and not tools else (503, answer.text)
+    assert (answer.status_code, json.loads(last)["error"]["code"]) == (status, "shutting_down")
+    assert _logged(caplog) == [(status, "shutting_down")]
 
 
 def _logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
@@ -833,7 +833,8 @@ def test_a_stream_that_outlives_the_drain_ends_with_an_event(caplog: pytest.LogC
         httpx.stream("POST", f"{running.url}/v1/chat/completions", json=body, timeout=PATIENCE) as response,
     ):
         events = (line.removeprefix("data: ") for line in response.iter_lines() if line)
-        assert json.loads(next(events))["unprm"]["progress"]["sampled"] == 2
+        assert json.loads(next(events))["choices"][0]["delta"]["role"] == "assistant"
+        assert [json.loads(next(events))["unprm"]["progress"]["sampled"] for _ in range(3)] == [1, 2, 2]
         running.server.should_exit = True
         assert json.loads(next(events))["error"]["code"] == "shutting_down"
         assert not list(events)
