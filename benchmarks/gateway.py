@@ -17,7 +17,8 @@ from unprm.answers.extraction import extract
 QUESTIONS, BUDGET, ROUND, CLIENTS = 300, 16, 4, 24
 SEED = 31_337
 """Seed of questions that are used for nothing else."""
-CONFIDENCES = (0.95,)
+STABLE = (0.95,)
+"""Probabilities of an unchanged vote at which sampling stops."""
 DIRECTLY = "one sample, without the gateway"
 
 
@@ -42,10 +43,10 @@ def run() -> list[Comparison]:
         directly = ask(upstream, questions, None)
         with servers.unprm(f"--upstream-url={upstream}") as (url, _):
             whole = ask(url, questions, 1.0)
-            stopped = {confidence: ask(url, questions, confidence) for confidence in CONFIDENCES}
+            stopped = {stable: ask(url, questions, stable) for stable in STABLE}
     rows = [gain(f"WRF among {BUDGET}", whole, DIRECTLY, directly)]
-    for confidence, answers in stopped.items():
-        what = f"WRF among at most {BUDGET}, stopped when {100 * confidence:g} % sure"
+    for stable, answers in stopped.items():
+        what = f"WRF among at most {BUDGET}, stopped when stable with {100 * stable:g} %"
         rows.append(gain(what, answers, DIRECTLY, directly))
         saved = 1 - answers.tokens / whole.tokens
         description = f"tokens of the reasoner, {what}: {100 * saved:.0f} % saved"
@@ -53,10 +54,10 @@ def run() -> list[Comparison]:
     return rows
 
 
-def ask(url: str, questions: Sequence[Question], confidence: float | None) -> Answers:
-    """Sends one chat request per question; with a confidence, `url` is the gateway's, and it is sent as an option."""
-    unprm = {"strategy": "wrf", "budget": BUDGET, "round": ROUND, "confidence": confidence}
-    more = {} if confidence is None else {"unprm": unprm}
+def ask(url: str, questions: Sequence[Question], stable: float | None) -> Answers:
+    """Sends one chat request per question; with `stable`, `url` is the gateway's, and it is sent as an option."""
+    unprm = {"strategy": "wrf", "budget": BUDGET, "round": ROUND, "stable": stable}
+    more = {} if stable is None else {"unprm": unprm}
     bodies = [
         clients.request("/v1/chat/completions", _chat(question.problem, number) | more)
         for number, question in enumerate(questions)

@@ -40,7 +40,11 @@ def _outcome(report: Report) -> Iterator[str]:
         yield f"no candidate states an answer; {returned} is returned as the upstream wrote it"
     elif (stated := report.sampled - report.without_answer_count) > 1:
         elected, *others = report.candidates
-        said = f"{elected.count} of {stated} candidates {'has' if elected.count == 1 else 'have'} the elected answer"
+        has = "has" if elected.count == 1 else "have"
+        those = f"candidates {has} the elected answer"
+        if report.without_answer_count:
+            those = f"candidates with an answer {has} the elected one"
+        said = f"{elected.count} of {stated} {those}"
         if others:
             next_one = others[0].count
             relation = ", a tie" if report.tie else ", but a lower score" if next_one > elected.count else ""

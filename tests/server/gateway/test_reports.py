@@ -25,7 +25,7 @@ def test_candidates_that_are_cut_are_counted_and_named() -> None:
     assert report["notes"] == [
         "1 of 4 candidates was cut at max_tokens=220",
         "1 of 4 candidates states no answer",
-        "2 of 3 candidates have the elected answer; the next answer has 1",
+        "2 of 3 candidates with an answer have the elected one; the next answer has 1",
     ]
     assert other.unprm["notes"] == ["1 of 1 candidates was cut at max_completion_tokens=9", SILENT]
     assert "1 of 4 candidates was cut at the upstream's limit of tokens" in unlimited.unprm["notes"]
