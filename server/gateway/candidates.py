@@ -6,9 +6,10 @@ from functools import partial
 
 from pydantic import ValidationError
 
+from unprm.answers.extraction import extract
 from unprm.errors import UnprmError
 from unprm.openai_api import Json, is_json
-from unprm.types import Solution, Strategy
+from unprm.types import Extraction, Solution, Strategy
 from unprm.votes.ballot import Ballot
 from unprm.votes.confidence import OnlineStop, confidence_of, cut
 from unprm.votes.decide import of_answered
@@ -27,6 +28,12 @@ _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
 _ALTERNATIVES = 5
 """Likeliest tokens at each place that a vote by confidence asks for."""
+
+
+_ENDS = " \n\t{}$"
+"""Signs that end a word or value."""
+_NO_ANSWER = " "
+"""As the answer of a solution: it states none, wherever one would be looked for."""
 
 
 class Candidates:
@@ -105,34 +112,40 @@ class Candidates:
         return sum(choice.get("finish_reason") == STOPPED for choice in self.sampled.choices)
 
     async def sample(self, count: int, until: float, tell: Callable[[Sample], None]) -> None:
-        """Samples one more round, until a time of the event loop's clock; `tell` is told of each candidate as it
-        arrives. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if
-        there is no candidate so far."""
+        """Samples one more round, until a time of the event loop's clock; `tell` is told of each candidate as soon as
+        it and those before it have arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`,
+        `Overloaded` or `TimeoutError` if there is no candidate so far."""
         self.rounds += 1
         seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
-        sampled, missing = Sampled(), "the upstream gave fewer candidates than were asked for"
+        sampled, early = Sampled(), dict[int, Sampled]()
+        late, missing = False, "the upstream gave fewer candidates than were asked for"
 
-        def arrived(more: Sampled) -> None:
-            first = len(self.sampled.choices) + len(sampled.choices)
-            for index, choice in enumerate(more.choices, first):
+        def add(part: Sampled) -> None:
+            for index, choice in enumerate(part.choices, len(self.sampled.choices) + len(sampled.choices)):
                 tell(_sample(index, choice))
-            sampled.add(more)
+            sampled.add(part)
 
-        late, solutions = False, list[AnySolution]()
+        def arrived(number: int, part: Sampled) -> None:
+            early[number] = part
+            while (due := early.pop(len(sampled.choices), None)) is not None:
+                add(due)
+
         try:
             async with asyncio.timeout_at(until):
                 await self._complete(self._body | seeded, count, arrived)
         except (UnprmError, TimeoutError) as error:
-            if not (self.sampled.choices or sampled.choices):
+            if not (self.sampled.choices or sampled.choices or early):
                 raise
             late = isinstance(error, TimeoutError)
             missing = "the upstream did not give them in time" if late else str(error)
+        for _, part in sorted(early.items()):  # those before them failed
+            add(part)
         try:
             solutions = await self._read(sampled)
         except UnprmError as error:
             if not self.sampled.choices:
                 raise
-            sampled, missing = Sampled(), str(error)
+            sampled, solutions, missing = Sampled(), [], str(error)
         if (lacking := count - len(sampled.choices)) > 0:
             self._note_failure(lacking, missing)
         self._failed = _FAILED if late else 0 if sampled.choices else self._failed + 1
@@ -146,15 +159,18 @@ class Candidates:
             answered = of_answered(ballot.classes, values) or ()
             self._least = cut([value for value in answered if value is not None], self._terms.top_share)
 
-    def solutions(self) -> list[AnySolution]:
-        """All candidates so far, in sampling order. Raises `UpstreamFailed` if log-probabilities were asked for and
-        none of them has any."""
+    def solutions(self, extraction: Extraction) -> list[AnySolution]:
+        """All candidates so far, in sampling order; those that are cut with the answers that they state. Raises
+        `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
         if self._confident and all(confidence is None for confidence in self._confidences):
             raise UpstreamFailed(
                 "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence "
                 "need"
             )
-        return self._solutions
+        return [
+            _with_answer(solution, extraction) if _is_cut(choice) else solution
+            for solution, choice in zip(self._solutions, self.sampled.choices, strict=True)
+        ]
 
     def choice(self, index: int) -> Json:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
@@ -228,6 +244,15 @@ def _confidence(choice: Json, strategy: Strategy, terms: Election) -> float | No
         return None
     solution = Solution((), token_logprobs=found.token_logprobs, top_logprobs=found.top_logprobs)
     return confidence_of(solution, strategy, terms)
+
+
+def _with_answer(cut: AnySolution, extraction: Extraction) -> SolutionIn:
+    """A candidate that is cut, with its answer, which is not at its end: `The answer is 4` may have become 42, and a 2
+    alone in the last line the second item of a list."""
+    solution = cut if isinstance(cut, SolutionIn) else SolutionIn.model_validate({"text": cut})
+    text = solution.whole()
+    whole = text[: 1 + max(map(text.rfind, _ENDS))]
+    return solution.model_copy(update={"answer": extract(f"{whole}…", extraction) or _NO_ANSWER})
 
 
 def _is_cut(choice: Json) -> bool:

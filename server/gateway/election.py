@@ -212,7 +212,8 @@ class Rounds:
         rewards: dict[int, float] = {}
         unscored: dict[int, Unscored] = {}
         if signal == "confidence":
-            values = [getattr(solution, "confidence", None) for solution in self.candidates.solutions()]
+            request = await self._service.read(self._context, self._request)
+            values = [getattr(solution, "confidence", None) for solution in request.solutions]
             best = representative(range(count), values)
             decided_by = "confidence"
         elif signal == "reward":
@@ -248,7 +249,7 @@ class Rounds:
         settings = {name: getattr(terms.vote, name) for name in VoteTerms.model_fields}
         return CompareRequest(
             problem=terms.problem,
-            solutions=self.candidates.solutions(),
+            solutions=self.candidates.solutions(self._extraction),
             model=terms.model,
             extraction=self._extraction,
             **settings,

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from unprm.concurrent import all_of
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai_api import (
     LONGEST_RETRY_AFTER,
@@ -108,12 +109,8 @@ class Sampled:
         }
 
 
-Arrived = Callable[[Sampled], None]
-"""Is told of the completions of a request to the upstream, in the order of the requests."""
-
-
-def untold(sampled: Sampled) -> None:
-    """Tells nobody."""
+Arrived = Callable[[int, Sampled], None]
+"""Gets the completions of each request to the upstream as soon as they have come, and the number of the first."""
 
 
 class Upstream:
@@ -128,40 +125,45 @@ class Upstream:
         self._service = service
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(
-        self, body: Json, count: int, context: Context, brief: bool = False, arrived: Arrived = untold
-    ) -> Sampled:
+    async def sample(self, body: Json, count: int, context: Context, brief: bool, arrived: Arrived) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
-        `brief`: of tokens, only the log-probabilities are kept. `arrived` is told of all of them, of each as soon as
-        those before it have come or failed.
+        `brief`: of tokens, only the log-probabilities are kept.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
+
+        async def ask(first: int, size: int) -> Sampled:
+            sampled = await self._complete(_reseeded(body, first), size, context, brief)
+            arrived(first, sampled)
+            return sampled
+
         most = 1 if body.get("logprobs") else _TOGETHER
         sizes = {first: min(most, count - first) for first in range(0, count, most)}
-        results = await _settled(
-            (self._complete(_reseeded(body, first), size, context, brief) for first, size in sizes.items()), arrived
-        )
+        results = await _settled(ask(first, size) for first, size in sizes.items())
         missing = [
             number
             for (first, size), result in zip(sizes.items(), results, strict=True)
             if isinstance(result, Sampled)
             for number in range(first + len(result.choices), first + size)
         ]
-        again = (self._complete(_reseeded(body, number), 1, context, brief) for number in missing)
-        more = await _settled(again, arrived)
+        more = await _settled(ask(number, 1) for number in missing)
         return _together([*results, *more])
 
     async def sample_watched(
-        self, body: Json, count: int, watch: Callable[[], Watch], context: Context, arrived: Arrived = untold
+        self, body: Json, count: int, watch: Callable[[], Watch], context: Context, arrived: Arrived
     ) -> Sampled:
         """`count` completions, each streamed, and broken off as soon as its watch says so; one that is broken off has
-        no text and the finish reason `STOPPED`. Fewer if some fail. `arrived` as in `sample`.
+        no text and the finish reason `STOPPED`. Fewer if some fail.
 
         Raises as `sample`.
         """
-        streams = (self._watched(_reseeded(body, number), watch(), context) for number in range(count))
-        return _together(await _settled(streams, arrived))
+
+        async def ask(number: int) -> Sampled:
+            sampled = await self._watched(_reseeded(body, number), watch(), context)
+            arrived(number, sampled)
+            return sampled
+
+        return _together(await _settled(map(ask, range(count))))
 
     async def models(self, context: Context) -> bytes:
         """The upstream's models, in JSON. Raises as `sample`."""
@@ -259,10 +261,9 @@ class Upstream:
         return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)), size)
 
 
-async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]], arrived: Arrived) -> list[Sampled | Exception]:
-    """What each call returns or raises; `arrived` is told in the order of the calls. Cancels them once, unlike
-    `asyncio.gather`, which passes on each of AnyIO's repeated cancellations, so that a call could not close its
-    connection."""
+async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]]) -> list[Sampled | Exception]:
+    """What each call returns or raises. Cancels them once, unlike `asyncio.gather`, which passes on each of AnyIO's
+    repeated cancellations, so that a call could not close its connection."""
 
     async def settled(call: Coroutine[Any, Any, Sampled]) -> Sampled | Exception:
         try:
@@ -270,13 +271,7 @@ async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]], arrived: Arriv
         except Exception as error:
             return error
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(settled(call)) for call in calls]
-        for task in tasks:
-            await asyncio.wait([task])  # to await the task itself would pass cancellations on to it
-            if isinstance(result := task.result(), Sampled):
-                arrived(result)
-    return [task.result() for task in tasks]
+    return await all_of(map(settled, calls))
 
 
 def _together(results: Sequence[Sampled | Exception]) -> Sampled:

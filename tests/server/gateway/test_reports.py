@@ -31,6 +31,25 @@ def test_candidates_that_are_cut_are_counted_and_named() -> None:
     assert "1 of 4 candidates was cut at the upstream's limit of tokens" in unlimited.unprm["notes"]
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("First some steps:\n\n1. Count the eggs.\n2", None),
+        ("It is 6 * 7.\n\nThe answer is 4", None),
+        ("It is 6 * 7, so the answer is \\boxed{4", None),
+        ("x = 5\n\nNow", None),
+        ("The answer is \\boxed{42}", "42"),
+        ("The answer is $42$", "42"),
+        ("The answer is 42.\n\nBut let us che", "42"),
+    ],
+)
+def test_what_stands_where_a_candidate_is_cut_is_no_answer(text: str, answer: str | None) -> None:
+    with upstream(text, cut={0}) as reasoner, gateway(reasoner) as running:
+        for strategy in ("majority", "cisc"):
+            _, report = elected(running, strategy=strategy, budget=1)
+            assert report["answer"] == answer
+
+
 @pytest.mark.parametrize("strategy", [None, "majority"])
 def test_without_answers_the_first_is_returned_as_it_is_unless_a_reward_is_asked_for(strategy: str | None) -> None:
     """And nothing is scored: a model that fails does not matter."""
@@ -131,8 +150,8 @@ def test_candidates_that_came_before_the_deadline_vote() -> None:
     texts = [boxed(1), boxed(2)]
     with upstream(*texts, takes_n=False, held={2: threading.Event()}) as reasoner, gateway(reasoner) as running:
         report = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"}).json()["unprm"]
-    assert (report["sampled"], report["stopped"], report["share"]) == (2, "failures", 0.5)
-    assert report["failures"] == [{"candidates": 2, "detail": "the upstream did not give them in time"}]
+    assert (report["sampled"], report["stopped"], report["share"]) == (3, "failures", pytest.approx(2 / 3))
+    assert report["failures"] == [{"candidates": 1, "detail": "the upstream did not give them in time"}]
 
 
 CHOICE = "Which is a prime? Answer with the letter.\nA) 4\nB) 7\nC) 9\nD) 12"
