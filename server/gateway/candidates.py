@@ -60,6 +60,7 @@ class Candidates:
         if confident:
             self._body["logprobs"] = True
             self._body["top_logprobs"] = max(_ALTERNATIVES, self._body.get("top_logprobs") or 0)
+        self._apart = request.stream and request.unprm.candidates  # together they would arrive together
         self._seed = request.seed
         if budget > 1 and request.temperature == 0:
             self._body["temperature"] = WARM
@@ -183,7 +184,7 @@ class Candidates:
     async def _complete(self, body: Json, count: int, arrived: Arrived) -> None:
         if self._least is None:
             brief = not self._shows_logprobs
-            await self._upstream.sample(body, count, self._context, brief, arrived)
+            await self._upstream.sample(body, count, self._context, brief, self._apart, arrived)
             return
         least, window = self._least, self._terms.window
 

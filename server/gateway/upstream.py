@@ -125,9 +125,11 @@ class Upstream:
         self._service = service
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(self, body: Json, count: int, context: Context, brief: bool, arrived: Arrived) -> Sampled:
+    async def sample(
+        self, body: Json, count: int, context: Context, brief: bool, apart: bool, arrived: Arrived
+    ) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
-        `brief`: of tokens, only the log-probabilities are kept.
+        `brief`: of tokens, only the log-probabilities are kept. `apart`: each completion is asked for on its own.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
@@ -137,7 +139,7 @@ class Upstream:
             arrived(first, sampled)
             return sampled
 
-        most = 1 if body.get("logprobs") else _TOGETHER
+        most = 1 if apart or body.get("logprobs") else _TOGETHER
         sizes = {first: min(most, count - first) for first in range(0, count, most)}
         results = await _settled(ask(first, size) for first, size in sizes.items())
         missing = [

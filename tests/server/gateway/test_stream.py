@@ -84,24 +84,39 @@ def test_progress_is_streamed_while_candidates_are_sampled() -> None:
     assert last == "[DONE]"
 
 
+def test_progress_is_streamed_while_others_of_the_round_are_sampled() -> None:
+    second = threading.Event()
+    with (
+        upstream(boxed(1), boxed(2), takes_n=False, held={1: second}) as reasoner,
+        gateway(reasoner) as running,
+        streamed(running, budget=4) as events,
+    ):
+        next(events)
+        assert next(events)["unprm"]["progress"] == {"sampled": 1, "budget": 4, "answer": None}
+        second.set()
+        *_, last = events
+    assert last == "[DONE]"
+
+
 def test_every_candidate_is_told_as_it_arrives_if_the_request_wants_it() -> None:
-    """Also where each has a request of its own; in the order in which the report counts them, whichever comes first."""
+    """Each is asked for on its own; they are told in the order in which the report counts them, whichever is first."""
     texts = [boxed(1), boxed(2), boxed(3), boxed(4)]
     second = threading.Event()
     with (
-        upstream(*texts, takes_n=False, cut={0}, held={1: second}) as reasoner,
+        upstream(*texts, cut={0}, held={1: second}) as reasoner,
         gateway(reasoner) as running,
         streamed(running, budget=4, strategy="majority", candidates=True) as events,
     ):
-        seen = [next(events) for _ in range(3)]
+        next(events)
         until(lambda: reasoner.given == 3)
         second.set()
         *rest, _ = events
-    told = [event["unprm"] for event in [*seen, *rest] if "unprm" in event]
+    assert not any("n" in body for body in reasoner.bodies)
+    told = [event["unprm"] for event in rest if "unprm" in event]
     candidates = [each["candidate"] for each in told if "candidate" in each]
-    assert seen[1]["unprm"]["candidate"] == {"index": 0, "text": boxed(1), "finish_reason": "length"}
     assert [each["index"] for each in candidates] == [0, 1, 2, 3]
-    assert sorted(each["text"] for each in candidates) == texts
+    reasons = {each["text"]: each["finish_reason"] for each in candidates}
+    assert reasons == dict(zip(texts, ["length", "stop", "stop", "stop"], strict=True))
     assert [each["progress"]["sampled"] for each in told if "progress" in each] == [1, 2, 3, 4]
     assert "solutions" not in told[-1]  # they were told
     for candidate in told[-1]["candidates"]:
