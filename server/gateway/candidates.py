@@ -30,8 +30,6 @@ _ALTERNATIVES = 5
 """Likeliest tokens at each place that a vote by confidence asks for."""
 
 
-_ENDS = " \n\t{}$"
-"""Signs that end a word or value."""
 _NO_ANSWER = " "
 """As the answer of a solution: it states none, wherever one would be looked for."""
 
@@ -248,12 +246,9 @@ def _confidence(choice: Json, strategy: Strategy, terms: Election) -> float | No
 
 
 def _with_answer(cut: AnySolution, extraction: Extraction) -> SolutionIn:
-    """A candidate that is cut, with its answer, which is not at its end: `The answer is 4` may have become 42, and a 2
-    alone in the last line the second item of a list."""
+    """A candidate that is cut, with the answer that it states in spite of that."""
     solution = cut if isinstance(cut, SolutionIn) else SolutionIn.model_validate({"text": cut})
-    text = solution.whole()
-    whole = text[: 1 + max(map(text.rfind, _ENDS))]
-    return solution.model_copy(update={"answer": extract(f"{whole}…", extraction) or _NO_ANSWER})
+    return solution.model_copy(update={"answer": extract(solution.whole(), extraction, cut=True) or _NO_ANSWER})
 
 
 def _is_cut(choice: Json) -> bool:

@@ -31,23 +31,12 @@ def test_candidates_that_are_cut_are_counted_and_named() -> None:
     assert "1 of 4 candidates was cut at the upstream's limit of tokens" in unlimited.unprm["notes"]
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("First some steps:\n\n1. Count the eggs.\n2", None),
-        ("It is 6 * 7.\n\nThe answer is 4", None),
-        ("It is 6 * 7, so the answer is \\boxed{4", None),
-        ("x = 5\n\nNow", None),
-        ("The answer is \\boxed{42}", "42"),
-        ("The answer is $42$", "42"),
-        ("The answer is 42.\n\nBut let us che", "42"),
-    ],
-)
-def test_what_stands_where_a_candidate_is_cut_is_no_answer(text: str, answer: str | None) -> None:
-    with upstream(text, cut={0}) as reasoner, gateway(reasoner) as running:
-        for strategy in ("majority", "cisc"):
-            _, report = elected(running, strategy=strategy, budget=1)
-            assert report["answer"] == answer
+@pytest.mark.parametrize("strategy", ["majority", "cisc"])
+def test_what_stands_where_a_candidate_is_cut_is_no_answer(strategy: str) -> None:
+    texts = ["Some steps:\n\n1. Count the eggs.\n2", "It is 6 * 7.\n\nThe answer is 42.\n\nLet us che"]
+    with upstream(*texts, cut={0, 1}) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, strategy=strategy, budget=2, round=1)
+    assert (report["answer"], report["without_answer_count"], report["cut"]) == ("42", 1, 2)
 
 
 @pytest.mark.parametrize("strategy", [None, "majority"])

@@ -278,14 +278,15 @@ CHAT: dict[str, Any] = {
 
 @contextmanager
 def streamed(http: httpx.Client, reasoner: Upstream, go_on: threading.Event, **headers: str) -> Iterator[Iterator[Any]]:
-    """The gateway's events after the first, for a request whose second round waits for `go_on`."""
+    """The gateway's events after those of the first round, for a request whose second round waits for `go_on`."""
     reasoner.held = {len(reasoner.bodies) + 1: go_on}
     given = reasoner.given
     with http.stream("POST", "/v1/chat/completions", json=CHAT | {"stream": True}, headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
         events = (line.removeprefix("data: ") for line in response.iter_lines() if line)
-        assert json.loads(next(events))["unprm"]["progress"]["sampled"] == 2
+        next(events)
+        assert [json.loads(next(events))["unprm"]["progress"]["sampled"] for _ in range(3)] == [1, 2, 2]
         assert reasoner.given == given + 2  # it came before the rest was there
         yield events
 
@@ -305,9 +306,11 @@ def test_the_gateway_answers_as_it_goes(http: httpx.Client, reasoner: Upstream) 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_the_gateway_is_refused_has_its_status(http: httpx.Client, reasoner: Upstream, stream: bool) -> None:
+    """But for a stream, which has begun."""
     reasoner.errors = {len(reasoner.bodies): refusal(400, "too long")}
     response = http.post("/v1/chat/completions", json=CHAT | {"stream": stream})
-    assert (response.status_code, response.json()["error"]["code"]) == (400, "upstream_refused")
+    status, last = (200, response.text.split("data: ")[-1]) if stream else (400, response.text)
+    assert (response.status_code, json.loads(last)["error"]["code"]) == (status, "upstream_refused")
     unknown = http.post("/v1/nothing", json={})
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
 
