@@ -153,11 +153,12 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Most candidates per chat completion, and the number for a request that names none; without the "
         "option, 8 for such a request and up to --max-solutions for others.",
     )
-    gateway_confidence: float = Field(
+    gateway_stable: float = Field(
         default=0.95,
         gt=0,
         le=1,
-        description="Default probability of an unchanged vote at which a chat completion stops sampling.",
+        description="A chat completion stops sampling as soon as the vote stays as it is with this probability, if the "
+        "request names none.",
     )
     gateway_seconds: Seconds = Field(default=600.0, description="Time limit of a chat completion.")
     journal: Path | None = Field(

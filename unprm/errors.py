@@ -108,7 +108,11 @@ class NoAnswer(InvalidRequest):
     code = "no_answer"
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"none of the {count} solutions has an answer to vote for", "/solutions")
+        super().__init__(
+            f"none of the {count} solutions has an answer to vote for: end them with \\boxed{{…}} or “The answer is …”,"
+            " or set `extraction`, which says where answers are looked for",
+            "/solutions",
+        )
 
 
 class Overloaded(UnprmError):

@@ -34,6 +34,13 @@ def validation_errors(error: ValidationError) -> list[FieldError]:
     return field_errors([{**details, "loc": ("body", *details["loc"])} for details in error.errors(include_url=False)])
 
 
+def summary(errors: Sequence[FieldError], count: int) -> str:
+    """The first of `count` errors in a sentence that names its field, since OpenAI's clients show nothing else."""
+    first = errors[0]
+    said = f"{first.pointer}: {first.detail}" if first.pointer else first.detail
+    return said if count == 1 else f"{count} errors, the first: {said}"
+
+
 def pointer(location: Sequence[str | int]) -> str:
     """The JSON pointer into the body; `location` begins with "body"."""
     path = list(location[1:])

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
-from unprm.fields import validation_errors
+from unprm.fields import summary, validation_errors
 from unprm.types import Aggregate, ConfidenceMeasure, Extraction, Normalization, Split, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
@@ -176,7 +176,7 @@ def _work(
         raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
     except ValidationError as error:
         found = validation_errors(error)
-        raise _invalid(found[0].detail, found) from None
+        raise _invalid(summary(found, error.error_count()), found) from None
     marks = {"Content-Type": "application/json"}
     if problem is not None:
         marks[HEADER] = question_hash(problem)

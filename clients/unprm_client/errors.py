@@ -235,5 +235,6 @@ def _seconds(retry_after: str | None) -> float | None:
 
 
 def _message(problem: ProblemDetails) -> str:
-    where = "".join(f" [{error.pointer}: {error.detail}]" for error in problem.errors if error.pointer)
+    others = [error for error in problem.errors if error.pointer and error.detail not in problem.detail]
+    where = "".join(f" [{error.pointer}: {error.detail}]" for error in others)
     return f"{problem.code}: {problem.detail}{where}"

@@ -63,7 +63,7 @@ class _SharedBudget:
         """The open election that gets the next round."""
         waiting = sorted(self._open)
         elections = [self._elections[index] for index in waiting]
-        standings = [Standing(each.candidates.attempted, each.terms.budget, each.confidence) for each in elections]
+        standings = [Standing(each.candidates.attempted, each.terms.budget, each.stable) for each in elections]
         place = least_decided(standings)
         return None if place is None else waiting[place]
 

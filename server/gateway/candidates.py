@@ -1,13 +1,15 @@
 """The candidates of one election: those sampled and those that failed."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from pydantic import ValidationError
 
+from unprm.answers.extraction import extract
 from unprm.errors import UnprmError
 from unprm.openai_api import Json, is_json
-from unprm.types import Solution, Strategy
+from unprm.types import Extraction, Solution, Strategy
 from unprm.votes.ballot import Ballot
 from unprm.votes.confidence import OnlineStop, confidence_of, cut
 from unprm.votes.decide import of_answered
@@ -17,8 +19,8 @@ from unprm.wire import AnySolution, SolutionIn
 from ..http.context import Context
 from ..service import Service
 from .answers import LogProbs
-from .schema import ChatRequest, Election, UpstreamFailure
-from .upstream import STOPPED, Sampled, Upstream, UpstreamFailed, Watch
+from .schema import ChatRequest, Election, Sample, UpstreamFailure
+from .upstream import STOPPED, Arrived, Sampled, Upstream, UpstreamFailed, Watch
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
@@ -26,6 +28,10 @@ _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
 _ALTERNATIVES = 5
 """Likeliest tokens at each place that a vote by confidence asks for."""
+
+
+_NO_ANSWER = " "
+"""As the answer of a solution: it states none, wherever one would be looked for."""
 
 
 class Candidates:
@@ -52,6 +58,7 @@ class Candidates:
         if confident:
             self._body["logprobs"] = True
             self._body["top_logprobs"] = max(_ALTERNATIVES, self._body.get("top_logprobs") or 0)
+        self._apart = request.stream and request.unprm.candidates  # together they would arrive together
         self._seed = request.seed
         if budget > 1 and request.temperature == 0:
             self._body["temperature"] = WARM
@@ -74,29 +81,73 @@ class Candidates:
         return self._failed >= _FAILED
 
     @property
+    def cut(self) -> int:
+        """Number of candidates that end at the most tokens that they may have."""
+        return sum(map(_is_cut, self.sampled.choices))
+
+    @property
+    def token_limit(self) -> str | None:
+        """The request's limit to the tokens of a candidate, as `max_tokens=220`; None if it has none."""
+        for name in ("max_completion_tokens", "max_tokens"):
+            if type(limit := self._body.get(name)) is int:
+                return f"{name}={limit}"
+        return None
+
+    @property
+    def first_whole(self) -> int:
+        """Index of the first candidate with a text that is not cut; without one, of the first with a text, or the
+        first."""
+        ranks = [(not text_of(choice).strip(), _is_cut(choice)) for choice in self.sampled.choices]
+        return ranks.index(min(ranks))
+
+    @property
+    def samples(self) -> list[Sample]:
+        """All candidates so far, in sampling order."""
+        return list(map(_sample, range(len(self.sampled.choices)), self.sampled.choices))
+
+    @property
     def stopped_early(self) -> int:
         """Number of candidates that were stopped for low confidence."""
         return sum(choice.get("finish_reason") == STOPPED for choice in self.sampled.choices)
 
-    async def sample(self, count: int, until: float) -> None:
-        """Samples one more round, until a time of the event loop's clock. Failures are recorded; raises
-        `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate so far."""
+    async def sample(self, count: int, until: float, tell: Callable[[Sample], None]) -> None:
+        """Samples one more round, until a time of the event loop's clock; `tell` is told of each candidate as soon as
+        it and those before it have arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`,
+        `Overloaded` or `TimeoutError` if there is no candidate so far."""
         self.rounds += 1
         seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
+        sampled, early = Sampled(), dict[int, Sampled]()
+        late, missing = False, "the upstream gave fewer candidates than were asked for"
+
+        def add(part: Sampled) -> None:
+            for index, choice in enumerate(part.choices, len(self.sampled.choices) + len(sampled.choices)):
+                tell(_sample(index, choice))
+            sampled.add(part)
+
+        def arrived(number: int, part: Sampled) -> None:
+            early[number] = part
+            while (due := early.pop(len(sampled.choices), None)) is not None:
+                add(due)
+
         try:
             async with asyncio.timeout_at(until):
-                sampled = await self._complete(self._body | seeded, count)
-                solutions = await self._read(sampled)
+                await self._complete(self._body | seeded, count, arrived)
         except (UnprmError, TimeoutError) as error:
-            if not self.sampled.choices:
+            if not (self.sampled.choices or sampled.choices or early):
                 raise
             late = isinstance(error, TimeoutError)
-            self._failed = _FAILED if late else self._failed + 1
-            self._note_failure(count, "the upstream gave none in time" if late else str(error))
-            return
-        if (missing := count - len(sampled.choices)) > 0:
-            self._note_failure(missing, "the upstream gave fewer candidates than were asked for")
-        self._failed = 0 if sampled.choices else self._failed + 1
+            missing = "the upstream did not give them in time" if late else str(error)
+        for _, part in sorted(early.items()):  # those before them failed
+            add(part)
+        try:
+            solutions = await self._read(sampled)
+        except UnprmError as error:
+            if not self.sampled.choices:
+                raise
+            sampled, solutions, missing = Sampled(), [], str(error)
+        if (lacking := count - len(sampled.choices)) > 0:
+            self._note_failure(lacking, missing)
+        self._failed = _FAILED if late else 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
         self._solutions += solutions
 
@@ -107,15 +158,18 @@ class Candidates:
             answered = of_answered(ballot.classes, values) or ()
             self._least = cut([value for value in answered if value is not None], self._terms.top_share)
 
-    def solutions(self) -> list[AnySolution]:
-        """All candidates so far, in sampling order. Raises `UpstreamFailed` if log-probabilities were asked for and
-        none of them has any."""
+    def solutions(self, extraction: Extraction) -> list[AnySolution]:
+        """All candidates so far, in sampling order; those that are cut with the answers that they state. Raises
+        `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
         if self._confident and all(confidence is None for confidence in self._confidences):
             raise UpstreamFailed(
                 "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence "
                 "need"
             )
-        return self._solutions
+        return [
+            _with_answer(solution, extraction) if _is_cut(choice) else solution
+            for solution, choice in zip(self._solutions, self.sampled.choices, strict=True)
+        ]
 
     def choice(self, index: int) -> Json:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
@@ -125,15 +179,17 @@ class Candidates:
             raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't hold")
         return choice
 
-    async def _complete(self, body: Json, count: int) -> Sampled:
+    async def _complete(self, body: Json, count: int, arrived: Arrived) -> None:
         if self._least is None:
-            return await self._upstream.sample(body, count, self._context, brief=not self._shows_logprobs)
+            brief = not self._shows_logprobs
+            await self._upstream.sample(body, count, self._context, brief, self._apart, arrived)
+            return
         least, window = self._least, self._terms.window
 
         def watch() -> Watch:
             return OnlineStop(least, window).after
 
-        return await self._upstream.sample_watched(body, count, watch, self._context)
+        await self._upstream.sample_watched(body, count, watch, self._context, arrived)
 
     async def _read(self, sampled: Sampled) -> list[AnySolution]:
         """The candidates of a round as a vote takes them. Raises `UpstreamFailed` if their texts are too long, and
@@ -187,6 +243,20 @@ def _confidence(choice: Json, strategy: Strategy, terms: Election) -> float | No
         return None
     solution = Solution((), token_logprobs=found.token_logprobs, top_logprobs=found.top_logprobs)
     return confidence_of(solution, strategy, terms)
+
+
+def _with_answer(cut: AnySolution, extraction: Extraction) -> SolutionIn:
+    """A candidate that is cut, with the answer that it states in spite of that."""
+    solution = cut if isinstance(cut, SolutionIn) else SolutionIn.model_validate({"text": cut})
+    return solution.model_copy(update={"answer": extract(solution.whole(), extraction, cut=True) or _NO_ANSWER})
+
+
+def _is_cut(choice: Json) -> bool:
+    return choice.get("finish_reason") == "length"
+
+
+def _sample(index: int, choice: Json) -> Sample:
+    return Sample(index=index, text=text_of(choice), finish_reason=choice.get("finish_reason"))
 
 
 def text_of(choice: Json) -> str:

@@ -1,13 +1,14 @@
 """From a chat request to the elected completion: rounds of candidates until the vote is stable."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from unprm.answers.options import lists_options
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai_api import Json
-from unprm.types import DecidedBy, Strategy, Usage
+from unprm.types import DecidedBy, Extraction, Strategy, Usage
 from unprm.votes.adaptive import stability
 from unprm.votes.ballot import Ballot, usage_out
 from unprm.votes.decide import representative
@@ -19,7 +20,8 @@ from ..http.context import Context
 from ..models.model import Model
 from ..service import Service
 from .candidates import Candidates
-from .schema import Report, Stopped, UnscoredCandidate
+from .notes import notes
+from .schema import Report, Sample, Stopped, UnscoredCandidate
 from .upstream import Sampled, UpstreamFailed
 
 _RESERVE = 0.1
@@ -28,13 +30,18 @@ _RESERVE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms of an election, from a request and the server's settings; `scoring`: fields of `ScoreRequest`."""
+    """The terms of an election, from a request and the server's settings; `scoring`: fields of `ScoreRequest`.
+    `named`: whether the request itself names the strategy; `extraction`: how answers are read, None if the problem
+    decides that; `shown`: whether all candidates are to be shown."""
 
     problem: str
     strategy: Strategy
+    named: bool
     budget: int
-    confidence: float
+    stable: float
     round: int
+    extraction: Extraction | None
+    shown: bool
     vote: VoteTerms
     model: str | None
     scoring: Mapping[str, Any]
@@ -42,11 +49,20 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """After a round: the candidates so far, and the leading answer, None if there is none."""
+    """The candidates so far, and the answer that led after the latest vote, None if there is none."""
 
     sampled: int
     budget: int
     answer: str | None
+
+
+Tell = Callable[[Sample | Progress], None]
+"""Is told how an election goes on: of every candidate as it arrives, if they are to be shown; and of the progress after
+each, and after each vote but the last."""
+
+
+def untold(step: Sample | Progress) -> None:
+    """Tells nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +78,26 @@ class Elected:
 class Rounds:
     """The election of one answer, in rounds of sampling and voting; `models`: those that score, by their names.
 
-    After each round: `stopped`, why no more candidates are needed, None if they are; `confidence`, the probability that
+    After each round: `stopped`, why no more candidates are needed, None if they are; `stable`, the probability that
     the vote would not change if all were sampled.
     """
 
     def __init__(
-        self, service: Service, models: Sequence[Model], candidates: Candidates, terms: Terms, context: Context
+        self,
+        service: Service,
+        models: Sequence[Model],
+        candidates: Candidates,
+        terms: Terms,
+        context: Context,
+        tell: Tell = untold,
     ) -> None:
-        self._service, self._models, self._context = service, models, context
+        self._service, self._models, self._context, self._tell = service, models, context, tell
         self.candidates, self.terms = candidates, terms
         self.stopped: Stopped | None = None
-        self.confidence = 0.0
+        self.stable = 0.0
         self._ballot: Ballot | None = None
+        self._leader: str | None = None
+        self._extraction = terms.extraction
         self._usage = Usage()
 
     @property
@@ -91,24 +115,26 @@ class Rounds:
         until = context.deadline - _RESERVE * context.seconds
         before = self.candidates.sampled.tokens
         try:
-            await self.candidates.sample(count, until)
+            await self.candidates.sample(count, until, self._arrived)
         except TimeoutError:
             raise DeadlineExceeded(context.seconds) from None
         context.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
             self.candidates.watch_by(self._ballot)
+            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.vote).answer
         await self._judge()
+        if self.stopped is None:
+            self._tell(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
 
-    @property
-    def progress(self) -> Progress:
-        """How far the election is."""
-        ballot, terms = self._ballot, self.terms
-        leader = None if ballot is None else ballot.outcome(terms.strategy, terms.vote).answer
-        return Progress(len(self.candidates.sampled.choices), terms.budget, leader)
+    def _arrived(self, candidate: Sample) -> None:
+        if self.terms.shown:
+            self._tell(candidate)
+        self._tell(Progress(candidate.index + 1, self.terms.budget, self._leader))
 
     async def elected(self) -> Elected:
-        """The completion that the last vote elects. Raises `UpstreamFailed` if none has text that can be scored."""
+        """The completion that the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text
+        that can be scored."""
         candidates, terms = self.candidates, self.terms
         ballot, strategy = self._ballot, terms.strategy
         if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
@@ -121,18 +147,27 @@ class Rounds:
             others = [representative(each.members, values) for each in won["candidates"][1:]]
         self._context.usage = self._usage
         report = Report(
+            notes=[],
             model=voting.name(self._models),
             strategy=terms.strategy,
             budget=terms.budget,
             sampled=len(candidates.sampled.choices),
             saved=terms.budget - candidates.attempted,
+            cut=candidates.cut,
             stopped_early=candidates.stopped_early,
             rounds=candidates.rounds,
             stopped=self.stopped or "budget",
-            confidence=self.confidence,
+            stable=self.stable,
             failures=candidates.failures,
             usage=usage_out(self._usage),
+            solutions=candidates.samples if terms.shown else None,
             **won,
+        )
+        report.notes = notes(
+            report,
+            candidates.token_limit,
+            by_letters=terms.extraction is None and self._extraction == "choice",
+            by_frequency=ballot is not None and strategy != terms.strategy,
         )
         choices = [candidates.choice(index) for index in (report.solution_index, *others)]
         return Elected(choices, candidates.sampled, report)
@@ -154,33 +189,36 @@ class Rounds:
         left = self.terms.budget - self.candidates.attempted
         ballot, terms = self._ballot, self.terms
         if ballot is None:
-            self.confidence = 0.0
+            self.stable = 0.0
         else:
             # the final number of candidates: these and those still to come; failed ones are not replaced
             whole = len(ballot.classes) + left
             values = ballot.values(terms.strategy)
-            self.confidence = await asyncio.to_thread(
-                stability, terms.strategy, ballot.classes, values, whole, terms.vote
-            )
+            self.stable = await asyncio.to_thread(stability, terms.strategy, ballot.classes, values, whole, terms.vote)
         if self.candidates.failing:
             self.stopped = "failures"
         elif left == 0:
             self.stopped = "budget"
-        elif self.confidence >= terms.confidence:
-            self.stopped = "certain" if self.confidence == 1.0 else "confident"
+        elif self.stable >= terms.stable:
+            self.stopped = "stable"
 
     async def _without_answers(self) -> dict[str, Any]:
-        """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected."""
+        """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected if the
+        request names a vote by these."""
         terms, count = self.terms, len(self.candidates.sampled.choices)
-        request = await self._service.read(self._context, self._request)
+        signal = RULES[terms.strategy].signal if terms.named else "none"
+        best = self.candidates.first_whole
+        decided_by: DecidedBy | None = None
         rewards: dict[int, float] = {}
         known: Demonstration | None = None
         unscored: dict[int, Unscored] = {}
-        if RULES[terms.strategy].signal == "confidence":
+        if signal == "confidence":
+            request = await self._service.read(self._context, self._request)
             values = [getattr(solution, "confidence", None) for solution in request.solutions]
             best = representative(range(count), values)
-            decided_by: DecidedBy = "confidence"
-        else:
+            decided_by = "confidence"
+        elif signal == "reward":
+            request = await self._service.read(self._context, self._request)
             self._context.usage = Usage()
             try:
                 scored = await voting.score_steps(self._service, request, self._context)
@@ -195,6 +233,7 @@ class Rounds:
         return {
             "answer": None,
             "decided_by": decided_by,
+            "share": None,
             "tie": False,
             "margin": None,
             "solution_index": best,
@@ -208,24 +247,28 @@ class Rounds:
 
     def _request(self) -> CompareRequest:
         terms = self.terms
+        if self._extraction is None:
+            self._extraction = "choice" if lists_options(terms.problem) else "auto"
         settings = {name: getattr(terms.vote, name) for name in VoteTerms.model_fields}
         return CompareRequest(
-            problem=terms.problem, solutions=self.candidates.solutions(), model=terms.model, **settings, **terms.scoring
+            problem=terms.problem,
+            solutions=self.candidates.solutions(self._extraction),
+            model=terms.model,
+            extraction=self._extraction,
+            **settings,
+            **terms.scoring,
         )
 
 
 async def elect(
-    service: Service, candidates: Candidates, terms: Terms, context: Context
-) -> AsyncIterator[Progress | Elected]:
-    """Yields the progress after each round, and last the elected completion. Raises as `Rounds`."""
+    service: Service, candidates: Candidates, terms: Terms, context: Context, tell: Tell = untold
+) -> Elected:
+    """The elected completion. Raises as `Rounds`."""
     with service.models.chosen(terms.model) as models:
-        rounds = Rounds(service, models, candidates, terms, context)
-        while True:
+        rounds = Rounds(service, models, candidates, terms, context, tell)
+        while rounds.stopped is None:
             await rounds.sample(rounds.next_size)
-            if rounds.stopped is not None:
-                break
-            yield rounds.progress
-        yield await rounds.elected()
+        return await rounds.elected()
 
 
 def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTerms) -> dict[str, Any]:
@@ -234,6 +277,7 @@ def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTe
     return {
         "answer": vote.answer,
         "decided_by": vote.decided_by,
+        "share": vote.candidates[0].count / sum(each.count for each in vote.candidates),
         "tie": vote.tie,
         "margin": vote.margin,
         "solution_index": vote.solution_index,

@@ -1,13 +1,13 @@
 """OpenAI's endpoints: a client of that API can use them unchanged."""
 
-import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
@@ -18,19 +18,19 @@ from unprm.types import Strategy, Usage
 
 from ..demonstration import default_strategy
 from ..http.context import Context, TheContext
-from ..http.errors import TABLE, event, note, problem
+from ..http.errors import TABLE, problem
 from ..http.openapi import problems
 from ..http.work import WorkRoute
 from ..service import Service, TheService
 from ..settings import Settings
 from .bulk import elect_all
 from .candidates import Candidates
-from .election import Elected, Progress, Rounds, Terms, elect
+from .election import Elected, Rounds, Terms, elect
 from .responses import ResponsesRequest, response
-from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, TooManyCandidates
-from .stream import Chunks
+from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, TooManyCandidates, UnknownVote
+from .stream import EVENTS, Chunks, ElectionStream
 from .thinkbooster import OfflineBestOfNRequest, SelfConsistencyRequest
-from .upstream import Upstream
+from .upstream import UnknownToUpstream, Upstream, UpstreamFailed, UpstreamRefused
 
 _LISTING = (
     "invalid_request",
@@ -45,9 +45,6 @@ _LISTING = (
     "deadline_exceeded",
 )
 _CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed", "no_answer"))
-
-
-EVENTS = "text/event-stream"
 
 
 class GatewayRoute(WorkRoute):
@@ -69,12 +66,15 @@ def router(upstream: Upstream) -> APIRouter:
 
         `unprm` in the request sets how; in the answer it reports how the completion was elected.
         """
+        await _check_names([chat_request], context)
         if chat_request.uses_tools:
             return await _relayed(upstream, "/chat/completions", service, chat_request, chat_request.answers, context)
-        steps = _election(service, chat_request, context)
+        election = _election(service, chat_request, context)
         if chat_request.stream:
-            return await _streamed(chat_request, steps, context)
-        return await _json(service, context, _answer(chat_request, await _last(steps)))
+            usage = bool((chat_request.stream_options or {}).get("include_usage"))
+            chunks = Chunks(_new_id(), chat_request.model, chat_request.answers, usage)
+            return ElectionStream(election, chunks, context)
+        return await _json(service, context, _answer(chat_request, await election()))
 
     async def self_consistency(
         service: TheService, chat_request: SelfConsistencyRequest, context: TheContext
@@ -88,17 +88,32 @@ def router(upstream: Upstream) -> APIRouter:
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
         """As the chat completions, in the form of OpenAI's responses API: whole texts without tools."""
-        elected = await _last(_election(service, request.chat, context))
+        await _check_names([request.chat], context)
+        elected = await _election(service, request.chat, context)()
         return await _json(service, context, response(request, elected))
 
-    def _election(service: Service, request: ChatRequest, context: Context) -> AsyncIterator[Progress | Elected]:
+    def _election(service: Service, request: ChatRequest, context: Context) -> partial[Coroutine[Any, Any, Elected]]:
+        """The election, still to be called. Raises what is known before the upstream is asked."""
         terms = _terms(request, service)
-        candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
-        return elect(service, candidates, terms, context)
+        with service.models.chosen(terms.model):
+            candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
+            return partial(elect, service, candidates, terms, context)
+
+    async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
+        """Raises `UnknownVote` for a model whose name seems to choose a vote, unless the upstream lists it so, or
+        lists none."""
+        for name in {request.model for request in requests if request.may_be_misnamed}:
+            try:
+                await upstream.model(name, context)
+            except UnknownToUpstream:
+                raise UnknownVote from None
+            except (UpstreamRefused, UpstreamFailed):
+                pass  # it has no list
 
     async def chats(service: TheService, bulk: BulkRequest, context: TheContext) -> Response:
         """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
         decided. `data` has a chat completion, or an error, for each request in turn."""
+        await _check_names(bulk.requests, context)
         elections = [_terms(request, service) for request in bulk.requests]
         contexts = [replace(context, usage=Usage()) for _ in elections]
         with ExitStack() as stack:
@@ -168,13 +183,6 @@ def router(upstream: Upstream) -> APIRouter:
     return routes
 
 
-async def _last(steps: AsyncIterator[Progress | Elected]) -> Elected:
-    async for step in steps:
-        if isinstance(step, Elected):
-            return step
-    raise AssertionError("an election ends with somebody elected")
-
-
 def _terms(request: ChatRequest, service: Service) -> Terms:
     election, settings = request.unprm, service.settings
     most = settings.gateway_budget or settings.max_solutions
@@ -185,12 +193,15 @@ def _terms(request: ChatRequest, service: Service) -> Terms:
     return Terms(
         problem=request.problem,
         strategy=election.strategy or settings.gateway_strategy or _default_strategy(request, service),
+        named=election.strategy is not None,
         budget=budget,
-        confidence=settings.gateway_confidence if election.confidence is None else election.confidence,
+        stable=settings.gateway_stable if election.stable is None else election.stable,
         round=election.round,
+        extraction=election.extraction if "extraction" in election.model_fields_set else None,
+        shown=election.candidates,
         vote=election,
         model=election.model,
-        scoring={"aggregate": election.aggregate, "split": election.split, "extraction": election.extraction},
+        scoring={"aggregate": election.aggregate, "split": election.split},
     )
 
 
@@ -246,27 +257,3 @@ async def _relayed(
     # whatever else the upstream calls it: nobody's browser is to take it for a page
     headers = {"X-Content-Type-Options": "nosniff"}
     return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
-
-
-async def _streamed(request: ChatRequest, steps: AsyncIterator[Progress | Elected], context: Context) -> Response:
-    """The response as events; an error in the first round is raised, so that the response has its status."""
-    first = await anext(steps)
-    return StreamingResponse(_events(request, first, steps, context), media_type=EVENTS)
-
-
-async def _events(
-    request: ChatRequest, step: Progress | Elected, steps: AsyncIterator[Progress | Elected], context: Context
-) -> AsyncIterator[bytes]:
-    chunks = Chunks(_new_id(), request.model)
-    try:
-        while isinstance(step, Progress):
-            yield chunks.progress(step)
-            step = await anext(steps)
-    except Exception as error:  # the status is already sent: an error is an event, as with OpenAI
-        note(error, context)
-        yield event(problem(error, context.request_id, gateway=True).body)
-        return
-    usage = bool((request.stream_options or {}).get("include_usage"))
-    for part in chunks.answer(step, request.answers, usage):
-        yield part
-        await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting

@@ -30,11 +30,12 @@ BUDGET = 8
 
 NAMED = re.compile(rf"({'|'.join(get_args(Strategy))})(?:-(\d{{1,6}}))?@(.+)")
 """A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
+_LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
 
 _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 _OTHER_PROBLEM = "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?"
 
-Stopped = Literal["certain", "confident", "budget", "failures"]
+Stopped = Literal["stable", "budget", "failures"]
 
 
 class Election(VoteTerms):
@@ -42,9 +43,10 @@ class Election(VoteTerms):
 
     strategy: Strategy | None = None
     budget: int | None = Field(default=None, ge=1, le=MOST, description="Most candidates to sample.")
-    confidence: Probability | None = Field(
+    stable: Probability | None = Field(
         default=None,
-        description="Probability of an unchanged vote at which sampling stops; 1: only when it is certain.",
+        description="Sampling stops as soon as the vote stays as it is with this probability; 1: when nothing can "
+        "change it.",
     )
     round: int = Field(default=4, ge=1, le=MOST, description="Candidates sampled between two checks of the vote.")
     split: SplitField = "auto"
@@ -52,6 +54,10 @@ class Election(VoteTerms):
     aggregate: Aggregate = "min"
     model: ModelName | None = Field(default=None, description="A served PRM, by default the first.")
     problem: Text | None = Field(default=None, description="For the PRM; by default the last user message.")
+    candidates: bool = Field(
+        default=False,
+        description="Shows every candidate: in a stream as it arrives, else in the report, as `solutions`.",
+    )
     early_stop: bool = Field(
         default=False,
         description="With `deepconf` and the measure `lowest`: a candidate is broken off while it is written, once a "
@@ -132,6 +138,12 @@ class ChatRequest(_Passed):
         return self
 
     @property
+    def may_be_misnamed(self) -> bool:
+        """Whether the model's name may be meant to choose a vote, and misses it: `wfr-16@name`. But a name of the
+        upstream's may look so, too: `phi-4@q8_0`."""
+        return self.unprm.strategy is None and _LIKE_NAMED.match(self.model) is not None
+
+    @property
     def answers(self) -> int:
         """Number of answers to return at most."""
         return self.n or 1
@@ -204,6 +216,17 @@ class BulkRequest(BaseModel):
         return self
 
 
+class UnknownVote(InvalidRequest):
+    """A model's name that seems to choose a vote, and chooses none."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the upstream lists no model of this name, and what stands before its @ is no vote: expected "
+            f"{', '.join(get_args(Strategy))}, as in `majority-8@MODEL`",
+            "/model",
+        )
+
+
 class TooManyCandidates(InvalidRequest):
     """More candidates than the server samples for an answer."""
 
@@ -226,28 +249,44 @@ class UpstreamFailure(BaseModel):
     detail: str
 
 
+class Sample(BaseModel):
+    """A candidate as the upstream wrote it; `index` is in sampling order."""
+
+    index: int
+    text: str
+    finish_reason: str | None
+
+
 class Report(BaseModel):
     """How the answer was elected: `unprm` of a chat response.
 
-    `sampled` of `budget` candidates in `rounds`; `saved` were not needed, and `stopped_early` were broken off
-    for low confidence, without an answer. `stopped`: the vote could not change
-    (`certain`), probably would not (`confident`, with probability `confidence`), all were sampled (`budget`) or the
-    upstream failed (`failures`). `answer` is None if no candidate has one: the highest reward was elected. `decided_by`
-    is `majority`, whatever the strategy, if no candidate with an answer has the reward or confidence that it needs.
-    `candidates`, `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling
-    order.
+    `notes` says the most important of it in sentences. `sampled` of `budget` candidates in `rounds`; `saved` were not
+    needed, `cut` end at the most tokens that they may have, and `stopped_early` were broken off for low confidence,
+    without an answer. `stable` is the probability that the vote would stay as it is if the whole budget was sampled, so
+    1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`) or the upstream failed
+    (`failures`).
+
+    `share`: of the candidates with an answer, how many have the elected one. `answer` is None if no candidate has one.
+    Then the highest reward or confidence is elected if the request names a vote by these; else there is no vote,
+    `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`, whatever the
+    strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
+    `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions`
+    has all candidates if the request asks for them, and is missing otherwise, and in a stream.
     """
 
+    notes: list[str]
     strategy: Strategy
     budget: int
     sampled: int
     saved: int
+    cut: int
     stopped_early: int
     rounds: int
     stopped: Stopped
-    confidence: float
+    stable: float
     answer: str | None
-    decided_by: DecidedBy
+    decided_by: DecidedBy | None
+    share: float | None
     tie: bool
     margin: float | None
     solution_index: int
@@ -260,6 +299,7 @@ class Report(BaseModel):
     model: str
     demonstration: DemonstrationField
     usage: UsageOut
+    solutions: list[Sample] | None = Field(default=None, exclude_if=lambda solutions: solutions is None)
 
 
 def _text(content: object) -> str:

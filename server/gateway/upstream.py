@@ -109,6 +109,10 @@ class Sampled:
         }
 
 
+Arrived = Callable[[int, Sampled], None]
+"""Gets the completions of each request to the upstream as soon as they have come, and the number of the first."""
+
+
 class Upstream:
     """One upstream; its address may end in `/v1`. The caller sets the deadline.
 
@@ -121,34 +125,47 @@ class Upstream:
         self._service = service
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(self, body: Json, count: int, context: Context, brief: bool = False) -> Sampled:
+    async def sample(
+        self, body: Json, count: int, context: Context, brief: bool, apart: bool, arrived: Arrived
+    ) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
-        `brief`: of tokens, only the log-probabilities are kept.
+        `brief`: of tokens, only the log-probabilities are kept. `apart`: each completion is asked for on its own.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
-        most = 1 if body.get("logprobs") else _TOGETHER
+
+        async def ask(first: int, size: int) -> Sampled:
+            sampled = await self._complete(_reseeded(body, first), size, context, brief)
+            arrived(first, sampled)
+            return sampled
+
+        most = 1 if apart or body.get("logprobs") else _TOGETHER
         sizes = {first: min(most, count - first) for first in range(0, count, most)}
-        results = await _settled(
-            self._complete(_reseeded(body, first), size, context, brief) for first, size in sizes.items()
-        )
+        results = await _settled(ask(first, size) for first, size in sizes.items())
         missing = [
             number
             for (first, size), result in zip(sizes.items(), results, strict=True)
             if isinstance(result, Sampled)
             for number in range(first + len(result.choices), first + size)
         ]
-        more = await _settled(self._complete(_reseeded(body, number), 1, context, brief) for number in missing)
+        more = await _settled(ask(number, 1) for number in missing)
         return _together([*results, *more])
 
-    async def sample_watched(self, body: Json, count: int, watch: Callable[[], Watch], context: Context) -> Sampled:
+    async def sample_watched(
+        self, body: Json, count: int, watch: Callable[[], Watch], context: Context, arrived: Arrived
+    ) -> Sampled:
         """`count` completions, each streamed, and broken off as soon as its watch says so; one that is broken off has
         no text and the finish reason `STOPPED`. Fewer if some fail.
 
         Raises as `sample`.
         """
-        streams = (self._watched(_reseeded(body, number), watch(), context) for number in range(count))
-        return _together(await _settled(streams))
+
+        async def ask(number: int) -> Sampled:
+            sampled = await self._watched(_reseeded(body, number), watch(), context)
+            arrived(number, sampled)
+            return sampled
+
+        return _together(await _settled(map(ask, range(count))))
 
     async def models(self, context: Context) -> bytes:
         """The upstream's models, in JSON. Raises as `sample`."""

@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -12,13 +13,16 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
-from unprm.fields import field_errors
+from unprm.fields import field_errors, summary
+from unprm.types import Strategy
 from unprm.wire import FieldError, ProblemDetails
 
 from .context import Context, context_of
 
 GATEWAY = "/v1/"
 """Prefix of the paths of OpenAI's API."""
+VOTES = "/vote/"
+"""Prefix of the paths of votes."""
 CALLER_DEADLINE = "caller_deadline"
 """Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
 slowly: the server has not failed."""
@@ -89,6 +93,15 @@ class ForeignSite(UnprmError):
         )
 
 
+class UnknownVote(UnprmError):
+    """No vote has this address."""
+
+    code = "not_found"
+
+    def __init__(self) -> None:
+        super().__init__(f"there is no such vote; expected one of {', '.join(get_args(Strategy))}, or compare")
+
+
 class BodyTooLarge(UnprmError):
     """The body is larger than the server reads; `sent` is None if its size was not declared."""
 
@@ -118,6 +131,8 @@ class UnsupportedMediaType(UnprmError):
 
 def respond(error: Exception, scope: Scope) -> Response:
     """The response to an error of a request; its code is noted in the request's context."""
+    if isinstance(error, HTTPException) and error.status_code == 404 and scope["path"].startswith(VOTES):
+        error = UnknownVote()
     context = context_of(scope)
     note(error, context)
     return problem(error, context.request_id, scope["path"].startswith(GATEWAY))
@@ -182,8 +197,7 @@ def _detail(error: Exception, code: str) -> str:
     if isinstance(error, UnprmError) and code != "internal":
         return str(error)
     if isinstance(error, RequestValidationError):
-        count, first = len(error.errors()), _fields(error)[0].detail
-        return first if count == 1 else f"{count} errors, the first: {first}"
+        return summary(_fields(error), len(error.errors()))
     return TABLE[code].title
 
 

@@ -94,7 +94,7 @@ def test_the_gateway_answers_as_the_page_says() -> None:
     body = json.loads(words[words.index("-d") + 1])
     with upstream(*FARM) as reasoner, serving(embedded(), upstream_url=reasoner.url) as running:
         answer = running.post(words[2].removeprefix("localhost:8000"), body).json()
-    report = json.loads(block("json", '{\n "strategy"'))
+    report = json.loads(block("json", '{\n "notes"'))
     assert answer["unprm"] == _approximately(report)
     assert answer["choices"][0]["message"]["content"] == FARM[report["solution_index"]]
 

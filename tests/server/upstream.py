@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,9 +37,9 @@ class Upstream:
     number of a call, from 0, to the response it gets, `held` to an event before which it gets none; `hangs`, the number
     of a text to the place of a token after which its stream has nothing more. `takes_n`: whether it heeds `n`;
     `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
-    its own for single texts, by their number. `bodies` and `keys` are the JSON
-    bodies and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected,
-    `most_running` the calls at a time.
+    its own for single texts, by their number; `cut`: the numbers of texts that end at `max_tokens`; `lists`: the models
+    that it says it has. `bodies` and `keys` are the JSON bodies and Authorization headers of the calls, `given` counts
+    choices, `gone` the callers that disconnected, `most_running` the calls at a time.
     """
 
     texts: Sequence[str | dict[str, Any]]
@@ -49,6 +49,8 @@ class Upstream:
     takes_n: bool = True
     gives_logprobs: bool = True
     logprobs: Mapping[int, dict[str, Any] | None] = field(default_factory=dict)
+    cut: Collection[int] = ()
+    lists: Sequence[str] = ("reasoner",)
     media_type: str = "application/json"
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -115,8 +117,8 @@ class Upstream:
         return JSONResponse(answer, headers={"Content-Type": self.media_type})
 
     async def models(self, request: Request) -> Response:
-        card = {"id": "reasoner", "object": "model", "created": 1, "owned_by": "x"}
-        return JSONResponse({"object": "list", "data": [card]})
+        cards = [{"id": name, "object": "model", "created": 1, "owned_by": "x"} for name in self.lists]
+        return JSONResponse({"object": "list", "data": cards})
 
     def _choice(self, index: int, body: dict[str, Any]) -> dict[str, Any]:
         number = self.given % max(1, len(self.texts))
@@ -124,7 +126,8 @@ class Upstream:
         text = self.for_problem[problem].pop() if problem in self.for_problem else self.texts[number]
         self.given += 1
         message = {"role": "assistant", "content": text} if isinstance(text, str) else text
-        return {"index": index, "message": message, "finish_reason": "stop", "logprobs": self._logprobs(number, body)}
+        reason = "length" if number in self.cut else "stop"
+        return {"index": index, "message": message, "finish_reason": reason, "logprobs": self._logprobs(number, body)}
 
     def _logprobs(self, number: int, body: dict[str, Any]) -> dict[str, Any] | None:
         if not (self.gives_logprobs and body.get("logprobs")):

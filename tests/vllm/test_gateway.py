@@ -53,7 +53,7 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
             messages=[{"role": "user", "content": PROBLEM}],
             temperature=0.8,
             max_tokens=128,
-            extra_body={"unprm": {"budget": 8, "confidence": 1}},
+            extra_body={"unprm": {"budget": 8, "stable": 1}},
         )
         assert [model.id for model in client.models.list()] == [MODEL]
     report = answer.unprm  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
 def test_candidates_of_low_confidence_are_broken_off(gateway: Running) -> None:
     """Its answers are 466, 456 and 457: the reasoner is least sure where it slips."""
     messages = [{"role": "user", "content": HARD_PROBLEM}]
-    terms = {"strategy": "deepconf", "window": 8, "top_share": 0.5, "budget": 12, "round": 2, "confidence": 1}
+    terms = {"strategy": "deepconf", "window": 8, "top_share": 0.5, "budget": 12, "round": 2, "stable": 1}
     body = {"model": MODEL, "messages": messages, "temperature": 0.8, "max_tokens": 128, "seed": 1}
     whole, stopped = (
         gateway.post("/v1/chat/completions", body | {"unprm": terms | more}).json()

@@ -133,7 +133,7 @@ def test_the_gateway_elects_a_sampled_answer_by_the_judge(engine: JudgeEngine) -
         serving(engine, upstream_url=reasoner) as running,
     ):
         messages = [{"role": "user", "content": HARD_PROBLEM}]
-        unprm = {"strategy": "weighted", "budget": 12, "confidence": 1}
+        unprm = {"strategy": "weighted", "budget": 12, "stable": 1}
         answer = running.post("/v1/chat/completions", {"model": "any", "messages": messages, "unprm": unprm}).json()
     report = answer["unprm"]
     assert (report["model"], report["unscored"], report["failures"]) == (MODEL, [], [])

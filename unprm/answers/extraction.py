@@ -65,6 +65,7 @@ _QUOTED = re.compile(r"([`'\"])(.*)\1|\[(-?[0-9.]+)\]", re.DOTALL)
 _NOUN_IN_BRACKETS = re.compile(r"(?<=[0-9])\s*\(([A-Za-z]{3,})\)$")
 _TEXT = re.compile(r"\\text\w*\s*\{([^{}]*)\}")
 _SENTENCE = re.compile(r"[A-Za-z'’]+,?\s[A-Za-z'’][^\\=^_{}]*")
+_WORD_ENDS = " \n\t{}$"
 _BETWEEN = 100  # characters between two boxes of one answer
 _SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|\n\s*[-•]\s|[$*{}~]")
 _NO_LABEL = (
@@ -154,7 +155,7 @@ _LABEL = re.compile(
 Read = Callable[[str], str | None]
 
 
-def extract(text: str, mode: Extraction = "auto") -> str | None:
+def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str | None:
     """The answer that a solution states, or None, by the rules above.
 
     - ``auto``: all rules.
@@ -162,11 +163,16 @@ def extract(text: str, mode: Extraction = "auto") -> str | None:
     - ``last_number``: as ``auto``; if no answer is stated, the last number of the text.
     - ``choice``: the letters, A to J, of the options that are stated last (several as ABD).
 
+    `cut`: the text breaks off, as at a limit of tokens. Then only boxes, tags and statements outside of thoughts count,
+    and not the word at the end: 4 may have become 42.
+
     Linear in the length.
     """
+    if cut:
+        text = text[: 1 + max(map(text.rfind, _WORD_ENDS))] + "…"
     thoughts = _without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
-    parts = [part for text in thoughts for part in _TEXT_END.split(text)]
-    for read in _READS[mode]:
+    parts = [part for text in (thoughts[:1] if cut else thoughts) for part in _TEXT_END.split(text)]
+    for read in (_STATED if cut else _READS)[mode]:
         for part in parts:
             answer = read(part)
             if answer is not None:
@@ -312,11 +318,15 @@ def _last_number(text: str) -> str | None:
 
 def _choice(text: str) -> str | None:
     """The letters at the start of the stated answer; else the option that the text names."""
+    return _stated_choice(text) or named_letter(_last_boxes(text)[1])
+
+
+def _stated_choice(text: str) -> str | None:
     box, rest = _last_boxes(text)
     for statement in (box, _last_tagged(rest), *_statements(rest)):
         if statement and (letters := stated_letters(statement)):
             return letters
-    return named_letter(rest)
+    return None
 
 
 _READS: dict[Extraction, tuple[Read, ...]] = {
@@ -324,4 +334,10 @@ _READS: dict[Extraction, tuple[Read, ...]] = {
     "boxed": (_boxed,),
     "last_number": (_auto, _last_number),
     "choice": (_choice,),
+}
+_STATED: dict[Extraction, tuple[Read, ...]] = {
+    "auto": (_auto,),
+    "boxed": (_boxed,),
+    "last_number": (_auto,),
+    "choice": (_stated_choice,),
 }

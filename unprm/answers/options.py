@@ -41,7 +41,26 @@ _LINE = re.compile(
 _NAMED = re.compile(
     rf"\b(?:{_OPTION}(?:\s(?:is|are))?|(?:correct|response|solution)\s*:)|(?=\([A-Ja-j]\))", re.IGNORECASE
 )
+# The mark of an option in a question: at the start of a line, or in brackets elsewhere.
+_MARK = re.compile(
+    r"""
+    (?: (?P<line> ^[^\S\n]*(?:[-*•]\s+)? ) | (?<![\w\\^(]) )
+    (?: \\\(\s* | \$\s* )? (?: \\text\w*\{ | \\math\w+\{ | \*\* )?
+    (?P<open> [(（]? ) (?P<letter> [A-J] ) (?(line) [).:、：．）] | [)）] )
+    (?! \s* (?:[,.;)]|\Z|and\b|or\b) )
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 _REFUSED = re.compile(r"\W{0,9}[A-J]\W{0,9}(?:is|are)\s(?:\w+ly\s)?(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
+
+
+def lists_options(question: str) -> bool:
+    """Whether a question lists options to choose from: three or more, marked A) B) C) or (A) (B) (C), or two at the
+    start of lines, where A. and A: are marks too."""
+    marks = list(_MARK.finditer(question))
+    inline = "".join(mark["letter"] for mark in marks)
+    lines = "".join(mark["letter"] for mark in marks if mark["line"] is not None)
+    return "ABC" in inline or "AB" in lines
 
 
 def stated_letters(statement: str) -> str | None:

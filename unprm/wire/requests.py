@@ -87,7 +87,7 @@ class SolutionIn(WireModel):
         steps = tuple(self.steps or step_text.split(self.text or "", split))
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores):
-            raise InvalidRequest(_mismatch(len(scores), len(steps)), f"/solutions/{index}")
+            raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
         return Solution(steps, self.answer, self.id, scores, self.confidence, self.token_logprobs, self.top_logprobs)
 
 

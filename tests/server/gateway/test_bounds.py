@@ -62,7 +62,7 @@ def test_an_answer_that_is_too_long_is_the_upstream_s_failure() -> None:
             elected(running, budget=1)
         assert (caught.value.status_code, caught.value.code) == (502, "upstream_failed")
         for stream in (False, True):
-            terms: dict[str, Any] = {"strategy": "deepconf", "round": 1, "confidence": 1, "early_stop": stream}
+            terms: dict[str, Any] = {"strategy": "deepconf", "round": 1, "stable": 1, "early_stop": stream}
             reasoner.texts = [boxed(1), "x" * 16_000]
             reasoner.given = 0
             _, report = elected(running, budget=2, **terms)
@@ -73,7 +73,7 @@ def test_an_answer_that_is_too_long_is_the_upstream_s_failure() -> None:
 
 def test_texts_of_all_candidates_are_together_no_longer_than_a_body() -> None:
     with upstream(boxed(1, "x" * 1000)) as reasoner, gateway(reasoner, max_body_bytes=2500) as running:
-        _, report = elected(running, strategy="prm", budget=3, round=1, confidence=1)
+        _, report = elected(running, strategy="prm", budget=3, round=1, stable=1)
     (failure,) = report["failures"]
     assert (report["sampled"], failure["candidates"]) == (2, 1)
     assert "together longer than 2500 characters" in failure["detail"]
@@ -103,7 +103,7 @@ def test_an_upstream_that_gives_one_at_a_time_gets_few_calls_at_a_time(monkeypat
         upstream(boxed(1), takes_n=False, held=dict.fromkeys(range(40), gate)) as reasoner,
         gateway(reasoner) as running,
     ):
-        waiting = Background(lambda: elected(running, strategy="majority", budget=20, round=20, confidence=1))
+        waiting = Background(lambda: elected(running, strategy="majority", budget=20, round=20, stable=1))
         until(lambda: len(reasoner.bodies) == 2)
         gate.set()
         _, report = waiting.result()
@@ -112,8 +112,8 @@ def test_an_upstream_that_gives_one_at_a_time_gets_few_calls_at_a_time(monkeypat
 
 def test_many_candidates_are_asked_for_in_several_requests() -> None:
     with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
-        elected(running, strategy="majority", budget=40, round=40, confidence=1)
-        elected(running, strategy="cisc", budget=2, round=2, confidence=1)
+        elected(running, strategy="majority", budget=40, round=40, stable=1)
+        elected(running, strategy="cisc", budget=2, round=2, stable=1)
     assert sorted(body.get("n", 1) for body in reasoner.bodies) == [1, 1, 8, 16, 16]
 
 

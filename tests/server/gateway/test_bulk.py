@@ -29,14 +29,14 @@ def by_problem(reasoner: Upstream, texts: dict[str, list[str]]) -> None:
 
 def test_candidates_go_where_the_vote_is_open() -> None:
     texts = {"easy": [boxed(1)] * 20, "hard": [boxed(k) for k in range(20)]}
-    terms = {"strategy": "majority", "round": 2, "budget": 16, "confidence": 0.9}
+    terms = {"strategy": "majority", "round": 2, "budget": 16, "stable": 0.9}
     with upstream() as reasoner, gateway(reasoner) as running:
         by_problem(reasoner, texts)
         got = answered(running, 14, request("easy", **terms), request("hard", **terms))
         fixed = answered(running, 4, request("easy", **terms), request("hard", **terms))
     easy, hard = (answer["unprm"] for answer in got["data"])
     assert easy["sampled"] < hard["sampled"]
-    assert easy["stopped"] == "confident"
+    assert easy["stopped"] == "stable"
     assert (easy["answer"], hard["stopped"]) == ("1", "budget")
     assert got["unprm"] == {"budget": 14, "sampled": easy["sampled"] + hard["sampled"]}
     assert got["unprm"]["sampled"] == 14
@@ -46,7 +46,7 @@ def test_candidates_go_where_the_vote_is_open() -> None:
 
 def test_of_two_open_votes_the_less_decided_one_gets_the_candidates() -> None:
     texts = {"agreed": [boxed(1)] * 30, "split": [boxed(k) for k in range(30)]}
-    terms = {"strategy": "majority", "round": 2, "budget": 16, "confidence": 1}
+    terms = {"strategy": "majority", "round": 2, "budget": 16, "stable": 1}
     for order in (["agreed", "split"], ["split", "agreed"]):
         with upstream() as reasoner, gateway(reasoner) as running:
             by_problem(reasoner, texts)
@@ -59,7 +59,7 @@ def test_answers_are_chat_completions_in_the_order_of_the_requests() -> None:
     texts = {f"problem {k}": [boxed(k)] * 9 for k in range(12)}
     with upstream() as reasoner, gateway(reasoner) as running:
         by_problem(reasoner, texts)
-        got = answered(running, 30, *(request(problem, strategy="majority", confidence=0.5) for problem in texts))
+        got = answered(running, 30, *(request(problem, strategy="majority", stable=0.5) for problem in texts))
         assert running.metric('unprm_votes_total{strategy="majority"}') == 12
     for k, answer in enumerate(got["data"]):
         assert answer["object"] == "chat.completion"
@@ -72,7 +72,7 @@ def test_the_budget_is_never_exceeded_and_each_request_has_a_candidate() -> None
     texts = {f"problem {k}": [boxed(k + j) for j in range(30)] for k in range(10)}
     with upstream() as reasoner, gateway(reasoner) as running:
         by_problem(reasoner, texts)
-        requests = [request(problem, strategy="majority", confidence=1, budget=5) for problem in texts]
+        requests = [request(problem, strategy="majority", stable=1, budget=5) for problem in texts]
         got = answered(running, 17, *requests)
         few = answered(running, 300, *requests)
     sampled = [answer["unprm"]["sampled"] for answer in got["data"]]

@@ -14,7 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tests.openai_server import openai_server
+from tests.openai_server import Refusal, openai_server
 from tests.server.harness import Background, Running, raw, serving
 from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import PATIENCE, until
@@ -64,7 +64,7 @@ def test_the_elected_completion_is_answered(strategy: Strategy) -> None:
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         # log-probabilities come one candidate per request: in a round of several in any order
         round = 1 if RULES[strategy].signal == "confidence" else 6
-        answer, report = elected(running, strategy=strategy, budget=6, confidence=1, round=round)
+        answer, report = elected(running, strategy=strategy, budget=6, stable=1, round=round)
         solutions = [
             {
                 "text": text,
@@ -86,7 +86,7 @@ def test_the_elected_completion_is_answered(strategy: Strategy) -> None:
 
 def test_votes_by_confidence_run_no_prm_and_hide_log_probabilities_that_were_not_asked_for() -> None:
     with upstream(boxed(1), boxed(2), boxed(2)) as reasoner, gateway(reasoner) as running:
-        answer, report = elected(running, strategy="deepconf", budget=3, confidence=1, round=3)
+        answer, report = elected(running, strategy="deepconf", budget=3, stable=1, round=3)
         assert [reasoner.bodies[0][name] for name in ("logprobs", "top_logprobs")] == [True, 5]
         assert answer.choices[0].logprobs is None
         assert (report["decided_by"], report["reward"]) == ("confidence", None)
@@ -99,7 +99,7 @@ def test_votes_by_confidence_run_no_prm_and_hide_log_probabilities_that_were_not
 
 def test_candidates_of_low_confidence_are_broken_off_while_they_are_written() -> None:
     """Confidences of the tokens of the five texts, in units: 1 4 2, 3 1 4, 5 3 1, 2 5 3, 4 2 5."""
-    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 5, "confidence": 1}
+    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 5, "stable": 1}
     texts = [boxed(1), boxed(2), boxed(2), boxed(3), boxed(3)]
     with upstream(*texts, hangs={1: 1}) as reasoner, gateway(reasoner) as running:
         answer, report = elected(running, **terms, early_stop=True)
@@ -127,7 +127,7 @@ def test_early_stop_goes_with_deepconf_alone() -> None:
 @pytest.mark.parametrize("strategy", ["cisc", "self_certainty"])
 def test_the_most_confident_of_candidates_without_answers_is_elected(strategy: str) -> None:
     with upstream("no", "nor this", "perhaps") as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, strategy=strategy, budget=3, confidence=1, round=1)
+        _, report = elected(running, strategy=strategy, budget=3, stable=1, round=1)
     assert (report["answer"], report["decided_by"]) == (None, "confidence")
     values = [
         likelihood([top_logprobs(number, place)[0] for place in range(TOKENS)])
@@ -142,11 +142,11 @@ def test_the_most_confident_of_candidates_without_answers_is_elected(strategy: s
 def test_answers_of_which_none_can_be_scored_are_elected_by_their_frequency(strategy: str) -> None:
     texts = ["nothing", *(boxed(number, "x" * 500) for number in (1, 2, 2))]
     with upstream(*texts) as reasoner, gateway(reasoner, FakeEngine(max_tokens=200)) as running:
-        answer, report = elected(running, strategy=strategy, budget=4, round=2, confidence=1)
+        answer, report = elected(running, strategy=strategy, budget=4, round=2, stable=1)
     assert answer.choices[0].message.content == texts[2]
     assert (report["answer"], report["decided_by"], report["without_answer_count"]) == ("2", "majority", 1)
     assert (report["strategy"], report["sampled"], report["reward"]) == (strategy, 4, None)
-    assert (report["confidence"], report["stopped"]) == (0.0, "budget")
+    assert (report["stable"], report["stopped"]) == (0.0, "budget")
 
 
 @pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
@@ -160,7 +160,7 @@ def test_a_candidate_without_log_probabilities_leaves_the_vote_to_the_others(str
         "one alternative": {"content": [{"token": "x", "logprob": -0.1, "top_logprobs": [{"logprob": -0.1}]}]},
     }
     texts = [boxed(1), boxed(1), boxed(2)]
-    terms = {"strategy": strategy, "budget": 3, "round": 3, "confidence": 1}
+    terms = {"strategy": strategy, "budget": 3, "round": 3, "stable": 1}
     absent = dict.fromkeys((0, 1), lacking[content])
     with upstream(*texts, logprobs=absent) as reasoner, gateway(reasoner) as running:
         _, report = elected(running, **terms)
@@ -174,7 +174,7 @@ def test_a_candidate_without_log_probabilities_leaves_the_vote_to_the_others(str
 
 def test_candidates_are_stopped_by_what_a_text_with_an_answer_had() -> None:
     """The text without one is the most confident; the first of the others to be voted on sets the threshold."""
-    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 3, "confidence": 1}
+    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 3, "stable": 1}
     texts = ["nothing", boxed(1), boxed(2)]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         _, report = elected(running, **terms, early_stop=True)
@@ -194,7 +194,7 @@ def test_an_upstream_without_log_probabilities_is_named() -> None:
 
 def test_several_choices_are_the_best_answers() -> None:
     """In the order of the vote, each by its best completion; fewer than `n` if there are no more answers."""
-    terms = {"unprm": {"strategy": "majority", "budget": 6, "confidence": 1}}
+    terms = {"unprm": {"strategy": "majority", "budget": 6, "stable": 1}}
     texts = [boxed(1), boxed(2), boxed(2), boxed(3), boxed(3), boxed(3)]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         two, many = (ask(running, n=n, extra_body=terms) for n in (2, 9))
@@ -211,7 +211,7 @@ def test_several_choices_are_the_best_answers() -> None:
 
 def test_usage_is_that_of_all_candidates() -> None:
     with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner) as running:
-        answer, report = elected(running, budget=6, round=2, confidence=1)
+        answer, report = elected(running, budget=6, round=2, stable=1)
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 6 * COMPLETION_TOKENS
     assert answer.usage.prompt_tokens == 3 * PROMPT_TOKENS
@@ -224,14 +224,14 @@ def test_usage_is_that_of_all_candidates() -> None:
 def test_the_request_reaches_the_upstream_as_it_is() -> None:
     with upstream(boxed(1)) as reasoner, gateway(reasoner, upstream_key="theirs") as running:
         more = {"temperature": 0.4, "top_p": 0.9, "stop": ["x"], "seed": 5, "max_tokens": 9}
-        ask(running, key="ours", extra_body={"unprm": {"budget": 3, "round": 2, "confidence": 1}, "top_k": 3}, **more)
+        ask(running, key="ours", extra_body={"unprm": {"budget": 3, "round": 2, "stable": 1}, "top_k": 3}, **more)
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "top_k": 3, **more}
     assert reasoner.bodies == [body | {"n": 2}, body | {"seed": 7}]
     assert reasoner.keys == ["Bearer theirs"] * 2
 
 
 def test_the_defaults_are_the_server_s() -> None:
-    settings = {"gateway_budget": 3, "gateway_strategy": "hmr", "gateway_confidence": 1.0}
+    settings = {"gateway_budget": 3, "gateway_strategy": "hmr", "gateway_stable": 1.0}
     with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner, **settings) as running:
         _, report = elected(running)
     assert (report["strategy"], report["budget"], report["sampled"]) == ("hmr", 3, 3)
@@ -240,7 +240,7 @@ def test_the_defaults_are_the_server_s() -> None:
 def test_greedy_candidates_are_warmed_up_and_stay_reproducible() -> None:
     with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
         for _ in range(2):
-            ask(running, temperature=0, extra_body={"unprm": {"budget": 4, "round": 2, "confidence": 1}})
+            ask(running, temperature=0, extra_body={"unprm": {"budget": 4, "round": 2, "stable": 1}})
         ask(running, temperature=0, extra_body={"unprm": {"budget": 1}})
     sampling = [(body["temperature"], body.get("seed")) for body in reasoner.bodies]
     assert sampling == [(0.7, 0), (0.7, 2)] * 2 + [(0, None)]
@@ -248,18 +248,18 @@ def test_greedy_candidates_are_warmed_up_and_stay_reproducible() -> None:
 
 def test_stops_when_the_vote_can_t_change() -> None:
     with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, strategy="majority", budget=16, round=4, confidence=1)
-    assert (report["sampled"], report["saved"], report["rounds"], report["stopped"]) == (12, 4, 3, "certain")
-    assert report["confidence"] == 1.0
+        _, report = elected(running, strategy="majority", budget=16, round=4, stable=1)
+    assert (report["sampled"], report["saved"], report["rounds"], report["stopped"]) == (12, 4, 3, "stable")
+    assert report["stable"] == 1.0
     assert reasoner.given == 12
 
 
 def test_stops_when_the_vote_will_hardly_change() -> None:
     with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, strategy="majority", budget=16, round=4, confidence=0.9)
-        _, all_of_them = elected(running, strategy="wrf", budget=16, round=4, confidence=1)
-    assert (report["sampled"], report["stopped"]) == (4, "confident")
-    assert 0.9 <= report["confidence"] < 1
+        _, report = elected(running, strategy="majority", budget=16, round=4, stable=0.9)
+        _, all_of_them = elected(running, strategy="wrf", budget=16, round=4, stable=1)
+    assert (report["sampled"], report["stopped"]) == (4, "stable")
+    assert 0.9 <= report["stable"] < 1
     assert (all_of_them["sampled"], all_of_them["stopped"]) == (16, "budget")
 
 
@@ -272,7 +272,7 @@ def test_goes_on_while_the_vote_is_open() -> None:
 def test_an_upstream_that_gives_one_at_a_time_is_called_for_each() -> None:
     texts = [boxed(number) for number in range(4)]
     with upstream(*texts, takes_n=False) as reasoner, gateway(reasoner) as running:
-        answer = ask(running, seed=1, extra_body={"unprm": {"budget": 4, "confidence": 1}})
+        answer = ask(running, seed=1, extra_body={"unprm": {"budget": 4, "stable": 1}})
     assert sorted(c["answer"] for c in answer.unprm["candidates"]) == ["0", "1", "2", "3"]
     assert sorted(body["seed"] for body in reasoner.bodies) == [1, 2, 3, 4]
 
@@ -297,10 +297,10 @@ def test_the_problem_is_the_last_user_message() -> None:
     assert {text.partition("\n")[0] for text in seen} == {"What is 2?", "Other"}
 
 
-def test_without_answers_the_highest_reward_is_elected() -> None:
+def test_without_answers_the_highest_reward_is_elected_if_the_request_names_a_vote_by_it() -> None:
     texts = ["I can't tell.", "Nobody knows.", "It depends."]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
-        answer, report = elected(running, budget=3)
+        answer, report = elected(running, budget=3, strategy="wrf")
         scored = running.post("/score_steps", {"problem": PROBLEM, "solutions": texts}).json()
     rewards = [solution["reward"] for solution in scored["solutions"]]
     assert (report["answer"], report["decided_by"], report["candidates"]) == (None, "reward", [])
@@ -323,7 +323,7 @@ def test_what_the_model_can_t_read_stays_a_candidate_without_a_reward() -> None:
 def test_answers_and_steps_are_read_as_the_request_says() -> None:
     texts = ["so 4\nor 5", "\\boxed{9}"]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
-        options = {"budget": 2, "round": 2, "strategy": "wrf", "confidence": 1}
+        options = {"budget": 2, "round": 2, "strategy": "wrf", "stable": 1}
         _, stated = elected(running, **options)
         _, guessed = elected(running, **options, extraction="last_number", normalization="share", split="line")
         body = {"problem": PROBLEM, "solutions": texts, "split": "line"}
@@ -340,7 +340,7 @@ def test_nothing_to_elect_is_the_upstream_s_failure() -> None:
         gateway(reasoner) as running,
         pytest.raises(openai.InternalServerError) as caught,
     ):
-        elected(running, budget=2)
+        elected(running, budget=2, strategy="prm")
     assert (caught.value.status_code, caught.value.code) == (502, "upstream_failed")
     assert "none of the 2 candidates has text" in str(caught.value)
 
@@ -379,13 +379,14 @@ def test_an_upstream_that_keeps_failing_is_not_called_again() -> None:
     ],
 )
 def test_errors_of_the_upstream_are_reported(response: Response, status: int, code: str, detail: str) -> None:
-    """In the form that OpenAI's client expects, and as problem details."""
-    for stream in (False, True):
-        with upstream(boxed(1), errors={0: response}) as reasoner, gateway(reasoner) as running:
-            with pytest.raises(openai.APIStatusError) as caught:
-                ask(running, stream=stream)
-            error = caught.value
-    assert (error.status_code, error.code) == (status, code)
+    """In the form that OpenAI's client expects, and as problem details; in a stream, which has begun, as an event."""
+    with upstream(boxed(1), errors={0: response, 1: response}) as reasoner, gateway(reasoner) as running:
+        with pytest.raises(openai.APIStatusError) as caught:
+            ask(running)
+        with pytest.raises(openai.APIError, match=detail) as late:
+            ask(running, stream=True)
+    error = caught.value
+    assert (error.status_code, error.code, late.value.code) == (status, code, code)
     assert detail in str(error)
     body = error.response.json()
     assert (body["status"], body["code"]) == (status, code)
@@ -427,9 +428,11 @@ def test_what_an_upstream_says_amiss_is_its_failure(response: Response) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "logprobs": True, "unprm": {"budget": 1}}
     other = body | {"messages": [{"role": "user", "content": "other"}]}
     with upstream(boxed(1), refused={PROBLEM: response}) as reasoner, gateway(reasoner) as running:
-        for more in ({}, {"stream": True}, {"unprm": {"budget": 2, "strategy": "deepconf"}}):
+        for more in ({}, {"unprm": {"budget": 2, "strategy": "deepconf"}}):
             refused = running.post("/v1/chat/completions", body | more)
             assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
+        *_, event, _ = running.post("/v1/chat/completions", body | {"stream": True}).text.split("\n\n")
+        assert json.loads(event.removeprefix("data: "))["error"]["code"] == "upstream_failed"
         got = running.post("/v1/chat/completions/bulk", {"requests": [body, other], "budget": 2}).json()["data"]
     assert got[0]["error"]["code"] == "upstream_failed"
     assert got[1]["choices"][0]["message"]["content"] == boxed(1)
@@ -451,7 +454,7 @@ def test_a_stream_of_log_probabilities_that_are_none_is_a_failure(logprob: str) 
     token = f'{{"token": "x", "logprob": -1, "top_logprobs": [{{"logprob": {logprob}}}, {{"logprob": {logprob}}}]}}'
     chunk = f'data: {{"choices": [{{"delta": {{}}, "logprobs": {{"content": [{token}]}}}}]}}\n\n'
     broken = Response(chunk, media_type="text/event-stream")
-    terms = {"strategy": "deepconf", "budget": 2, "round": 1, "confidence": 1, "early_stop": True, "window": 1}
+    terms = {"strategy": "deepconf", "budget": 2, "round": 1, "stable": 1, "early_stop": True, "window": 1}
     with upstream(boxed(1), errors={1: broken}) as reasoner, gateway(reasoner) as running:
         _, report = elected(running, **terms)
     detail = "the upstream's stream has something else than chunks of a chat completion"
@@ -542,7 +545,7 @@ def test_without_a_limit_of_its_own_the_gateway_samples_eight() -> None:
     limits: list[tuple[dict[str, Any], int]] = [({}, 8), ({"max_solutions": 3}, 3), ({"gateway_budget": 2}, 2)]
     for limit, budget in limits:
         with upstream(boxed(1)) as reasoner, gateway(reasoner, **limit) as running:
-            _, report = elected(running, confidence=1)
+            _, report = elected(running, stable=1)
         assert report["budget"] == budget
 
 
@@ -586,16 +589,46 @@ def test_completions_are_the_upstream_s() -> None:
 def test_the_model_s_name_chooses_the_vote(model: str, strategy: str, budget: int) -> None:
     texts = [boxed(7, "a"), boxed(8, "b"), boxed(9, "c"), boxed(9, "d")]
     with upstream(*texts) as reasoner, gateway(reasoner, gateway_budget=4) as running:
-        answer = ask(running, model=model, extra_body={"unprm": {"confidence": 1}})
+        answer = ask(running, model=model, extra_body={"unprm": {"stable": 1}})
     assert (answer.unprm["strategy"], answer.unprm["budget"]) == (strategy, budget)
     assert {body["model"] for body in reasoner.bodies} == {"org/m@1"}
 
 
 def test_other_names_are_the_upstream_s() -> None:
     with upstream(boxed(7)) as reasoner, gateway(reasoner, gateway_budget=1) as running:
-        for model in ("wrf-16", "wrf-x@m", "wrf-16@", "other-2@m", "wrf-1234567@m"):
+        reasoner.lists = ["phi-4@q8_0"]
+        for model in ("wrf-16", "phi-4@q8_0", "@cf/meta/llama", "org/m@1", "qwen2.5-7b@q4_k_m"):
             assert ask(running, model=model).unprm["budget"] == 1
             assert reasoner.bodies[-1]["model"] == model
+
+
+@pytest.mark.parametrize("model", ["wfr-4@m", "wfr@m", "WRF-4@m", "wrf-x@m", "wrf-16@", "other-2@m", "wrf-1234567@m"])
+def test_a_name_that_misses_a_vote_is_refused_with_their_list(model: str) -> None:
+    """Before anything is sampled, so in a stream too; with a vote named elsewhere it can only be the upstream's."""
+    with upstream(boxed(7)) as reasoner, gateway(reasoner) as running:
+        message = {"role": "user", "content": PROBLEM}
+        one = {"model": model, "messages": [message]}
+        for path, body in (
+            ("chat/completions", one),
+            ("chat/completions", one | {"stream": True}),
+            ("chat/completions/bulk", {"requests": [one], "budget": 4}),
+            ("responses", {"model": model, "input": PROBLEM}),
+        ):
+            refused = running.post(f"/v1/{path}", body)
+            assert (refused.status_code, refused.json()["error"]["param"]) == (422, "/model")
+            assert "expected majority, prm, hmr, wrf," in refused.json()["error"]["message"]
+        assert not reasoner.bodies
+        ask(running, model=model, extra_body={"unprm": {"strategy": "wrf", "budget": 1}})
+    assert [body["model"] for body in reasoner.bodies] == [model]
+
+
+def test_where_the_upstream_lists_nothing_any_name_may_be_its_own() -> None:
+    def answer(body: Any) -> Any:
+        return bytes(completion().body) if body else Refusal(404, {})
+
+    with openai_server(answer) as (url, _), serving(FakeEngine(), upstream_url=url) as running:
+        answered = ask(running, model="phi-4@q8_0", extra_body={"unprm": {"budget": 1}})
+    assert answered.choices[0].message.content == "x"
 
 
 @pytest.mark.parametrize(
@@ -612,7 +645,7 @@ def test_the_address_chooses_the_vote_as_thinkbooster_s(
     address: str, fields: dict[str, Any], strategy: str, budget: int, aggregate: str
 ) -> None:
     texts = [f"{text}\n\n{boxed(number, 'b')}" for number, text in enumerate("acdefghi")]
-    unprm = {"strategy": strategy, "budget": budget, "aggregate": aggregate, "confidence": 1}
+    unprm = {"strategy": strategy, "budget": budget, "aggregate": aggregate, "stable": 1}
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         expected = ask(running, extra_body={"unprm": unprm})
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
@@ -620,7 +653,7 @@ def test_the_address_chooses_the_vote_as_thinkbooster_s(
         answer: Any = api.chat.completions.create(
             model="m",
             messages=[{"role": "user", "content": PROBLEM}],
-            extra_body={"unprm": {"confidence": 1}, **fields},
+            extra_body={"unprm": {"stable": 1}, **fields},
         )
     report = {name: value for name, value in answer.unprm.items() if name != "usage"}
     assert report == {name: value for name, value in expected.unprm.items() if name != "usage"}
@@ -728,43 +761,9 @@ def test_errors_of_passed_on_requests_are_reported() -> None:
         ask(running, tools=tools)
 
 
-def test_a_stream_shows_progress_and_then_the_answer() -> None:
-    text = boxed(1, "Step 1", "Step 2")
-    with upstream(text, text, boxed(2)) as reasoner, gateway(reasoner) as running:
-        unprm = {"budget": 6, "round": 3, "confidence": 1, "strategy": "majority"}
-        chunks = ask(running, stream=True, stream_options={"include_usage": True}, extra_body={"unprm": unprm})
-    assert chunks[0].unprm == {"progress": {"sampled": 3, "budget": 6, "answer": "1"}}
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == text
-    assert len([chunk for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]) == 5
-    last, usage = chunks[-2:]
-    assert last.choices[0].finish_reason == "stop"
-    assert last.unprm["sampled"] == 6
-    assert usage.usage is not None
-    assert usage.usage.completion_tokens == 6 * COMPLETION_TOKENS
-    assert len({chunk.id for chunk in chunks}) == 1
-
-
-def test_progress_is_streamed_while_candidates_are_sampled() -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
-    body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
-    second = threading.Event()
-    with (
-        upstream(boxed(1), boxed(2), held={1: second}) as reasoner,
-        gateway(reasoner) as running,
-        running.http.stream("POST", "/v1/chat/completions", json=body) as response,
-    ):
-        assert response.headers["content-type"].startswith("text/event-stream")
-        lines = response.iter_lines()
-        assert json.loads(next(lines).removeprefix("data: "))["unprm"]["progress"]["sampled"] == 2
-        assert reasoner.given == 2
-        second.set()
-        rest = [line for line in lines if line]
-    assert rest[-1] == "data: [DONE]"
-
-
 def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
     engine = FakeEngine(failures={1: RuntimeError("CANARY"), 2: RuntimeError("CANARY")})
-    more: Any = {"unprm": {"budget": 4, "round": 2, "confidence": 1}}
+    more: Any = {"unprm": {"budget": 4, "round": 2, "stable": 1}}
     with (
         upstream(*[boxed(k, str(k)) for k in range(4)]) as reasoner,
         gateway(reasoner, engine) as running,
@@ -786,12 +785,12 @@ def test_who_goes_away_is_not_worked_for() -> None:
 
 def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}]}
-    body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
+    body["unprm"] = {"budget": 4, "round": 2, "stable": 1}
     with upstream(boxed(1), boxed(2), held={1: threading.Event()}) as reasoner, gateway(reasoner) as running:
         answer = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"})
     report = answer.json()["unprm"]
     assert (report["sampled"], report["stopped"]) == (2, "failures")
-    assert report["failures"] == [{"candidates": 2, "detail": "the upstream gave none in time"}]
+    assert report["failures"] == [{"candidates": 2, "detail": "the upstream did not give them in time"}]
     late = threading.Event()
     with upstream(boxed(1), held={0: late}) as reasoner, gateway(reasoner, gateway_seconds=0.5) as running:
         answer = running.post("/v1/chat/completions", body)
@@ -812,8 +811,9 @@ def test_what_outlives_the_drain_is_told_so(stream: bool, tools: bool, caplog: p
         until(lambda: len(reasoner.bodies) == 1)
         running.server.should_exit = True
         answer = waiting.result()
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "shutting_down")
-    assert _logged(caplog) == [(503, "shutting_down")]
+    status, last = (200, answer.text.split("data: ")[-1]) if stream and not tools else (503, answer.text)
+    assert (answer.status_code, json.loads(last)["error"]["code"]) == (status, "shutting_down")
+    assert _logged(caplog) == [(status, "shutting_down")]
 
 
 def _logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
@@ -826,14 +826,15 @@ def _logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 def test_a_stream_that_outlives_the_drain_ends_with_an_event(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
-    body["unprm"] = {"budget": 4, "round": 2, "confidence": 1}
+    body["unprm"] = {"budget": 4, "round": 2, "stable": 1}
     with (
         upstream(boxed(1), boxed(2), held={1: threading.Event()}) as reasoner,
         gateway(reasoner, drain_seconds=0) as running,
         httpx.stream("POST", f"{running.url}/v1/chat/completions", json=body, timeout=PATIENCE) as response,
     ):
         events = (line.removeprefix("data: ") for line in response.iter_lines() if line)
-        assert json.loads(next(events))["unprm"]["progress"]["sampled"] == 2
+        assert json.loads(next(events))["choices"][0]["delta"]["role"] == "assistant"
+        assert [json.loads(next(events))["unprm"]["progress"]["sampled"] for _ in range(3)] == [1, 2, 2]
         running.server.should_exit = True
         assert json.loads(next(events))["error"]["code"] == "shutting_down"
         assert not list(events)
@@ -853,7 +854,7 @@ def test_a_stream_that_is_passed_on_ends_at_its_deadline_with_an_event(caplog: p
 
 def test_votes_are_counted_once() -> None:
     with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner) as running:
-        elected(running, budget=8, round=2, confidence=1, strategy="hmr")
+        elected(running, budget=8, round=2, stable=1, strategy="hmr")
         assert running.metric('unprm_votes_total{strategy="hmr"}') == 1
 
 

@@ -9,7 +9,7 @@ from tests.server.gateway.test_gateway import boxed, client, gateway
 from tests.server.harness import PROBLEM
 from tests.server.upstream import COMPLETION_TOKENS, upstream
 
-TERMS = {"unprm": {"strategy": "majority", "budget": 3, "confidence": 1}}
+TERMS = {"unprm": {"strategy": "majority", "budget": 3, "stable": 1}}
 
 
 def test_a_text_is_answered_with_the_elected_one() -> None:

@@ -4,6 +4,7 @@ without a failed request."""
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import httpx
 import pytest
 
 from server.scale.settings import RAY, ScaleSettings
-from tests.server.harness import ask, boxed, serving
+from tests.server.harness import ask, boxed, raw, serving
 from tests.server.http.test_keys import bearer
 from tests.server.upstream import Upstream, upstream
 from tests.support import ROOT, free_port, until
@@ -129,21 +130,22 @@ def test_ray_logs_nothing_of_what_a_caller_wrote(http: httpx.Client) -> None:
 CHAT: dict[str, Any] = {
     "model": "m",
     "messages": [{"role": "user", "content": "What is 3 + 4?"}],
-    "unprm": {"budget": 4, "round": 2, "confidence": 1},
+    "unprm": {"budget": 4, "round": 2, "stable": 1},
 }
 
 
 @contextmanager
 def streamed(http: httpx.Client, reasoner: Upstream, go_on: threading.Event, **headers: str) -> Iterator[Iterator[Any]]:
-    """The gateway's events after the first, for a request whose second round waits for `go_on`."""
+    """The gateway's events after those of the first round, for a request whose second round waits for `go_on`."""
     reasoner.held = {len(reasoner.bodies) + 1: go_on}
     given = reasoner.given
     with http.stream("POST", "/v1/chat/completions", json=CHAT | {"stream": True}, headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
-        events = (line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: "))
-        assert json.loads(next(events))["choices"]
-        assert reasoner.given <= given + 2  # it came before the rest was there
+        events = (line.removeprefix("data: ") for line in response.iter_lines() if line)
+        next(events)
+        assert [json.loads(next(events))["unprm"]["progress"]["sampled"] for _ in range(3)] == [1, 2, 2]
+        assert reasoner.given == given + 2  # it came before the rest was there
         yield events
 
 
@@ -158,6 +160,18 @@ def test_the_gateway_answers_as_it_goes(http: httpx.Client, reasoner: Upstream) 
     assert whole.status_code == 200
     assert whole.json()["unprm"]["sampled"] == 4
     assert whole.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_leaves_the_gateway_is_not_worked_for(http: httpx.Client, reasoner: Upstream, stream: bool) -> None:
+    gone = reasoner.gone
+    asked = len(reasoner.bodies)
+    reasoner.held = {asked: threading.Event()}
+    body = raw(CHAT | {"stream": stream}, "/v1/chat/completions", f"Authorization: Bearer {KEY}")
+    with socket.create_connection(("127.0.0.1", http.base_url.port or 0)) as connection:
+        connection.sendall(body)
+        until(lambda: len(reasoner.bodies) == asked + 1)
+    until(lambda: reasoner.gone == gone + 1)
 
 
 def test_data_is_made_on_the_same_cluster(http: httpx.Client, tmp_path: Path) -> None:

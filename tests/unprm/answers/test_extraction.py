@@ -235,6 +235,29 @@ def test_real_solutions(row):
     assert extract(row["text"]) == row["answer"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "text", "answer"),
+    [
+        ("auto", "Some steps:\n\n1. Count the eggs.\n2", None),
+        ("auto", "It is 6 * 7.\n\nThe answer is 4", None),
+        ("auto", "It is 6 * 7, so the answer is \\boxed{4", None),
+        ("auto", "x = 5\n\nNow", None),
+        ("auto", "<think>Is the answer 5? The answer is 5. But wait", None),
+        ("auto", "The answer is \\boxed{42}", "42"),
+        ("auto", "The answer is $42$", "42"),
+        ("auto", "The answer is 42.\n\nBut let us che", "42"),
+        ("auto", "42", None),
+        ("auto", "", None),
+        ("boxed", "\\boxed{5} and \\boxed{6", None),
+        ("last_number", "There are 3 eggs and", None),
+        ("choice", "Let us check each option.\n\nA) 21: it is odd and", None),
+        ("choice", "The answer is (B) 7, sin", "B"),
+    ],
+)
+def test_of_a_text_that_breaks_off_only_statements_before_its_end_count(mode, text, answer):
+    assert extract(text, mode, cut=True) == answer
+
+
 FRAGMENTS = (
     r"\boxed{|\boxed|\boxed{1}|{|}| |\|$|$$|\[|\(|**|```|<think>|</think>|<answer>|</answer>|####|9|1/|1:|1,111,|'|(A) "
     "|answer is |answer: **|answer\n|#### a|#### 1. a\n|\n- |\n |5 and |answer is \\["
@@ -247,6 +270,7 @@ def test_a_long_text_is_read_at_once(unit):
     text = unit * (100_000 // len(unit))
     for mode in ("auto", "last_number", "choice"):
         extract("the answer is " + text, mode)
+        extract("the answer is " + text, mode, cut=True)
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
