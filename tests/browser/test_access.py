@@ -156,7 +156,7 @@ def test_all_is_done_by_keys(browser: Browser, running: Running) -> None:
 def test_results_and_errors_are_announced(sheet: Sheet) -> None:
     sheet.score("", *CANDIDATES)
     sheet.tile("wrf")
-    expect(sheet.page.get_by_role("status").filter(has_text="4 solutions scored")).to_be_visible()
+    expect(sheet.page.get_by_role("status").filter(has_text="4 candidates came with scores")).to_be_visible()
     sheet.page.get_by_label("Candidate solutions").fill("")
     sheet.press("Score and vote")
     expect(sheet.page.get_by_role("alert")).to_contain_text("There is no candidate yet")

@@ -116,7 +116,7 @@ export class Results {
       const noun = asText.length === 1 ? "The answer of solution" : "The answers of solutions";
       notices.push(`${noun} ${which} could not be compared as mathematics in time, only as written.`);
     }
-    byId("notices").replaceChildren(...notices.map((text) => el("p", {}, text)));
+    byId("notices").replaceChildren(...notices.map((text) => el("p", { class: "notice" }, text)));
   }
 
   _offerClasses() {
