@@ -20,7 +20,7 @@ let running = null;
 let limits = null;
 /** The request that was scored last, with the scores that came back. */
 let scoredRequest = null;
-/** Of the question to the model behind the gateway that is under way, if there is one. */
+/** What stops the model behind the gateway while it is being asked. */
 let asking = null;
 /** The code of what keeps the page from knowing the model. */
 let trouble = null;
@@ -83,16 +83,20 @@ async function scoreAndShow(request, signal, more = false) {
   scoredRequest = withScores(request, solutions);
   byId("empty").hidden = true;
   byId("outcome").hidden = false;
-  if (demonstration || !more) byId("demonstration").textContent = demonstration ?? "";
+  if (demonstration || !more) byId("demonstration").textContent = demonstration?.detail ?? "";
   if (more) results.showRewards(solutions, request.threshold, scoredRequest);
-  else results.showScores(request.problem ?? "", solutions, request.threshold, scoredRequest);
+  else {
+    results.ballot.suggest(demonstration?.in_domain === false ? "majority" : "wrf");
+    results.showScores(request.problem ?? "", solutions, request.threshold, scoredRequest);
+  }
   return response;
 }
 
 /** Where the scores of candidates come from. */
 function whoScored(sent, { solutions, usage, model }) {
-  const given = sent.filter((solution) => solution.step_scores).length;
-  const number = solutions.filter((solution) => solution.step_scores !== null).length - given;
+  const scored = sent.filter((_, index) => solutions[index].step_scores !== null);
+  const given = scored.filter((solution) => solution.step_scores).length;
+  const number = scored.length - given;
   const came = given > 0 ? `${counted(given, "candidate")} came with scores` : "";
   if (number === 0) return `${came}: no model was run.`;
   const { tokens, computed_tokens: computed, cached_tokens: cached } = usage;
@@ -131,75 +135,71 @@ async function ask() {
   if (byId("upstream").value === "") await offerUpstream(); // it may not have answered before
   const question = input.question();
   await alone(async (signal) => {
-    asking = signal;
+    const stop = new AbortController();
+    asking = stop;
+    byId("ask").textContent = "Stop";
     byId("outcome").hidden = byId("empty").hidden = true;
     say(`Asking ${question.model} for ${counted(question.budget, "candidate")} …`);
     reveal();
     try {
-      await askAndVote(question, signal);
+      await askAndVote(question, stop, signal);
     } finally {
-      if (asking === signal) asking = null;
+      if (asking === stop) asking = null;
+      byId("ask").textContent = asking === null ? "Ask" : "Stop";
+      byId("waiting").replaceChildren();
       byId("outcome").hidden = !results.there;
       byId("empty").hidden = results.there;
-      byId("waiting").replaceChildren();
     }
   });
 }
 
-/** What has arrived is scored while the rest is written; at last all are shown as if they had been pasted. */
-async function askAndVote(question, signal) {
-  const arrived = [];
-  let scoring = null;
-  let failure = null;
-  let report = null;
+/** What has arrived is scored while the rest is written; in the end all are as if they had been pasted. */
+async function askAndVote(question, stop, signal) {
+  const arrived = []; // `scored`: as it is sent once it has been scored
+  let scoring = Promise.resolve();
+  let told = null;
 
-  const showWaiting = () => {
-    byId("waiting").replaceChildren(...arrived.filter(({ scored }) => scored === null).map(({ text }) => waitingCard(text)));
-  };
+  const waitingOnes = () => arrived.filter(({ scored }) => scored === undefined);
+  const showWaiting = () => byId("waiting").replaceChildren(...waitingOnes().map(({ text }) => waitingCard(text)));
   const scoreArrived = async () => {
     const candidates = [...arrived];
     const request = input.request(candidates.map(({ text, scored }) => scored ?? text), question);
-    await scoreAndShow(request, signal, candidates.some(({ scored }) => scored !== null));
+    await scoreAndShow(request, signal, candidates.some(({ scored }) => scored !== undefined));
     candidates.forEach((candidate, place) => {
       candidate.scored = scoredRequest.solutions[place];
     });
     showWaiting();
     await results.vote();
   };
-  const catchUp = async () => {
-    while (arrived.some(({ scored }) => scored === null)) await scoreArrived();
-  };
 
   try {
-    for await (const event of asked(question, signal)) {
-      if (event.candidate) {
-        arrived.push({ ...event.candidate, scored: null });
+    for await (const { candidate, progress, ...report } of asked(question, AbortSignal.any([signal, stop.signal]))) {
+      if (candidate) {
+        arrived.push(candidate);
         showWaiting();
-        // what goes wrong meanwhile goes wrong again in the end, if it matters
-        scoring ??= catchUp().catch(() => null).finally(() => { scoring = null; });
-      } else if (event.progress) {
-        const { sampled, budget, answer } = event.progress;
+        // what goes wrong now goes wrong again in the end, if it matters
+        scoring = scoring.then(() => (waitingOnes().length > 0 ? scoreArrived() : null)).catch(() => null);
+      } else if (progress) {
+        const { sampled, budget, answer } = progress;
         say(`${sampled} of ${counted(budget, "candidate")}: ${answer === null ? "no answer yet" : `${answer} leads`}.`);
-      } else report = event;
+      } else {
+        told = outcomeOf(report);
+        results.ballot.suggest(report.strategy);
+      }
     }
-  } catch (error) {
-    if (signal.aborted) throw error;
-    if (arrived.length === 0) {
-      sayOld();
-      throw error;
+  } finally {
+    await scoring;
+    if (arrived.length === 0) sayOld();
+    else if (!signal.aborted) {
+      arrived.sort((one, other) => one.index - other.index);
+      input.fill({ problem: question.problem, solutions: arrived.map(({ text }) => text) });
+      say(told ?? `${counted(arrived.length, "candidate")} had arrived.`);
+      await scoreArrived();
     }
-    failure = error;
   }
-  await scoring;
-  arrived.sort((one, other) => one.index - other.index);
-  input.fill({ problem: question.problem, solutions: arrived.map(({ text }) => text) });
-  say(report === null ? "" : told(report));
-  results.ballot.choose(report ?? {});
-  await scoreArrived();
-  if (failure !== null) throw failure;
 }
 
-function told({ strategy, sampled, budget, answer, notes = [] }) {
+function outcomeOf({ strategy, sampled, budget, answer, notes = [] }) {
   const elected = answer === null ? "No candidate states an answer." : `The gateway elects ${answer} by ${strategy}.`;
   return [`${sampled} of at most ${counted(budget, "candidate")}.`, elected, ...notes].join(" ");
 }
@@ -214,7 +214,7 @@ function post(address, request, signal) {
 }
 
 function busy(is) {
-  for (const id of ["score", "ask"]) byId(id).setAttribute("aria-disabled", String(is));
+  byId("score").setAttribute("aria-disabled", String(is));
   byId("results").setAttribute("aria-busy", String(is));
 }
 
@@ -314,7 +314,7 @@ function listen() {
   byId("input").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) guarded(score)();
   });
-  byId("ask").addEventListener("click", guarded(ask));
+  byId("ask").addEventListener("click", guarded(async () => (asking === null ? ask() : asking.abort())));
   byId("candidates").addEventListener("input", input.showCount);
   for (const id of ["problem", "candidates"]) {
     byId(id).addEventListener("input", () => {

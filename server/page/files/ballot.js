@@ -26,7 +26,9 @@ export class Ballot {
     this.onShow = onShow;
     this.all = false;
     this.typeset = new Map();
+    this.named = false;
     const choose = () => {
+      this.named = true;
       this._showStrategy();
       onStrategy();
     };
@@ -72,10 +74,18 @@ export class Ballot {
 
   /** Chooses what is given and possible; the rest stays. */
   choose({ strategy, alpha, normalization }) {
-    if (Object.hasOwn(STRATEGIES, strategy ?? "")) this.tiles[strategy].radio.checked = true;
+    if (Object.hasOwn(STRATEGIES, strategy ?? "")) {
+      this.named = true;
+      this.tiles[strategy].radio.checked = true;
+    }
     if (alpha >= 0 && alpha <= 1) this.slider.value = String(alpha);
     if (Object.hasOwn(NORMALIZATIONS, normalization ?? "")) this.normalizations.value = normalization;
     this._showAlpha();
+  }
+
+  /** Chooses a strategy as long as nobody has named one. */
+  suggest(strategy) {
+    if (!this.named && Object.hasOwn(STRATEGIES, strategy)) this.tiles[strategy].radio.checked = true;
   }
 
   /** Shows a response of `/vote/compare`; `weights`: what it was requested with; `correct[i]` of solution i, if known. */

@@ -44,7 +44,7 @@ export class Results {
   showScores(problem, solutions, threshold, request) {
     this.votes = null;
     this.classes = [];
-    byId("problem-text").textContent = problem;
+    byId("problem-text").textContent = /[\\$]/.test(problem) ? problem : ""; // else it reads as well where it was written
     typeset([byId("problem-text")]);
     byId("ballot").hidden = true;
     byId("scored").hidden = false;
