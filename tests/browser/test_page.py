@@ -12,6 +12,7 @@ from tests.server.harness import Running, serving
 from tests.support import until
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
+from unprm.mini.domain import parse
 from unprm.steps import first_error
 from unprm.votes.decide import REWARD_STRATEGIES
 
@@ -47,6 +48,46 @@ def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running)
     elected = expected["strategies"]["wrf"]["solution_index"]
     assert "elected" in cards.nth(elected).locator(".vote").inner_text()
     expect(sheet.page.locator("#model-line")).to_have_text("fake on cpu, a demonstration")
+
+
+def test_where_scores_come_from_is_told(sheet: Sheet) -> None:
+    status = sheet.page.locator("#status")
+    for _ in range(2):
+        sheet.score("", *SPLIT)
+        sheet.tile("wrf")
+        expect(status).to_have_text("5 candidates came with scores: no model was run.")
+        sheet.score(PROBLEM, ["a", "The answer is 1."], *SPLIT)
+        sheet.tile("wrf")
+        expect(status).to_have_text(re.compile(r"1 solution scored by fake: \d+ tokens run; 5 candidates came with"))
+
+
+@pytest.mark.parametrize("in_domain", [True, False])
+def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, in_domain: bool) -> None:
+    demonstration = {"in_domain": in_domain, "detail": "A demonstration scored these."}
+
+    def by_a_demonstration(route: Route) -> None:
+        scored_by_it = any("step_scores" not in solution for solution in route.request.post_data_json["solutions"])
+        route.fulfill(json=route.fetch().json() | {"demonstration": demonstration if scored_by_it else None})
+
+    sheet.page.route("**/score_steps", by_a_demonstration)
+    told = sheet.page.locator("#demonstration")
+    sheet.score(PROBLEM, ["The answer is 1."], ["The answer is 2."])
+    sheet.tile("wrf")
+    expect(told).to_have_text("A demonstration scored these.")
+    # outside of what it knows, it elects nothing unless a vote by its rewards is chosen
+    chosen = sheet.page.locator("input[value=wrf]" if in_domain else "input[value=majority]")
+    expect(chosen).to_be_checked()
+    sheet.unfold("#options")
+    with sheet.page.expect_response("**/vote/compare"):
+        sheet.page.get_by_label("Reward of a solution").select_option("mean")
+    expect(told).to_have_text("A demonstration scored these.")
+    sheet.choose("prm")
+    with sheet.page.expect_response("**/vote/compare"):
+        sheet.press("Score and vote")
+    sheet.voted()
+    expect(sheet.page.locator("input[value=prm]")).to_be_checked()
+    sheet.score("", *SPLIT)
+    expect(told).to_have_text("")
 
 
 def test_colour_follows_the_score(sheet: Sheet) -> None:
@@ -357,6 +398,13 @@ def test_without_a_clipboard_the_text_is_shown_selected(browser: Browser, runnin
     sheet.press("Close")
     expect(sheet.page.locator("#copy")).to_be_hidden()
     context.close()
+
+
+def test_the_examples_are_problems_that_the_demonstration_knows(sheet: Sheet) -> None:
+    problems = sheet.page.evaluate(
+        "async () => (await import('./page/examples.js')).EXAMPLES.map(({ problem }) => problem)"
+    )
+    assert [parse(problem).answer for problem in problems] == [83, 466, 21]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
