@@ -24,7 +24,7 @@ window.fetch = (address, options) => {
 };
 """
 SEND = "text => window.events.enqueue(new TextEncoder().encode(text))"
-REPORT = {"strategy": "majority", "budget": 8, "sampled": 3, "answer": "8", "notes": ["1 of 3 were cut at 9 tokens."]}
+REPORT = {"strategy": "majority", "budget": 8, "sampled": 3, "answer": "8", "notes": ["1 of 3 candidates was cut at max_tokens=9"]}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     assert flaws(page) == []
     send(asking, REPORT, "data: [DONE]")
     expect(page.locator("#status")).to_have_text(
-        "3 of at most 8 candidates. The gateway elects 8 by majority. 1 of 3 were cut at 9 tokens."
+        "Of 3 candidates, the gateway elects 8 by majority; 1 of 3 candidates was cut at max_tokens=9."
     )
     expect(page.locator("#ask")).to_have_text("Ask")
     assert asking.elected("majority") == "8"
@@ -132,6 +132,16 @@ def test_an_error_before_any_candidate_leaves_the_page_as_it_was(asking: Sheet) 
     assert "no such model" in asking.complaint()[1]
     expect(asking.page.locator("#empty")).to_be_visible()
     expect(asking.page.locator("#status")).to_have_text("")
+
+
+def test_a_question_without_answers_is_no_mistake(asking: Sheet) -> None:
+    haiku = {"candidate": {"index": 0, "text": "Rain on the roof.", "finish_reason": "stop"}}
+    told = "no candidate states an answer; the first is returned as the upstream wrote it"
+    send(asking, haiku, REPORT | {"sampled": 1, "answer": None, "notes": [told]}, "data: [DONE]")
+    expect(asking.page.locator("#status")).to_have_text(f"1 candidate arrived; {told}.")
+    expect(asking.page.locator("#solutions .chip")).to_have_count(1)
+    expect(asking.page.locator(".complaint")).to_have_count(0)
+    assert not any("vote/compare" in url for url in asking.requests)
 
 
 def test_a_question_is_stopped_and_what_had_arrived_votes(asking: Sheet) -> None:

@@ -164,12 +164,12 @@ async function askAndVote(question, stop, signal) {
   const scoreArrived = async () => {
     const candidates = [...arrived];
     const request = input.request(candidates.map(({ text, scored }) => scored ?? text), question);
-    await scoreAndShow(request, signal, candidates.some(({ scored }) => scored !== undefined));
+    const { solutions } = await scoreAndShow(request, signal, candidates.some(({ scored }) => scored !== undefined));
     candidates.forEach((candidate, place) => {
       candidate.scored = scoredRequest.solutions[place];
     });
     showWaiting();
-    await results.vote();
+    if (solutions.some(({ answer }) => answer !== null)) await results.vote();
   };
 
   try {
@@ -199,9 +199,10 @@ async function askAndVote(question, stop, signal) {
   }
 }
 
-function outcomeOf({ strategy, sampled, budget, answer, notes = [] }) {
-  const elected = answer === null ? "No candidate states an answer." : `The gateway elects ${answer} by ${strategy}.`;
-  return [`${sampled} of at most ${counted(budget, "candidate")}.`, elected, ...notes].join(" ");
+function outcomeOf({ strategy, sampled, answer, notes }) {
+  const number = counted(sampled, "candidate");
+  const elected = answer === null ? `${number} arrived` : `Of ${number}, the gateway elects ${answer} by ${strategy}`;
+  return `${[elected, ...notes].join("; ")}.`;
 }
 
 function post(address, request, signal) {
