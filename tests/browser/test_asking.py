@@ -24,7 +24,8 @@ window.fetch = (address, options) => {
 };
 """
 SEND = "text => window.events.enqueue(new TextEncoder().encode(text))"
-REPORT = {"strategy": "majority", "budget": 8, "sampled": 3, "answer": "8", "notes": ["1 of 3 candidates was cut at max_tokens=9"]}
+CUT = "1 of 3 candidates was cut at max_tokens=9"
+REPORT = {"strategy": "weighted", "budget": 8, "sampled": 3, "answer": "8", "notes": [CUT]}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,13 @@ def candidate(index: int, answer: int) -> dict[str, Any]:
 
 def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     page = asking.page
+
+    def by_a_demonstration(route: Route) -> None:
+        known = all(isinstance(solution, dict) for solution in route.request.post_data_json["solutions"])
+        demonstration = None if known else {"in_domain": False, "detail": "A demonstration scored these."}
+        route.fulfill(json=route.fetch().json() | {"demonstration": demonstration})
+
+    page.route("**/score_steps", by_a_demonstration)
     asked = page.evaluate("window.asked")
     assert (asked["model"], asked["stream"]) == ("reasoner", True)
     assert asked["unprm"] == {"budget": 8, "candidates": True}
@@ -83,12 +91,11 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     expect(page.locator("#waiting")).to_be_empty()
     assert flaws(page) == []
     send(asking, REPORT, "data: [DONE]")
-    expect(page.locator("#status")).to_have_text(
-        "Of 3 candidates, the gateway elects 8 by majority; 1 of 3 candidates was cut at max_tokens=9."
-    )
+    expect(page.locator("#status")).to_have_text(f"Of 3 candidates, the gateway elects 8 by weighted; {CUT}.")
     expect(page.locator("#ask")).to_have_text("Ask")
+    expect(page.locator("#demonstration")).to_have_text("A demonstration scored these.")
     assert asking.elected("majority") == "8"
-    expect(page.locator("input[value=majority]")).to_be_checked()
+    expect(page.locator("input[value=weighted]")).to_be_checked()
     answers = page.locator("#solutions .facts strong:first-child").all_text_contents()
     assert [answer for answer in answers if answer in "78"] == ["8", "8", "7"]
     expect(page.get_by_label("Candidate solutions")).to_have_value("\n===\n".join(_texts((0, 8), (1, 8), (2, 7))))
@@ -102,7 +109,14 @@ def _texts(*candidates: tuple[int, int]) -> list[str]:
 def test_candidates_wait_for_their_scores_in_sight(asking: Sheet) -> None:
     page = asking.page
     held: list[Route] = []
-    page.route("**/score_steps", lambda route: route.continue_() if held else held.append(route))
+
+    def hold_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/score_steps", hold_first)
     with page.expect_request("**/score_steps"):
         send(asking, candidate(0, 8))
     expect(page.locator("#waiting")).to_contain_text("being scored")

@@ -82,7 +82,7 @@ async function scoreAndShow(request, signal, more = false) {
   const { solutions, demonstration } = response;
   scoredRequest = withScores(request, solutions);
   byId("empty").hidden = true;
-  byId("outcome").hidden = false;
+  byId("shown").hidden = false;
   if (demonstration || !more) byId("demonstration").textContent = demonstration?.detail ?? "";
   if (more) results.showRewards(solutions, request.threshold, scoredRequest);
   else {
@@ -115,7 +115,7 @@ function withScores(request, scored) {
 
 /** Takes rewards and votes from the same scores in another way. */
 async function reward() {
-  if (asking !== null) return;
+  if (asking !== null) return; // what arrives next is scored so
   if (running !== null) return score(); // what is under way was requested with the reward of before
   const weights = input.weights();
   if (!results.there) return;
@@ -138,7 +138,7 @@ async function ask() {
     const stop = new AbortController();
     asking = stop;
     byId("ask").textContent = "Stop";
-    byId("outcome").hidden = byId("empty").hidden = true;
+    byId("shown").hidden = byId("empty").hidden = true;
     say(`Asking ${question.model} for ${counted(question.budget, "candidate")} …`);
     reveal();
     try {
@@ -147,7 +147,7 @@ async function ask() {
       if (asking === stop) asking = null;
       byId("ask").textContent = asking === null ? "Ask" : "Stop";
       byId("waiting").replaceChildren();
-      byId("outcome").hidden = !results.there;
+      byId("shown").hidden = !results.there;
       byId("empty").hidden = results.there;
     }
   });
@@ -189,8 +189,8 @@ async function askAndVote(question, stop, signal) {
     }
   } finally {
     await scoring;
-    if (arrived.length === 0) sayOld();
-    else if (!signal.aborted) {
+    if (!signal.aborted && arrived.length === 0) sayOld();
+    if (!signal.aborted && arrived.length > 0) {
       arrived.sort((one, other) => one.index - other.index);
       input.fill({ problem: question.problem, solutions: arrived.map(({ text }) => text) });
       say(told ?? `${counted(arrived.length, "candidate")} had arrived.`);
