@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response, expect, sync_playwright
 
 PATIENCE = 20_000
 """Milliseconds."""
@@ -71,15 +71,27 @@ class Sheet:
 
     def tile(self, strategy: str) -> str:
         """What the tile of a strategy says: its name, the answer, and by how much."""
-        tile = self.page.locator(f".tile:has(input[value={strategy}])")
-        tile.wait_for()
-        return tile.inner_text()
+        return self._tile(strategy).inner_text()
 
     def elected(self, strategy: str) -> str:
         """The text of the answer that a strategy elects."""
-        place = self.page.locator(f".tile:has(input[value={strategy}]) .tile-answer")
-        place.wait_for()
-        return place.inner_text()
+        return self._tile(strategy).locator(".tile-answer").inner_text()
+
+    def choose(self, strategy: str) -> None:
+        """Chooses a vote, and opens why it elects its answer."""
+        self._tile(strategy).locator("input").check()
+        self.unfold("#why")
+
+    def unfold(self, details: str) -> None:
+        """Opens what is folded, unless it is open."""
+        summary = self.page.locator(f"{details}:not([open]) > summary")
+        if summary.count() > 0:
+            summary.click()
+
+    def _tile(self, strategy: str) -> Locator:
+        expect(self.page.locator("#ballot")).to_be_visible()
+        self.unfold(f".fold:has(input[value={strategy}])")
+        return self.page.locator(f".tile:has(input[value={strategy}])")
 
     def slide(self, *alphas: float) -> None:
         """Sets α as the slider does, one event for each value without a pause, no release."""

@@ -55,21 +55,20 @@ def test_nothing_is_wider_than_the_window(look: Sheet) -> None:
     assert wide <= window
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (360, 740)])
-def test_an_example_shows_its_votes_within_the_window(
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844), (360, 740)])
+def test_an_example_shows_its_votes_and_coloured_steps_within_the_window(
     browser: Browser, running: Running, width: int, height: int
 ) -> None:
     context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
     page = Sheet(context.new_page(), running.url).open().page
     wide = width > 1000
-    expect(page.locator("#demo")).to_be_visible()  # it takes room above the form
     if wide:
         expect(page.locator("#score")).to_be_in_viewport(ratio=1)
     for name in EXAMPLES:
         page.get_by_role("button", name=name, exact=True).click()
-        expect(page.locator(".tiles")).to_be_in_viewport(ratio=1)
+        expect(page.locator("#ballot > .tiles")).to_be_in_viewport(ratio=1)
+        expect(page.locator(".solution .step").nth(2 if wide else 0)).to_be_in_viewport(ratio=0.5 if width < 390 else 1)
         if wide:
-            expect(page.locator("#explanation")).to_be_in_viewport(ratio=1)
             expect(page.locator("#score")).to_be_in_viewport(ratio=1)
             assert page.evaluate("scrollY") == 0
     context.close()
@@ -135,11 +134,21 @@ def test_all_is_done_by_keys(browser: Browser, running: Running) -> None:
     page.keyboard.type('{"steps":["b"],"answer":"2","step_scores":[0.3]}\n')
     page.keyboard.type('{"steps":["c"],"answer":"2","step_scores":[0.4]}')
     page.keyboard.press("Control+Enter")
-    sheet.tile("wrf")
-    _tab_to(page, "input[name=strategy]")
+    expect(page.locator("#ballot")).to_be_visible()
+    _tab_to(page, ".fold:has(input:checked) summary")
+    page.keyboard.press("Enter")
+    _tab_to(page, "input[value=wrf]")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("input[value=hmr]")).to_be_checked()
+    _tab_to(page, "#why summary")
+    page.keyboard.press("Enter")
     expect(page.locator("#explanation")).to_contain_text("at least half")
+    for _ in range(9):
+        page.keyboard.press("Shift+Tab")
+        if page.evaluate("document.activeElement.value") == "hmr":
+            break
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("input[value=wrf]")).to_be_checked()
     _tab_to(page, "#alpha")
     page.keyboard.press("End")
     expect(page.locator(".alpha output")).to_have_text("1.00")
@@ -148,7 +157,7 @@ def test_all_is_done_by_keys(browser: Browser, running: Running) -> None:
     _tab_to(page, ".class button")
     page.keyboard.press("Enter")
     expect(page.locator("#show")).to_be_focused()
-    expect(page.locator(".solution:visible")).to_have_count(2)
+    expect(page.locator(".solution:visible")).to_have_count(1)
     _tab_to(page, "#order")
     context.close()
 
@@ -156,7 +165,7 @@ def test_all_is_done_by_keys(browser: Browser, running: Running) -> None:
 def test_results_and_errors_are_announced(sheet: Sheet) -> None:
     sheet.score("", *CANDIDATES)
     sheet.tile("wrf")
-    expect(sheet.page.get_by_role("status").filter(has_text="4 solutions scored")).to_be_visible()
+    expect(sheet.page.get_by_role("status").filter(has_text="4 candidates came with scores")).to_be_visible()
     sheet.page.get_by_label("Candidate solutions").fill("")
     sheet.press("Score and vote")
     expect(sheet.page.get_by_role("alert")).to_contain_text("There is no candidate yet")

@@ -219,6 +219,7 @@ def test_a_lane_opens_its_question_down_to_the_coloured_step(report: Sheet) -> N
     low, high = steps.evaluate_all("steps => steps.map((step) => getComputedStyle(step).backgroundColor)")
     assert low != high
     expect(cards.first.locator(".words .katex").first).to_be_attached()
+    report.unfold("#why")
     page.locator(".class").filter(has_text="✓ right").get_by_role("button").click()
     expect(page.locator("#solutions .solution:visible")).to_have_count(1)
 
@@ -281,12 +282,8 @@ def test_given_rewards_are_voted_with_as_probabilities(report: Sheet) -> None:
     assert not any("error" in text for text in facts)
     expect(page.locator("#legend")).to_contain_text("Their steps have no scores.")
     expect(page.locator("#solutions .chip")).to_have_count(0)
-    assert f"{sum(rewards[:3]):.3f}" in _explained(page, "weighted")
-
-
-def _explained(page: Page, vote: str) -> str:
-    page.locator(f"input[value={vote}]").check()
-    return page.locator("#explanation").inner_text()
+    report.choose("weighted")
+    assert f"{sum(rewards[:3]):.3f}" in page.locator("#explanation").inner_text()
 
 
 def test_runs_from_before_questions_were_kept_show_what_they_have(report: Sheet) -> None:

@@ -34,7 +34,7 @@ HOSTILE = [
 
 def test_markup_is_text_wherever_it_stands(sheet: Sheet) -> None:
     candidates = [scored(MARKUP, [0.9], id=MARKUP), {"steps": [MARKUP], "answer": "$" + MARKUP, "step_scores": [0.2]}]
-    sheet.score(MARKUP, *candidates)
+    sheet.score(MARKUP + " $x$", *candidates)
     sheet.tile("wrf")
     assert sheet.page.locator("#results").locator("img, script, svg").count() == 0
     assert MARKUP in sheet.page.locator("#problem-text").inner_text()

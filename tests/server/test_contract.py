@@ -472,6 +472,7 @@ def test_probes_and_model(server: Running) -> None:
         "max_body_bytes": 8388608,
         "max_queued_tokens": 1048576,
         "max_request_seconds": 60.0,
+        "max_candidates": None,
     }
 
 

@@ -18,6 +18,9 @@ class LimitsOut(WireModel):
     max_body_bytes: int
     max_queued_tokens: int
     max_request_seconds: float
+    max_candidates: int | None = Field(
+        default=None, description="Most candidates for an answer of the gateway (`unprm.budget`); null without one."
+    )
 
 
 class ModelState(WireModel):

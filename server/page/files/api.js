@@ -29,6 +29,27 @@ export async function fetchJson(address, body, signal) {
   return value;
 }
 
+/** The events of a streamed response, each read as JSON, until `[DONE]`. Raises `Problem` for one that is an error. */
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : new Problem("unreachable");
+    });
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data: ")) continue;
+      if (line === "data: [DONE]") return;
+      const event = JSON.parse(line.slice("data: ".length));
+      if (event.error) throw new Problem(event.error.code, { detail: event.error.message });
+      yield event;
+    }
+  }
+}
+
 function options(body) {
   const headers = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
   if (body === undefined) return { headers };

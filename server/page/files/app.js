@@ -1,5 +1,6 @@
 // The page: the input on the left, scores and votes on the right.
 import { fetchJson, key } from "./api.js";
+import { asked } from "./asking.js";
 import { clearComplaint, complain, guarded } from "./complaints.js";
 import { asCurl } from "./curl.js";
 import { byId, counted, el } from "./dom.js";
@@ -8,6 +9,7 @@ import { EXAMPLES } from "./examples.js";
 import * as input from "./input.js";
 import { fromFragment, toFragment } from "./permalink.js";
 import { Results } from "./results.js";
+import { waitingCard } from "./solutions.js";
 
 /** Milliseconds after which a page without a model asks for it again. */
 const LOOK_AGAIN = 1000;
@@ -18,6 +20,8 @@ let running = null;
 let limits = null;
 /** The request that was scored last, with the scores that came back. */
 let scoredRequest = null;
+/** What stops the model behind the gateway while it is being asked. */
+let asking = null;
 /** The code of what keeps the page from knowing the model. */
 let trouble = null;
 /** Whether candidates are to be scored once the model is ready. */
@@ -25,6 +29,10 @@ let waiting = false;
 
 function say(text) {
   byId("status").textContent = text;
+}
+
+function sayOld() {
+  say(results.there ? "The results below are those of before." : "");
 }
 
 // ---- scoring
@@ -59,18 +67,42 @@ async function alone(action) {
 
 async function scoreAndVote(request, signal) {
   say(`Scoring ${counted(request.solutions.length, "candidate")} …`);
-  const { solutions, usage, model } = await post("score_steps", request, signal).catch((error) => {
-    if (!signal.aborted) say(results.there ? "The results below are those of before." : "");
+  const response = await scoreAndShow(request, signal).catch((error) => {
+    if (!signal.aborted) sayOld();
     throw error;
   });
-  byId("empty").hidden = true;
-  scoredRequest = withScores(request, solutions);
-  results.showScores(request.problem ?? "", solutions, request.threshold, scoredRequest);
-  const { computed_tokens: computed, cached_tokens: cached } = usage;
-  const number = solutions.filter((solution) => solution.step_scores !== null).length;
-  say(`${counted(number, "solution")} scored by ${model}: ${computed} tokens run, ${cached} known from before.`);
+  say(whoScored(request.solutions, response));
   reveal();
   await results.vote();
+}
+
+/** Shows a request's scores. With `more` it is the one of before with more candidates, and the votes stay. */
+async function scoreAndShow(request, signal, more = false) {
+  const response = await post("score_steps", request, signal);
+  const { solutions, demonstration } = response;
+  scoredRequest = withScores(request, solutions);
+  byId("empty").hidden = true;
+  byId("shown").hidden = false;
+  if (demonstration || !more) byId("demonstration").textContent = demonstration?.detail ?? "";
+  if (more) results.showRewards(solutions, request.threshold, scoredRequest);
+  else {
+    results.ballot.suggest(demonstration?.in_domain === false ? "majority" : "wrf");
+    results.showScores(request.problem ?? "", solutions, request.threshold, scoredRequest);
+  }
+  return response;
+}
+
+/** Where the scores of candidates come from. */
+function whoScored(sent, { solutions, usage, model }) {
+  const scored = sent.filter((_, index) => solutions[index].step_scores !== null);
+  const given = scored.filter((solution) => solution.step_scores).length;
+  const number = scored.length - given;
+  const came = given > 0 ? `${counted(given, "candidate")} came with scores` : "";
+  if (number === 0) return `${came}: no model was run.`;
+  const { tokens, computed_tokens: computed, cached_tokens: cached } = usage;
+  const before = cached > 0 ? `, ${cached} known from before` : "";
+  const cost = cached === tokens ? `all ${tokens} tokens known from before` : `${computed} tokens run${before}`;
+  return `${counted(number, "solution")} scored by ${model}: ${cost}${came && `; ${came}`}.`;
 }
 
 /** The request with the scores that came back, so that no model runs for it. What can't be scored stays as it was. */
@@ -83,6 +115,7 @@ function withScores(request, scored) {
 
 /** Takes rewards and votes from the same scores in another way. */
 async function reward() {
+  if (asking !== null) return; // what arrives next is scored so
   if (running !== null) return score(); // what is under way was requested with the reward of before
   const weights = input.weights();
   if (!results.there) return;
@@ -92,6 +125,84 @@ async function reward() {
     results.showRewards(solutions, weights.threshold, scoredRequest);
     await results.vote();
   });
+}
+
+// ---- asking
+
+/** Asks the model behind the gateway, in place of what is under way. */
+async function ask() {
+  waiting = false;
+  if (byId("upstream").value === "") await offerUpstream(); // it may not have answered before
+  const question = input.question();
+  await alone(async (signal) => {
+    const stop = new AbortController();
+    asking = stop;
+    byId("ask").textContent = "Stop";
+    byId("shown").hidden = byId("empty").hidden = true;
+    say(`Asking ${question.model} for ${counted(question.budget, "candidate")} …`);
+    reveal();
+    try {
+      await askAndVote(question, stop, signal);
+    } finally {
+      if (asking === stop) asking = null;
+      byId("ask").textContent = asking === null ? "Ask" : "Stop";
+      byId("waiting").replaceChildren();
+      byId("shown").hidden = !results.there;
+      byId("empty").hidden = results.there;
+    }
+  });
+}
+
+/** What has arrived is scored while the rest is written; in the end all are as if they had been pasted. */
+async function askAndVote(question, stop, signal) {
+  const arrived = []; // `scored`: as it is sent once it has been scored
+  let scoring = Promise.resolve();
+  let told = null;
+
+  const waitingOnes = () => arrived.filter(({ scored }) => scored === undefined);
+  const showWaiting = () => byId("waiting").replaceChildren(...waitingOnes().map(({ text }) => waitingCard(text)));
+  const scoreArrived = async () => {
+    const candidates = [...arrived];
+    const request = input.request(candidates.map(({ text, scored }) => scored ?? text), question);
+    const { solutions } = await scoreAndShow(request, signal, candidates.some(({ scored }) => scored !== undefined));
+    candidates.forEach((candidate, place) => {
+      candidate.scored = scoredRequest.solutions[place];
+    });
+    showWaiting();
+    if (solutions.some(({ answer }) => answer !== null)) await results.vote();
+  };
+
+  try {
+    for await (const { candidate, progress, ...report } of asked(question, AbortSignal.any([signal, stop.signal]))) {
+      if (candidate) {
+        arrived.push(candidate);
+        showWaiting();
+        // what goes wrong now goes wrong again in the end, if it matters
+        scoring = scoring.then(() => (waitingOnes().length > 0 ? scoreArrived() : null)).catch(() => null);
+      } else if (progress) {
+        const { sampled, budget, answer } = progress;
+        say(`${sampled} of ${counted(budget, "candidate")}: ${answer === null ? "no answer yet" : `${answer} leads`}.`);
+      } else {
+        told = outcomeOf(report);
+        results.ballot.suggest(report.strategy);
+      }
+    }
+  } finally {
+    await scoring;
+    if (!signal.aborted && arrived.length === 0) sayOld();
+    if (!signal.aborted && arrived.length > 0) {
+      arrived.sort((one, other) => one.index - other.index);
+      input.fill({ problem: question.problem, solutions: arrived.map(({ text }) => text) });
+      say(told ?? `${counted(arrived.length, "candidate")} had arrived.`);
+      await scoreArrived();
+    }
+  }
+}
+
+function outcomeOf({ strategy, sampled, answer, notes }) {
+  const number = counted(sampled, "candidate");
+  const elected = answer === null ? `${number} arrived` : `Of ${number}, the gateway elects ${answer} by ${strategy}`;
+  return `${[elected, ...notes].join("; ")}.`;
 }
 
 function post(address, request, signal) {
@@ -124,8 +235,9 @@ async function showModel() {
     limits = model.limits;
     input.offerModels(model.models);
     input.offerThreshold(model.calibration);
-    byId("model-line").textContent = `${model.name} on ${model.device}`;
-    byId("demo").hidden = !model.demo;
+    byId("model-line").textContent = `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
+    byId("asking").hidden = !limits.max_candidates;
+    if (limits.max_candidates) await offerUpstream().catch(() => null); // asked again when it is needed
     if (trouble !== null) clearComplaint();
     trouble = null;
     if (waiting) guarded(score)();
@@ -139,6 +251,11 @@ async function showModel() {
       complain(error);
     }
   }
+}
+
+async function offerUpstream() {
+  const { data } = await fetchJson("v1/models");
+  input.offerUpstream(data.map(({ id }) => id), limits.max_candidates);
 }
 
 /** Leads to the report, if the server has one; where it asks for a key, nothing is said here. */
@@ -198,6 +315,7 @@ function listen() {
   byId("input").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) guarded(score)();
   });
+  byId("ask").addEventListener("click", guarded(async () => (asking === null ? ask() : asking.abort())));
   byId("candidates").addEventListener("input", input.showCount);
   for (const id of ["problem", "candidates"]) {
     byId(id).addEventListener("input", () => {
@@ -222,7 +340,7 @@ async function switchModel() {
 }
 
 async function scoreAgain() {
-  if (results.there) await score();
+  if (results.there && asking === null) await score();
 }
 
 async function setKey() {

@@ -1,6 +1,6 @@
 // The votes: side by side, the chosen one explained by its classes of equal answers.
 import { bar, el } from "./dom.js";
-import { explanation, figure, short } from "./explanation.js";
+import { explanation, figure, lead } from "./explanation.js";
 import { answer } from "./mathtext.js";
 import { truth } from "./solutions.js";
 import STRATEGIES from "./strategies.json" with { type: "json" };
@@ -26,12 +26,16 @@ export class Ballot {
     this.onShow = onShow;
     this.all = false;
     this.typeset = new Map();
+    this.named = false;
     const choose = () => {
+      this.named = true;
       this._showStrategy();
       onStrategy();
     };
     this.tiles = Object.fromEntries(Object.keys(STRATEGIES).map((strategy) => [strategy, tile(strategy, choose)]));
-    this.agreement = el("p", { class: "agreement" });
+    // all in one place from the beginning: radio buttons of different trees are no group
+    this.sides = el("fieldset", { class: "tiles" }, ...Object.values(this.tiles).map(({ node }) => node));
+    this.why = el("summary");
     this.explanation = el("p", { class: "explanation", "aria-live": "polite", id: "explanation" });
     this.slider = el("input", { type: "range", id: "alpha", min: "0", max: "1", step: "0.01", value: "0.5" });
     // a slider says its value by itself
@@ -50,15 +54,9 @@ export class Ballot {
       this.all = !this.all;
       this._showStrategy();
     });
-    const tiles = Object.values(this.tiles).map(({ node }) => node);
-    place.replaceChildren(
-      el("fieldset", { class: "tiles" }, el("legend", {}, "Votes"), ...tiles),
-      this.agreement,
-      this._weights(),
-      this.explanation,
-      this.classes,
-      this.more,
-    );
+    this.alphaPanel = this._alphaPanel();
+    const details = el("div", { class: "stack" }, this.explanation, this.alphaPanel, this.classes, this.more);
+    place.replaceChildren(this.sides, el("details", { id: "why" }, this.why, details));
     this._showAlpha();
   }
 
@@ -76,22 +74,30 @@ export class Ballot {
 
   /** Chooses what is given and possible; the rest stays. */
   choose({ strategy, alpha, normalization }) {
-    if (Object.hasOwn(STRATEGIES, strategy ?? "")) this.tiles[strategy].radio.checked = true;
+    if (Object.hasOwn(STRATEGIES, strategy ?? "")) {
+      this.named = true;
+      this.tiles[strategy].radio.checked = true;
+    }
     if (alpha >= 0 && alpha <= 1) this.slider.value = String(alpha);
     if (Object.hasOwn(NORMALIZATIONS, normalization ?? "")) this.normalizations.value = normalization;
     this._showAlpha();
+  }
+
+  /** Chooses a strategy as long as nobody has named one. */
+  suggest(strategy) {
+    if (!this.named && Object.hasOwn(STRATEGIES, strategy)) this.tiles[strategy].radio.checked = true;
   }
 
   /** Shows a response of `/vote/compare`; `weights`: what it was requested with; `correct[i]` of solution i, if known. */
   show(votes, weights, correct) {
     Object.assign(this, { votes, weights, correct });
     for (const strategy of Object.keys(this.tiles)) this._showTile(strategy);
-    this._showAgreement();
+    this._showSides();
     this._showStrip();
     this._showStrategy();
   }
 
-  _weights() {
+  _alphaPanel() {
     return el(
       "div",
       { class: "alpha" },
@@ -109,23 +115,40 @@ export class Ballot {
 
   _showTile(strategy) {
     const { elected, known, how } = this.tiles[strategy];
-    const { candidates, margin, tied_answers: tied } = this.votes.strategies[strategy];
+    const outcome = this.votes.strategies[strategy];
+    const { candidates, margin, tied_answers: tied } = outcome;
     elected.replaceChildren(this._answer(candidates[0].answer));
     known.replaceChildren(truth(this.correct[candidates[0].members[0]]));
-    const lead = margin === null ? "no other answer" : `margin ${short(margin)}`;
-    how.textContent = tied.length > 0 ? `tie of ${tied.length}` : lead;
+    const alone = candidates.length > 1 ? "no other answer can win" : "no other answer";
+    const ahead = margin === null ? alone : `ahead by ${lead(outcome)}`;
+    how.textContent = tied.length > 0 ? `tie of ${tied.length}` : ahead;
     how.classList.toggle("tie", tied.length > 0);
   }
 
-  _showAgreement() {
-    const titles = new Map();
-    for (const [strategy, { candidates }] of Object.entries(this.votes.strategies)) {
-      const [first] = candidates[0].members;
-      titles.set(first, [...(titles.get(first) ?? []), STRATEGIES[strategy].title]);
-    }
-    const sides = [...titles.values()].map((side) => side.join(", "));
-    this.agreement.textContent =
-      sides.length === 1 ? "All elect the same answer." : `They elect ${sides.length} different answers: ${sides.join(" against ")}.`;
+  // votes that elect the same answer are one card, the largest first
+  _showSides() {
+    const firstOf = (strategy) => this.votes.strategies[strategy].candidates[0].members[0];
+    const sides = [...Map.groupBy(Object.keys(this.tiles), firstOf).values()];
+    sides.sort((one, other) => other.length - one.length);
+    const nodes = sides.map((side) => (side.length === 1 ? this.tiles[side[0]].node : this._fold(side)));
+    this.sides.replaceChildren(el("legend", { class: "unseen" }, "Votes"), ...nodes);
+  }
+
+  _fold(side) {
+    const tiles = side.map((strategy) => this.tiles[strategy].node);
+    const [{ answer: text, members }] = this.votes.strategies[side[0]].candidates;
+    const all = Object.keys(this.tiles).length;
+    const summary = el(
+      "summary",
+      {},
+      el("span", { class: "tile-answer" }, this._answer(text)),
+      truth(this.correct[members[0]]),
+      el("span", { class: "name" }, `elected by ${side.length === all ? "all" : `${side.length} of`} ${all} votes`),
+      el("span", { class: "how" }, side.map((strategy) => STRATEGIES[strategy].title).join(", ")),
+    );
+    const open = tiles.some((node) => node.closest(".fold")?.open);
+    const hint = el("p", { class: "hint" }, "Votes measure in different ways: only leads with the same words in brackets compare.");
+    return el("details", { class: "fold", open }, summary, el("div", { class: "tiles" }, ...tiles), hint);
   }
 
   _showStrip() {
@@ -142,6 +165,8 @@ export class Ballot {
   _showStrategy() {
     const { candidates, tied_answers: tied } = this.votes.strategies[this.strategy];
     const name = el("strong", {}, this._answer(candidates[0].answer));
+    this.why.replaceChildren(`Why ${STRATEGIES[this.strategy].title} elects `, name.cloneNode(true));
+    this.alphaPanel.hidden = this.strategy !== "wrf";
     this.explanation.replaceChildren(...explanation(this.votes, this.strategy, name, this.weights));
     const shown = this.all ? candidates : candidates.slice(0, SHOWN);
     const marks = shown.map((_, rank) => (rank === 0 ? "★ elected" : rank < tied.length ? "tied" : ""));

@@ -26,10 +26,12 @@ export const SENTENCES = {
   upstream_failed: "The model behind the gateway does not answer. Try again; if it stays, tell who runs the server.",
   // found by the page
   unreachable: "The server can't be reached. See whether it runs and whether you are online, then score again.",
+  cut_short: "The model behind the gateway was cut short. What had arrived is shown; try again for the rest.",
   unexpected: "The answer is not one of this server's. Is a proxy in front of it? Try again, or ask who runs it.",
   no_problem: "There is no problem yet. Write down the question that the candidates answer.",
   no_candidates: "There is no candidate yet. Paste one or more solutions, or pick an example.",
   bad_threshold: "The threshold of an error is a number from 0 to 1. Correct it, and score again.",
+  bad_budget: "The number of candidates is a whole number above 0. Correct it, and ask again.",
   bad_file: "This file holds no candidates. Choose one with JSON lines, or with texts between lines of ===.",
   bad_link: "The link can't be read: it was cut short or changed. Ask for it again, or paste the input.",
 };

@@ -11,10 +11,7 @@ const MOOR = [
     `Step 1: 166 + 66 = ${sum}.\nStep 2: 6 * 39 = 234.\nStep 3: ${sum} + 234 = ${total}. The answer is \\boxed{${total}}.`,
 );
 
-const integral = (id, steps, step_scores) => ({ id, steps, step_scores });
-
-const FORGOTTEN = "The antiderivative of $x$ is $x^2$, so $\\int_0^1 x\\,dx = \\left[x^2\\right]_0^1$.";
-const ANTIDERIVATIVE = "By the power rule, $$\\int_0^1 x\\,dx = \\left[\\frac{x^2}{2}\\right]_0^1 .$$";
+const given = (id, steps, step_scores) => ({ id, steps, step_scores });
 
 export const EXAMPLES = [
   {
@@ -34,14 +31,16 @@ export const EXAMPLES = [
   },
   {
     name: "LaTeX",
-    problem: "Compute the integral $\\int_0^1 x\\,dx$.",
+    problem:
+      "Leo has 48 cards. Leo splits the cards into 3 equal piles and keeps one pile. Leo buys 5 more cards. " +
+      "How many cards does Leo have now?",
     solutions: [
-      integral("a", [FORGOTTEN, "At the ends that is $1 - 0 = 1$. The answer is $\\boxed{1}$."], [0.31, 0.42]),
-      integral("b", [ANTIDERIVATIVE, "At the ends: $\\frac{1}{2} - 0$. The answer is $\\boxed{\\frac{1}{2}}$."], [0.97, 0.93]),
-      integral("c", [FORGOTTEN, "The value at $1$ is $1$, at $0$ it is $0$. The answer is $\\boxed{1}$."], [0.31, 0.55]),
-      integral("d", ["The area is a triangle of base $1$ and height $1$: \\(\\tfrac12 \\cdot 1 \\cdot 1\\).", "So \\boxed{0.5}."], [0.9, 0.88]),
-      integral("e", ["I take the derivative: $\\frac{d}{dx}\\,x = 1$.", "Hence the answer is $\\boxed{1}$."], [0.12, 0.35]),
-      integral("f", ["By symmetry it is twice the value at $x = 1$.", "The answer is $\\boxed{2}$."], [0.24, 0.2]),
+      given("a", ["Three go: $48 - 3 = 45$.", "Five come: $45 + 5 = 50$. The answer is $\\boxed{50}$."], [0.31, 0.42]),
+      given("b", ["One pile is $$\\frac{48}{3} = 16 .$$", "So $16 + 5 = 21$. The answer is $\\boxed{21}$."], [0.97, 0.93]),
+      given("c", ["$3$ of $48$ are away, so $45$ stay.", "With $5$ more, the answer is $\\boxed{50}$."], [0.31, 0.55]),
+      given("d", ["In thirds: \\(\\frac{48}{3} + 5 = \\frac{48 + 15}{3}\\).", "So \\boxed{\\frac{63}{3}}."], [0.9, 0.88]),
+      given("e", ["First $48 + 5 = 53$.", "Then $53 - 3 = 50$. Hence the answer is $\\boxed{50}$."], [0.12, 0.35]),
+      given("f", ["There are $3 \\cdot 48 = 144$ cards.", "With $5$ more, the answer is $\\boxed{149}$."], [0.24, 0.2]),
     ],
   },
 ];

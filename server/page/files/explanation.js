@@ -1,4 +1,5 @@
 // Why a vote elects its answer, in words; what is not special to a strategy follows from `decided_by` and the score.
+import { counted } from "./dom.js";
 import STRATEGIES from "./strategies.json" with { type: "json" };
 
 /**
@@ -6,14 +7,15 @@ import STRATEGIES from "./strategies.json" with { type: "json" };
  * elected answer as an element, `weights` what WRF was taken with.
  */
 export function explanation(votes, strategy, name, weights) {
-  const { decided_by: decidedBy, margin, tied_answers: tied } = votes.strategies[strategy];
+  const outcome = votes.strategies[strategy];
+  const { decided_by: decidedBy, margin, tied_answers: tied } = outcome;
   const total = votes.solutions.length;
-  const sentences = reason(votes.strategies[strategy], total, name, weights);
+  const sentences = reason(outcome, total, name, weights);
   if (tied.length > 0) {
     const order = decidedBy === "majority" ? "" : "more candidates win, then the higher mean reward, then ";
     sentences.push(` It is a tie of ${tied.length} answers: ${order}who comes first.`);
   } else if (margin !== null) {
-    sentences.push(` The margin over the next answer is ${short(margin)}.`);
+    sentences.push(` It is ahead of the next answer by ${lead(outcome)}.`);
   }
   const silent = votes.without_answer_count;
   if (silent > 0) sentences.push(` ${silent} of the ${total} candidates ${silent === 1 ? "has" : "have"} no answer; they can’t win, but count.`);
@@ -49,7 +51,7 @@ export function figure(value) {
   return value === null ? "none" : value.toFixed(3);
 }
 
-/** A number to three places, a whole one without them. */
-export function short(value) {
-  return Number.isInteger(value) ? String(value) : value.toFixed(3);
+/** The margin of a vote that has one, with the measure that it is taken in: votes differ in it. */
+export function lead({ strategy, decided_by: decidedBy, margin }) {
+  return decidedBy === "majority" ? counted(margin, "candidate") : `${figure(margin)} (${STRATEGIES[strategy].score})`;
 }

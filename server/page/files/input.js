@@ -23,10 +23,8 @@ export function weights() {
   return { aggregate: byId("aggregate").value, threshold };
 }
 
-/** The request that the form stands for. Raises `Problem`. */
-export function request() {
-  const { problem, candidates } = fields();
-  const solutions = readCandidates(candidates);
+/** The request that the form stands for, or for other candidates than its own. Raises `Problem`. */
+export function request(solutions = readCandidates(fields().candidates), { problem } = fields()) {
   if (solutions.length === 0) throw new Problem("no_candidates");
   const scored = solutions.every((solution) => Array.isArray(solution.step_scores));
   if (!problem.trim() && !scored) throw new Problem("no_problem");
@@ -44,6 +42,23 @@ function chosenModel() {
   const names = [...select.options].map((option) => option.value).filter((name) => name !== ALL);
   if (names.length < 2) return {};
   return { model: select.value === ALL ? names : select.value };
+}
+
+/** What the gateway is to be asked. Raises `Problem`. */
+export function question() {
+  const problem = byId("problem").value;
+  const budget = byId("budget").valueAsNumber;
+  if (!problem.trim()) throw new Problem("no_problem");
+  if (!(Number.isInteger(budget) && budget > 0)) throw new Problem("bad_budget");
+  return { problem, model: byId("upstream").value, budget };
+}
+
+/** Offers the models behind the gateway, and as many candidates as it samples. */
+export function offerUpstream(names, most) {
+  const budget = byId("budget");
+  offer(byId("upstream"), names.map((name) => [name, name]));
+  budget.max = String(most);
+  budget.value = String(Math.min(most, budget.valueAsNumber));
 }
 
 /** Offers the served models, if there are several. */

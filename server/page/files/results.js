@@ -44,7 +44,7 @@ export class Results {
   showScores(problem, solutions, threshold, request) {
     this.votes = null;
     this.classes = [];
-    byId("problem-text").textContent = problem;
+    byId("problem-text").textContent = /[\\$]/.test(problem) ? problem : ""; // else it reads as well where it was written
     typeset([byId("problem-text")]);
     byId("ballot").hidden = true;
     byId("scored").hidden = false;
@@ -116,7 +116,7 @@ export class Results {
       const noun = asText.length === 1 ? "The answer of solution" : "The answers of solutions";
       notices.push(`${noun} ${which} could not be compared as mathematics in time, only as written.`);
     }
-    byId("notices").replaceChildren(...notices.map((text) => el("p", {}, text)));
+    byId("notices").replaceChildren(...notices.map((text) => el("p", { class: "notice" }, text)));
   }
 
   _offerClasses() {

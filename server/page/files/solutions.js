@@ -112,6 +112,12 @@ function step(text, score, threshold, isFirst) {
   return node;
 }
 
+/** The card of a solution that is yet to be scored. */
+export function waitingCard(text) {
+  const steps = el("ol", { class: "steps" }, unscoredStep(text));
+  return el("article", { class: "solution", "aria-label": "Candidate" }, el("p", { class: "hint" }, "being scored …"), steps);
+}
+
 function unscoredStep(text) {
   return el("li", { class: "step unscored" }, el("div", { class: "words" }, text));
 }

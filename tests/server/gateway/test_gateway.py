@@ -234,6 +234,7 @@ def test_the_defaults_are_the_server_s() -> None:
     settings = {"gateway_budget": 3, "gateway_strategy": "hmr", "gateway_stable": 1.0}
     with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner, **settings) as running:
         _, report = elected(running)
+        assert running.get("/model").json()["limits"]["max_candidates"] == 3
     assert (report["strategy"], report["budget"], report["sampled"]) == ("hmr", 3, 3)
 
 
