@@ -35,14 +35,8 @@ def upstream(
         raise typer.BadParameter(f"expected one of {', '.join(bases.BASES)}", param_hint="MODEL")
     import xllamacpp  # an optional dependency
 
-    params = configure(
-        xllamacpp.CommonParams(), model, str(bases.file(bases.BASES[model])), port, slots, threads, tokens
-    )
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # also in llama.cpp's threads
-    server = xllamacpp.Server(params)
-    typer.echo(f"{model} at {server.listening_address}/v1")
-    signal.sigwait((signal.SIGINT, signal.SIGTERM))
-    os._exit(0)  # freed in the ordinary way, the server first waits for the answers that it is writing
+    file = str(bases.file(bases.BASES[model]))
+    serve(configure(xllamacpp.CommonParams(), model, file, port, slots, threads, tokens))
 
 
 def configure(params: Any, model: str, file: str, port: int, slots: int, threads: int, tokens: int) -> Any:
@@ -55,6 +49,18 @@ def configure(params: Any, model: str, file: str, port: int, slots: int, threads
     params.cache_ram_mib = 0  # prompts are short: what is in the slots is enough
     params.ui, params.verbosity = False, 1
     return params
+
+
+def serve(params: Any) -> None:
+    """Serves until it is interrupted or terminated; says at which address."""
+    import xllamacpp
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # also in llama.cpp's threads
+    server = xllamacpp.Server(params)
+    (name,) = params.model_alias
+    typer.echo(f"{name} at {server.listening_address}/v1")
+    signal.sigwait((signal.SIGINT, signal.SIGTERM))
+    os._exit(0)  # freed in the ordinary way, the server first waits for the answers that it is writing
 
 
 def main() -> None:

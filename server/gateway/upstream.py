@@ -246,19 +246,6 @@ class Upstream:
         return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)), size)
 
 
-async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]]) -> list[Sampled | Exception]:
-    """What each call returns or raises. Cancels them once, unlike `asyncio.gather`, which passes on each of AnyIO's
-    repeated cancellations, so that a call could not close its connection."""
-
-    async def settled(call: Coroutine[Any, Any, Sampled]) -> Sampled | Exception:
-        try:
-            return await call
-        except Exception as error:
-            return error
-
-    return await all_of(map(settled, calls))
-
-
 def _together(results: Sequence[Sampled | Exception]) -> Sampled:
     """All completions; raises the first error if there are none."""
     sampled = Sampled()
