@@ -32,8 +32,8 @@ def openai_server(
     slots: int | None = None,
 ) -> Iterator[tuple[str, list[Request]]]:
     """Answers the first requests with `statuses` and `headers`, the others with what `answer(body)` returns: bytes as
-    they are, a value as JSON, or a `Refusal`. `slots`: as many as llama.cpp would say it has. Yields the address and the
-    list of requests so far, without those for the slots."""
+    they are, a value as JSON, or a `Refusal`. `slots`: as many as llama.cpp would say it has. Yields the address and
+    the list of requests so far, without those for the slots."""
     seen: list[Request] = []
     pending = list(statuses)
 

@@ -12,18 +12,18 @@ from unprm.openai_api import APIStatusError
 
 Part = TypeVar("Part", bound=Sized)
 Ask = Callable[[int, int], Coroutine[Any, Any, Part]]
-"""Asks for choices: the number of the first one, from 0, which makes its seed, and how many. Returns those that came."""
+"""Asks for choices: the number of the first, from 0, which makes its seed, and how many. Returns those that came."""
 
 
 class Choices:
-    """How many choices one server takes in a request, found out as they are asked for. `most`: at most so many."""
+    """How many choices one server takes in a request, found out as they are asked for."""
 
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
+    def __init__(self) -> None:
+        self._most: int | None = None
 
     async def gather(self, ask: Ask[Part], count: int, most: int | None = None) -> list[Part | Exception]:
-        """What each request for a part of `count` choices returns or raises, in the order of the choices. `most` as in `Choices`, for
-        this call alone.
+        """What each request for a part of `count` choices returns or raises, in the order of the choices. A part has at
+        most `most`.
 
         A part that is refused with an `APIStatusError` naming `n` is asked for in halves, and what is missing in an
         answer one by one. What was accepted then is what later calls begin with.

@@ -137,7 +137,7 @@ class _Requests:
 
 
 class OpenAISampler(TokenSampler):
-    """Token ids in, token ids out, through one server or many. `tokenizer`: of the model, a directory or a GGUF file."""
+    """Token ids in, token ids out, through one server or many. `tokenizer`: the model's, a directory or a GGUF file."""
 
     neutral = NEUTRAL
 
@@ -179,9 +179,7 @@ class OpenAISampler(TokenSampler):
                 f"the server's text is not what its tokens are in the tokenizer here: give that of {self.model} "
                 "(--tokenizer)"
             )
-        return Completion(
-            text, ids, logprobs, choice.finish_reason == "stop", self._server.likeliest(choice, len(ids))
-        )
+        return Completion(text, ids, logprobs, choice.finish_reason == "stop", self._server.likeliest(choice, len(ids)))
 
 
 class ChatSampler:

@@ -1,7 +1,6 @@
 """Bases by name: one file that its digest identifies, from wherever it can be had."""
 
 import hashlib
-import json
 import logging
 import multiprocessing
 from contextlib import contextmanager

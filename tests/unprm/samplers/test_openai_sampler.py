@@ -202,7 +202,7 @@ def test_a_server_that_knows_no_n_is_asked_again(base):
 
 
 def test_too_few_completions_are_refused(base):
-    with openai_server(lambda body: {"choices": []}) as (url, _), pytest.raises(SamplerFailed, match="4 .* 0 came"):
+    with openai_server(lambda body: {"choices": []}) as (url, _), pytest.raises(SamplerFailed, match=r"4 .* 0 came"):
         _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 4, 0, "a"))
 
 
