@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import xllamacpp
-
 from unprm.upstream import configure, serve
 
 NAME = "a-model"
@@ -27,4 +25,6 @@ def llama_server(file: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    import xllamacpp
+
     serve(configure(xllamacpp.CommonParams(), NAME, sys.argv[1], 0, SLOTS, threads=1, tokens=512))
