@@ -1,14 +1,18 @@
 """llama.cpp's server with the embedded reasoner: its sampler, its gateway, and a judge that it is not."""
 
 import asyncio
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.llama_server import NAME, SLOTS, llama_server
 from tests.server.harness import serving
 from tests.tiny import write_gguf
+from training.cli.data import app
 from unprm import mini
 from unprm.engines.judge.load import load_judge
 from unprm.errors import ModelInvalid, SamplerFailed
@@ -84,3 +88,17 @@ def test_the_gateway_gets_all_candidates_and_counts_their_tokens(url: str) -> No
 def test_a_model_that_gives_no_verdict_is_no_judge(url: str) -> None:
     with pytest.raises(ModelInvalid, match="gives no verdict that can be read"):
         load_judge(JudgeOptions(judge_url=url, judge_model=NAME), EngineOptions(), patience=60)
+
+
+def test_a_data_set_is_built_with_the_tokens_of_a_gguf_file(url: str, tmp_path: Path) -> None:
+    """Solutions and rollouts, of questions that the model solves here, too."""
+    file = write_gguf(mini.BASE, tmp_path / "mini.gguf")
+    options = ["--sampler", "openai", "--url", url, "--model", NAME, "--tokenizer", str(file)]
+    sizes = ["--limit", "4", "--k", "6", "--n", "8", "--concurrency", "2", "--preset", "mini"]
+    done = CliRunner().invoke(app, ["build", "--out", str(tmp_path / "made"), *options, *sizes])
+    assert done.exit_code == 0, done.output
+    config = json.loads((tmp_path / "made" / NAME / "annotated.config.json").read_text("utf-8"))
+    assert (config["model"], config["bayes"]["budget"], config["adaptive"]["most"]) == (NAME, 8, 8)
+    annotated = (tmp_path / "made" / NAME / "annotated.jsonl").read_text("utf-8").splitlines()
+    assert any(json.loads(line)["tried"] for line in annotated)
+    assert (tmp_path / "made" / "dataset" / "data" / "train.jsonl").stat().st_size
