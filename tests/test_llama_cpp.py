@@ -90,15 +90,16 @@ def test_a_model_that_gives_no_verdict_is_no_judge(url: str) -> None:
         load_judge(JudgeOptions(judge_url=url, judge_model=NAME), EngineOptions(), patience=60)
 
 
-def test_a_data_set_is_built_with_the_tokens_of_a_gguf_file(url: str, tmp_path: Path) -> None:
-    """Solutions and rollouts, of questions that the model solves here, too."""
-    file = write_gguf(mini.BASE, tmp_path / "mini.gguf")
-    options = ["--sampler", "openai", "--url", url, "--model", NAME, "--tokenizer", str(file)]
+def test_a_data_set_is_built(url: str, tmp_path: Path) -> None:
+    options = ["--sampler", "openai", "--url", url, "--model", NAME, "--tokenizer", mini.NAME]
     sizes = ["--limit", "4", "--k", "6", "--n", "8", "--concurrency", "2", "--preset", "mini"]
     done = CliRunner().invoke(app, ["build", "--out", str(tmp_path / "made"), *options, *sizes])
     assert done.exit_code == 0, done.output
-    config = json.loads((tmp_path / "made" / NAME / "annotated.config.json").read_text("utf-8"))
+    place = tmp_path / "made" / NAME
+    config = json.loads((place / "annotated.config.json").read_text("utf-8"))
     assert (config["model"], config["bayes"]["budget"], config["adaptive"]["most"]) == (NAME, 8, 8)
-    annotated = (tmp_path / "made" / NAME / "annotated.jsonl").read_text("utf-8").splitlines()
-    assert any(json.loads(line)["tried"] for line in annotated)
-    assert (tmp_path / "made" / "dataset" / "data" / "train.jsonl").stat().st_size
+    solutions = [json.loads(line) for line in (place / "annotated.jsonl").read_text("utf-8").splitlines()]
+    tried = [solution["samples"] for solution in solutions if solution["tried"]]
+    assert tried
+    assert max(tried) <= 8
+    assert len((tmp_path / "made" / "dataset" / "data" / "train.jsonl").read_text("utf-8").splitlines()) > len(tried)

@@ -112,7 +112,7 @@ def test_what_a_build_could_not_do_is_refused_before_it_begins(
     options: list[str], message: str, tmp_path: Path
 ) -> None:
     done = CliRunner(env={"COLUMNS": "200"}).invoke(
-        app, ["build", "--out", str(tmp_path), "--url", "http://a", *options]
+        pipeline, ["build", "--out", str(tmp_path), "--url", "http://a", *options]
     )
     assert done.exit_code == 2
     assert message in done.output

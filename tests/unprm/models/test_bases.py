@@ -183,9 +183,10 @@ def test_a_file_becomes_a_directory_once(base, tmp_path):
     import torch
 
     from tests.tiny import write_gguf
-    from unprm.models.checkpoint import load_base, load_tokenizer
+    from unprm.models.checkpoint import fetch_tokenizer, load_base, load_tokenizer
 
     write_gguf(base, tmp_path / "tiny.gguf")
+    alone = load_tokenizer(fetch_tokenizer(str(tmp_path / "tiny.gguf"))).encode
     content = (tmp_path / "tiny.gguf").read_bytes()
     named = NamedBase("tiny", "o/t", "2" * 40, "tiny.gguf", len(content), hashlib.sha256(content).hexdigest(), ())
     (tmp_path / "tiny.gguf").rename(tmp_path / f"{named.sha256}.gguf")
@@ -194,7 +195,7 @@ def test_a_file_becomes_a_directory_once(base, tmp_path):
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     encode = load_tokenizer(place).encode
-    assert encode("12 + 34 = 46").ids == load_tokenizer(base).encode("12 + 34 = 46").ids
-    assert encode("s\u0327").ids == encode("\u015f").ids
+    assert encode("12 + 34 = 46").ids == load_tokenizer(base).encode("12 + 34 = 46").ids == alone("12 + 34 = 46").ids
+    assert encode("s\u0327").ids == encode("\u015f").ids == alone("s\u0327").ids
     (tmp_path / f"{named.sha256}.gguf").unlink()
     assert bases.directory(named, tmp_path) == place
