@@ -30,10 +30,12 @@ def openai_server(
     headers: Mapping[str, str] | None = None,
     port: int = 0,
     slots: int | None = None,
+    props: bool = False,
 ) -> Iterator[tuple[str, list[Request]]]:
     """Answers the first requests with `statuses` and `headers`, the others with what `answer(body)` returns: bytes as
-    they are, a value as JSON, or a `Refusal`. `slots`: as many as llama.cpp would say it has. Yields the address and
-    the list of requests so far, without those for the slots."""
+    they are, a value as JSON, or a `Refusal`. `slots`: as many as llama.cpp would say it has; `props`: what
+    `answer(None)` returns is said where llama.cpp says it. Yields the address and the list of requests so far, without
+    those."""
     seen: list[Request] = []
     pending = list(statuses)
 
@@ -56,7 +58,7 @@ def openai_server(
             self.wfile.write(payload)
 
         def do_GET(self) -> None:
-            if self.path != "/props":
+            if props or self.path != "/props":
                 self.do_POST()
             elif slots is None:
                 self.send_error(404)
