@@ -1,4 +1,4 @@
-"""llama.cpp's server with a base by name: OpenAI's chat API with log-probabilities, on a processor alone.
+"""llama.cpp's server with a base by name: OpenAI's API with log-probabilities, on a processor alone.
 
 unprm upstream qwen2.5-coder-1.5b-instruct --port 8001
 
@@ -29,7 +29,7 @@ def upstream(
     threads: Annotated[int, typer.Option(min=1, help="Threads, at most the machine's idle cores.")] = 1,
     tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a prompt and its completion.")] = 2048,
 ) -> None:
-    """Serve a language model to the gateway, to `--sampler chat` and to the judge, by llama.cpp."""
+    """Serve a language model to the gateway, to samplers over HTTP and to the judge, by llama.cpp."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if model not in bases.BASES:
         raise typer.BadParameter(f"expected one of {', '.join(bases.BASES)}", param_hint="MODEL")
