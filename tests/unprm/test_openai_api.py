@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.openai_server import Refusal, openai_server
-from tests.support import free_port, until
+from tests.support import PATIENCE, free_port
 from unprm.affinity import ranked
 from unprm.concurrent import all_of
 from unprm.openai_api import (
@@ -342,23 +342,29 @@ def test_a_server_may_stay_dead_for_ever() -> None:
 
 
 def test_no_more_samples_are_drawn_at_a_time_than_a_server_has_slots() -> None:
-    running, most, lock = 0, 0, threading.Lock()
+    gate, running, seen_by_gate = threading.Event(), list[int](), list[int]()
 
     def answer(body: Any) -> Any:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        until(lambda: most >= 2)
-        with lock:
-            running -= 1
+        if "x" in body:
+            running.append(body["x"])
+            gate.wait(PATIENCE)
         return body
+
+    async def story() -> list[Any]:
+        samples = asyncio.create_task(all_of(client.sample("/completions", {"x": number}) for number in range(6)))
+        while len(running) < 2:
+            await asyncio.sleep(0.005)
+        for _ in range(3):  # after what was sent before
+            await client.post("/completions", {})
+        seen_by_gate.extend(running)
+        gate.set()
+        return await samples
 
     with openai_server(answer, slots=2) as (url, _):
         client = _client(url)
-        answers = _run(client, lambda: all_of(client.sample("/completions", {"x": n}) for n in range(6)))
+        answers = _run(client, story)
     assert [each["x"] for each in answers] == list(range(6))
-    assert most == 2
+    assert len(seen_by_gate) == 2
 
 
 @pytest.mark.parametrize(("slots", "found"), [((2, 3), 5), ((2, None), None), ((0,), None)])
