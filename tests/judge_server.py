@@ -10,6 +10,7 @@ from typing import Any
 from tests.openai_server import Request, openai_server
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.load import load_judge
+from unprm.engines.judge.selftest import QUESTIONS
 from unprm.models.options import EngineOptions, JudgeOptions
 
 MODEL = "some/llm"
@@ -41,9 +42,17 @@ def last_step(body: Any) -> str:
     return re.findall(r"<step [0-9a-f]{16}>\n(.*?)\n</step", body["messages"][-1]["content"], re.DOTALL)[-1]
 
 
+def is_self_test(body: Any) -> bool:
+    """Whether a request is about a problem of the self-test."""
+    said = str(body["messages"])
+    return any(question.problem in said for question in QUESTIONS)
+
+
 def is_sum(step: str) -> bool:
-    """Whether each equation in a step is a true sum."""
-    return all(int(one) + int(two) == int(three) for one, two, three in re.findall(r"(\d+) \+ (\d+) = (\d+)", step))
+    """Whether each equation in a step is a true sum, and the step none of the wrong ones of the self-test."""
+    sums = re.findall(r"(\d+) \+ (\d+) = (\d+)", step)
+    slips = any(question.wrong in step for question in QUESTIONS)
+    return not slips and all(int(one) + int(two) == int(three) for one, two, three in sums)
 
 
 def checks_sums(body: Any) -> dict[str, Any]:

@@ -29,9 +29,13 @@ def openai_server(
     statuses: Sequence[int] = (),
     headers: Mapping[str, str] | None = None,
     port: int = 0,
+    slots: int | None = None,
+    props: bool = False,
 ) -> Iterator[tuple[str, list[Request]]]:
     """Answers the first requests with `statuses` and `headers`, the others with what `answer(body)` returns: bytes as
-    they are, a value as JSON, or a `Refusal`. Yields the address and the list of requests so far."""
+    they are, a value as JSON, or a `Refusal`. `slots`: as many as llama.cpp would say it has; `props`: what
+    `answer(None)` returns is said where llama.cpp says it. Yields the address and the list of requests so far, without
+    those."""
     seen: list[Request] = []
     pending = list(statuses)
 
@@ -43,7 +47,9 @@ def openai_server(
             content = answer(body) if status == 200 else {"error": {"message": f"no: {json.dumps(body)}"}}
             if isinstance(content, Refusal):
                 status, content = content
-            payload = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.answer(status, content if isinstance(content, bytes) else json.dumps(content).encode())
+
+        def answer(self, status: int, payload: bytes) -> None:
             self.send_response(status)
             for name, value in ({} if status == 200 else headers or {}).items():
                 self.send_header(name, value)
@@ -52,7 +58,12 @@ def openai_server(
             self.wfile.write(payload)
 
         def do_GET(self) -> None:
-            self.do_POST()
+            if props or self.path != "/props":
+                self.do_POST()
+            elif slots is None:
+                self.send_error(404)
+            else:
+                self.answer(200, json.dumps({"total_slots": slots}).encode())
 
         def log_message(self, *arguments: object) -> None:
             pass

@@ -1,9 +1,12 @@
 """A tiny random causal language model on disk, for tests of what loads, trains and scores models."""
 
 import copy
+import json
 from pathlib import Path
 
 import torch
+from gguf import MODEL_ARCH, GGUFWriter, TokenType, get_tensor_name_map
+from safetensors.torch import load_file
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Model
 
 from training.mini import tokenizer
@@ -34,6 +37,40 @@ def write_base(directory: Path, seed: int = 0, layers: int = 2, window: int = 25
     Qwen2ForCausalLM(config).save_pretrained(directory)
     words.save_pretrained(directory)
     return directory
+
+
+def write_gguf(base: Path, file: Path) -> Path:
+    """Writes such a base as a GGUF file, with the metadata that those of Qwen2.5 have and the last message of a chat as
+    its prompt."""
+    config = json.loads((base / "config.json").read_text())
+    words = json.loads((base / "tokenizer.json").read_text())
+    special = {each["content"]: each["id"] for each in words["added_tokens"]}
+    ids = words["model"]["vocab"] | special
+    ordered = sorted(ids, key=ids.__getitem__)
+    writer = GGUFWriter(str(file), "qwen2")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(ordered)
+    writer.add_token_types([TokenType.CONTROL if word in special else TokenType.NORMAL for word in ordered])
+    writer.add_token_merges([" ".join(pair) for pair in words["model"]["merges"]])
+    writer.add_eos_token_id(config["eos_token_id"])
+    writer.add_chat_template(r"{{ messages[-1].content + '\n' }}")
+    names = get_tensor_name_map(MODEL_ARCH.QWEN2, config["num_hidden_layers"])
+    for name, tensor in load_file(base / "model.safetensors").items():
+        writer.add_tensor(names.get_name(name, (".weight", ".bias")), tensor.float().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
 
 
 def write_prm(directory: Path, name: str, seed: int = 0, window: int = 256, **layout: str) -> Path:

@@ -49,7 +49,7 @@ class TrainSettings:
     `packing`: concatenate solutions without padding; None: only if FlashAttention is available.
     """
 
-    base: Annotated[str, Option(help="Base model: hub name, directory, or a base by name.")]
+    base: Annotated[str, Option(help="Base model: hub name, directory, a base by name, or unprm-mini.")]
     data: Annotated[
         tuple[Path, ...], Option(help="Step labels: a file, a directory, or a data set of the hub; repeat for more.")
     ]
@@ -270,6 +270,15 @@ class AnnotateSettings:
     temperature: float = 0.8
     max_tokens: Annotated[int, Option(min=1, help="Maximum number of tokens per rollout.")] = 2048
     seed: Seed = 0
+
+    def limited(self, most: int | None) -> "AnnotateSettings":
+        """The same with at most so many rollouts: of a solution with the search `bayes`, else of each prefix, and of
+        the question alone. None: as they are."""
+        if most is None:
+            return self
+        plan, bayes = self.adaptive, self.bayes
+        plan = replace(plan, first=min(plan.first, most), enough=min(plan.enough, most), most=most)
+        return replace(self, adaptive=plan, bayes=replace(bayes, block=min(bayes.block, most), budget=most))
 
     @property
     def drawing(self) -> SamplingSettings:

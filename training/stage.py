@@ -25,6 +25,8 @@ from rich.progress import (
 from unprm.errors import OutputMismatch, UnprmError
 
 Item = TypeVar("Item")
+Shown = tuple[float, str]
+"""The steps done and the counts of a task."""
 LINE_EVERY = 30.0
 """Seconds between two progress lines without a terminal."""
 
@@ -39,7 +41,8 @@ def progress(console: Console, *columns: ProgressColumn, shown: bool = True) -> 
 
 
 class Lines(Progress):
-    """Progress for a log file: a line when a task begins, at most one every `LINE_EVERY` seconds, and one at its end.
+    """Progress for a log file: a line when a task begins, at most one every `LINE_EVERY` seconds in which something was
+    done, and one at its end.
 
     A line shows the steps done, the time taken, steps per second, the estimated time left, and the task's field
     `counts`. `get_time` is a clock, in seconds.
@@ -49,7 +52,7 @@ class Lines(Progress):
         super().__init__(console=console, disable=True, get_time=get_time)
         self._shown = shown
         self._first: dict[TaskID, float] = {}  # steps already done when each task began
-        self._lines: dict[TaskID, tuple[float, float]] = {}  # time and steps of each task's last line
+        self._lines: dict[TaskID, tuple[float, Shown]] = {}  # time of each task's last line, and what it showed
 
     def add_task(self, *arguments: Any, **options: Any) -> TaskID:
         """As in rich, but may write a line."""
@@ -71,18 +74,22 @@ class Lines(Progress):
     def stop(self) -> None:
         """Ends the display; writes a last line for each task with steps not yet shown."""
         super().stop()
-        for task, (_, completed) in list(self._lines.items()):
-            if self._tasks[task].completed != completed:
+        for task, (_, shown) in list(self._lines.items()):
+            if self._state(task) != shown:
                 self._write(task)
 
     def _write_if_due(self, task_id: TaskID) -> None:
-        task, (when, completed) = self._tasks[task_id], self._lines[task_id]
-        if task.completed != completed and (task.finished or self.get_time() - when >= LINE_EVERY):
+        when, shown = self._lines[task_id]
+        if self._state(task_id) != shown and (self._tasks[task_id].finished or self.get_time() - when >= LINE_EVERY):
             self._write(task_id)
+
+    def _state(self, task_id: TaskID) -> Shown:
+        task = self._tasks[task_id]
+        return task.completed, str(task.fields.get("counts", ""))
 
     def _write(self, task_id: TaskID) -> None:
         task = self._tasks[task_id]
-        self._lines[task_id] = self.get_time(), task.completed
+        self._lines[task_id] = self.get_time(), self._state(task_id)
         parts = [f"{task.description}: {task.completed:g} of {task.total:g}"]
         steps = task.completed - self._first[task_id]
         if steps and task.elapsed:

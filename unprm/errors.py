@@ -131,7 +131,10 @@ class DeadlineExceeded(UnprmError):
     code = "deadline_exceeded"
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"the request was not answered within its {seconds:g} s")
+        super().__init__(
+            f"the request was not answered within its {seconds:g} s; the server's limit is --max-request-seconds, "
+            "the gateway's --gateway-seconds"
+        )
         self.seconds = seconds
 
 

@@ -15,9 +15,10 @@ import json
 import logging
 import math
 import random
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +92,10 @@ class APIStatusError(APIError):
         self.message = _message(content)
         self.retryable = status in _RETRYABLE
 
+    def refuses(self, field: str) -> bool:
+        """Whether the server refuses a request and names this field."""
+        return self.status in _FIELD_REFUSALS and re.search(rf"\b{field}\b", self.message or "") is not None
+
 
 class APIResponseError(APIError):
     """An answer with status 200 that can't be read."""
@@ -133,6 +138,9 @@ class OpenAIClient:
         self._attempts, self._first_wait, self._pause, self._max_bytes = attempts, first_wait, pause, max_bytes
         self._servers = [_Server(url.rstrip("/").removesuffix("/v1")) for url in urls]
         self._neutral = dict(NEUTRAL)  # without the fields that a server refused
+        self._slots: int | None = None  # 0: not told
+        self._queue: AbstractAsyncContextManager[Any] = nullcontext()
+        self._asking = asyncio.Lock()
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS),
@@ -151,14 +159,18 @@ class OpenAIClient:
         """As `post`, for samples from the model's own distribution: `NEUTRAL` is sent, too, where the body does not say
         otherwise.
 
-        Fields that the answer to a refused request names are left out in another try. If that one is accepted, they are
-        never sent again, which is logged once. An answer that names all fields repeats the request and blames none.
+        No more requests are in flight than there are `slots`: what waits here, for as long as it takes, does not time
+        out. Fields that the answer to a refused request names are left out in another try. If that one is accepted,
+        they are never sent again, which is logged once. An answer that names all fields repeats the request and blames
+        none.
         """
         neutral = self._neutral
+        places = await self._places()
         while True:
             sent = {**neutral, **body}
             try:
-                answer = await self.post(path, sent, affinity)
+                async with places:
+                    answer = await self.post(path, sent, affinity)
             except APIStatusError as error:
                 unnamed = {name for name in sent if name.encode() not in error.content}
                 kept = {name: value for name, value in neutral.items() if name in unnamed}
@@ -174,6 +186,31 @@ class OpenAIClient:
                     ", ".join(refused),
                 )
             return answer
+
+    async def slots(self) -> int | None:
+        """How many completions the servers write at a time, all together; None unless each tells, as llama.cpp does.
+        They are asked once."""
+        async with self._asking:
+            if self._slots is None:
+                told = [await self._told_slots(server) for server in self._servers]
+                if None not in told:
+                    self._slots = sum(filter(None, told)) if all(told) else 0
+                    self._queue = asyncio.Semaphore(self._slots) if self._slots else nullcontext()
+        return self._slots or None
+
+    async def _places(self) -> AbstractAsyncContextManager[Any]:
+        await self.slots()
+        return self._queue
+
+    async def _told_slots(self, server: _Server) -> int | None:
+        """What llama.cpp says of itself; 0 from another server, None if it can't be reached."""
+        try:
+            response = await self._http.send(self._http.build_request("GET", f"{server.url}/props"), stream=True)
+            return max(0, int(from_json(await _read(response, self._max_bytes))["total_slots"]))
+        except httpx.HTTPError:
+            return None
+        except (APIResponseError, ValueError, KeyError, TypeError):
+            return 0
 
     async def fetch(self, path: str, body: bytes | None, take: Take) -> bytes:
         """The bytes at a path, or those that are answered to a body in JSON, in one attempt. Raises an `APIError`, and
@@ -346,8 +383,9 @@ def _retry_after(response: httpx.Response) -> float | None:
 
 
 def _message(content: bytes) -> str | None:
-    """The message of an error in OpenAI's form."""
+    """The words of an error: its message as OpenAI's API has it, or the error itself."""
     try:
-        return str(from_json(content)["error"]["message"])[:_MAX_MESSAGE]
+        error = from_json(content)["error"]
+        return str(error if isinstance(error, str) else error["message"])[:_MAX_MESSAGE]
     except (ValueError, KeyError, TypeError):
         return None

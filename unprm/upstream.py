@@ -1,4 +1,4 @@
-"""llama.cpp's server with a base by name: OpenAI's chat API with log-probabilities, on a processor alone.
+"""llama.cpp's server with a base by name: OpenAI's API with log-probabilities, on a processor alone.
 
 unprm upstream qwen2.5-coder-1.5b-instruct --port 8001
 
@@ -29,20 +29,14 @@ def upstream(
     threads: Annotated[int, typer.Option(min=1, help="Threads, at most the machine's idle cores.")] = 1,
     tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a prompt and its completion.")] = 2048,
 ) -> None:
-    """Serve a language model to the gateway, to `--sampler chat` and to the judge, by llama.cpp."""
+    """Serve a language model to the gateway, to samplers over HTTP and to the judge, by llama.cpp."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if model not in bases.BASES:
         raise typer.BadParameter(f"expected one of {', '.join(bases.BASES)}", param_hint="MODEL")
     import xllamacpp  # an optional dependency
 
-    params = configure(
-        xllamacpp.CommonParams(), model, str(bases.file(bases.BASES[model])), port, slots, threads, tokens
-    )
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # also in llama.cpp's threads
-    server = xllamacpp.Server(params)
-    typer.echo(f"{model} at {server.listening_address}/v1")
-    signal.sigwait((signal.SIGINT, signal.SIGTERM))
-    os._exit(0)  # freed in the ordinary way, the server first waits for the answers that it is writing
+    file = str(bases.file(bases.BASES[model]))
+    serve(configure(xllamacpp.CommonParams(), model, file, port, slots, threads, tokens))
 
 
 def configure(params: Any, model: str, file: str, port: int, slots: int, threads: int, tokens: int) -> Any:
@@ -55,6 +49,18 @@ def configure(params: Any, model: str, file: str, port: int, slots: int, threads
     params.cache_ram_mib = 0  # prompts are short: what is in the slots is enough
     params.ui, params.verbosity = False, 1
     return params
+
+
+def serve(params: Any) -> None:
+    """Serves until it is interrupted or terminated; says at which address."""
+    import xllamacpp
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # also in llama.cpp's threads
+    server = xllamacpp.Server(params)
+    (name,) = params.model_alias
+    typer.echo(f"{name} at {server.listening_address}/v1")
+    signal.sigwait((signal.SIGINT, signal.SIGTERM))
+    os._exit(0)  # freed in the ordinary way, the server first waits for the answers that it is writing
 
 
 def main() -> None:

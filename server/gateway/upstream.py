@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from unprm.concurrent import all_of
+from unprm.choices import Choices
+from unprm.concurrent import settled
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai_api import (
     LONGEST_RETRY_AFTER,
@@ -94,6 +95,9 @@ class Sampled:
         self.completion_tokens += other.completion_tokens
         self.size += other.size
 
+    def __len__(self) -> int:
+        return len(self.choices)
+
     @property
     def tokens(self) -> int:
         """All tokens."""
@@ -123,13 +127,14 @@ class Upstream:
     def __init__(self, url: str, key: str | None, service: Service, observe: Observe = ignore) -> None:
         self._client = OpenAIClient([url], key, timeout=None, observe=observe)
         self._service = service
+        self._choices = Choices()
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def sample(
         self, body: Json, count: int, context: Context, brief: bool, apart: bool, arrived: Arrived
     ) -> Sampled:
-        """`count` completions, or fewer if the upstream returns fewer; one that ignores `n` gets a request for each.
-        `brief`: of tokens, only the log-probabilities are kept. `apart`: each completion is asked for on its own.
+        """`count` completions, or fewer if the upstream returns fewer, in as many requests as it takes. `brief`: of
+        tokens, only the log-probabilities are kept. `apart`: each completion is asked for on its own.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
@@ -140,16 +145,7 @@ class Upstream:
             return sampled
 
         most = 1 if apart or body.get("logprobs") else _TOGETHER
-        sizes = {first: min(most, count - first) for first in range(0, count, most)}
-        results = await _settled(ask(first, size) for first, size in sizes.items())
-        missing = [
-            number
-            for (first, size), result in zip(sizes.items(), results, strict=True)
-            if isinstance(result, Sampled)
-            for number in range(first + len(result.choices), first + size)
-        ]
-        more = await _settled(ask(number, 1) for number in missing)
-        return _together([*results, *more])
+        return _together(await self._choices.gather(ask, count, most))
 
     async def sample_watched(
         self, body: Json, count: int, watch: Callable[[], Watch], context: Context, arrived: Arrived
@@ -165,7 +161,7 @@ class Upstream:
             arrived(number, sampled)
             return sampled
 
-        return _together(await _settled(map(ask, range(count))))
+        return _together(await settled(map(ask, range(count))))
 
     async def models(self, context: Context) -> bytes:
         """The upstream's models, in JSON. Raises as `sample`."""
@@ -229,8 +225,7 @@ class Upstream:
             asked = body | ({"n": count} if count > 1 else {})
             content = await self._service.read(context, partial(encoded, asked))
             async with self._taking(context, body) as take:
-                with _upstream_errors():
-                    answer = await self._client.fetch("/chat/completions", content, take)
+                answer = await self._client.fetch("/chat/completions", content, take)
                 return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
 
     async def _watched(self, body: Json, watch: Watch, context: Context) -> Sampled:
@@ -244,36 +239,22 @@ class Upstream:
                 self._taking(context, body, streamed=True) as take,
                 aclosing(self._client.events("/chat/completions", content, take)) as events,
             ):
-                with _upstream_errors():
-                    async for event in events:
-                        size += len(event)
-                        chunk, new = await self._service.read(context, partial(_chunk, event), len(event))
-                        model, usage = chunk.model or model, chunk.usage or usage
-                        for part in chunk.choices[:1]:
-                            reason = part.finish_reason or reason
-                            _append(message, part.delta)
-                            tokens += new
-                            logprobs = (part.logprobs and part.logprobs.content) or []
-                            if any(watch(token.likeliest) for token in logprobs if token.top_logprobs):
-                                reason = STOPPED
-                        if reason == STOPPED:
-                            message["content"] = ""
-                            break
+                async for event in events:
+                    size += len(event)
+                    chunk, new = await self._service.read(context, partial(_chunk, event), len(event))
+                    model, usage = chunk.model or model, chunk.usage or usage
+                    for part in chunk.choices[:1]:
+                        reason = part.finish_reason or reason
+                        _append(message, part.delta)
+                        tokens += new
+                        logprobs = (part.logprobs and part.logprobs.content) or []
+                        if any(watch(token.likeliest) for token in logprobs if token.top_logprobs):
+                            reason = STOPPED
+                    if reason == STOPPED:
+                        message["content"] = ""
+                        break
         choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": {"content": tokens}}
         return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)), size)
-
-
-async def _settled(calls: Iterable[Coroutine[Any, Any, Sampled]]) -> list[Sampled | Exception]:
-    """What each call returns or raises. Cancels them once, unlike `asyncio.gather`, which passes on each of AnyIO's
-    repeated cancellations, so that a call could not close its connection."""
-
-    async def settled(call: Coroutine[Any, Any, Sampled]) -> Sampled | Exception:
-        try:
-            return await call
-        except Exception as error:
-            return error
-
-    return await all_of(map(settled, calls))
 
 
 def _together(results: Sequence[Sampled | Exception]) -> Sampled:
@@ -283,7 +264,8 @@ def _together(results: Sequence[Sampled | Exception]) -> Sampled:
         if isinstance(result, Sampled):
             sampled.add(result)
     if not sampled.choices and isinstance(results[0], Exception):
-        raise results[0]
+        with _upstream_errors():
+            raise results[0]
     return sampled
 
 
@@ -316,7 +298,12 @@ def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
         completion = Completion.model_validate(value)
     except ValidationError:
         raise UpstreamFailed("the upstream's answer is no chat completion") from None
-    return Sampled.of(completion.model, value["choices"][:count], completion.usage, len(answer))
+    choices, usage = value["choices"][:count], completion.usage or Usage()
+    if "timings" in value:  # llama.cpp, which counts the first choice alone: the others' tokens are as their lengths
+        first, *others = (len(encoded(choice["message"])) for choice in choices)
+        written = usage.completion_tokens or 0
+        usage.completion_tokens = written + round(written * sum(others) / first)
+    return Sampled.of(completion.model, choices, usage, len(answer))
 
 
 def _cards(answer: bytes) -> list[Json]:

@@ -98,3 +98,21 @@ def test_a_single_alternative_of_each_token_is_refused(tmp_path):
 def test_the_help_has_the_fields_texts():
     result, _ = _run("--help")
     assert all(text in result.output for text in ("Trains.", "By commas.", "Which.", "--cpus"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sampler", "openai"], "unprm-mini runs here: name the model of the servers"),
+        (["--sampler", "chat", "--model", "m"], "it can't continue the prefixes of solutions"),
+        (["--sampler", "openai", "--model", "a", "--model", "b", "--tokenizer", "t"], "there are 2"),
+    ],
+)
+def test_what_a_build_could_not_do_is_refused_before_it_begins(
+    options: list[str], message: str, tmp_path: Path
+) -> None:
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(
+        pipeline, ["build", "--out", str(tmp_path), "--url", "http://a", *options]
+    )
+    assert done.exit_code == 2
+    assert message in done.output

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,9 @@ from training.schema import (
     QuestionValue,
     SampledQuestion,
     ScoredSolution,
+    SelectedSolution,
+    Trial,
+    adapter,
     to_line,
 )
 from unprm.errors import RecordInvalid
@@ -87,3 +92,22 @@ def test_a_record_that_does_not_fit_is_named_by_line_and_field_without_its_text(
     with pytest.raises(RecordInvalid, match=f"a.jsonl, line 2: {reason}") as caught:
         list(sources.read(path, AnnotatedSolution))
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "kinds"),
+    [
+        ("samples", (SampledQuestion, Completion)),
+        ("selected", (SelectedSolution,)),
+        ("annotated", (AnnotatedSolution, Trial)),
+        ("annotated.questions", (QuestionValue,)),
+        ("dataset/data/train", (UnprmRow,)),
+    ],
+)
+def test_every_field_of_a_file_is_described(file, kinds):
+    """And no other one."""
+    page = Path("docs/data.md").read_text("utf-8")
+    (table,) = re.findall(rf"^`{file}\.jsonl`, a line.*?\n\|---\|---\|\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE)
+    described = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines()))
+    fields = [name for kind in kinds for name in adapter(kind).json_schema(by_alias=True)["properties"]]
+    assert sorted(described) == sorted(fields)

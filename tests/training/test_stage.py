@@ -74,6 +74,16 @@ def test_a_board_tells_its_counts(console: Console) -> None:
     assert lines(console)[-1].endswith(" · 32 solutions")
 
 
+def test_counts_are_told_while_no_step_is_done(console: Console) -> None:
+    clock = Clock()
+    with stage.Lines(console, get_time=clock) as progress:
+        task = progress.add_task("annotating", total=1, counts="")
+        for samples in range(1, 7):
+            clock.now += 10.0
+            progress.update(task, completed=0, counts=f" · {samples} samples")
+    assert lines(console) == [f"annotating: 0 of 1{counts}" for counts in ("", " · 3 samples", " · 6 samples")]
+
+
 def test_what_is_not_to_be_shown_is_not(console: Console) -> None:
     with stage.progress(console, shown=False) as progress:
         progress.advance(progress.add_task("training", total=1))

@@ -1,15 +1,18 @@
 """The client of OpenAI's HTTP API, against servers that answer, fail and come back."""
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from typing import Any, TypeVar
 
 import pytest
 
 from tests.openai_server import Refusal, openai_server
+from tests.support import PATIENCE, free_port
 from unprm.affinity import ranked
+from unprm.concurrent import all_of
 from unprm.openai_api import (
     NEUTRAL,
     APIConnectionError,
@@ -336,3 +339,63 @@ def test_a_server_may_stay_dead_for_ever() -> None:
 
     client = _client(url, attempts=1)
     _run(client, story)
+
+
+def test_no_more_samples_are_drawn_at_a_time_than_a_server_has_slots() -> None:
+    gate, running, seen_by_gate = threading.Event(), list[int](), list[int]()
+
+    def answer(body: Any) -> Any:
+        if "x" in body:
+            running.append(body["x"])
+            gate.wait(PATIENCE)
+        return body
+
+    async def story() -> list[Any]:
+        samples = asyncio.create_task(all_of(client.sample("/completions", {"x": number}) for number in range(6)))
+        while len(running) < 2:
+            await asyncio.sleep(0.005)
+        for _ in range(3):  # after what was sent before
+            await client.post("/completions", {})
+        seen_by_gate.extend(running)
+        gate.set()
+        return await samples
+
+    with openai_server(answer, slots=2) as (url, _):
+        client = _client(url)
+        answers = _run(client, story)
+    assert [each["x"] for each in answers] == list(range(6))
+    assert len(seen_by_gate) == 2
+
+
+@pytest.mark.parametrize(("slots", "found"), [((2, 3), 5), ((2, None), None), ((0,), None)])
+def test_slots_are_known_if_all_servers_tell_them(slots: Sequence[int | None], found: int | None) -> None:
+    with ExitStack() as stack:
+        urls = [stack.enter_context(openai_server(_echo, slots=each))[0] for each in slots]
+        client = _client(*urls)
+        assert _run(client, client.slots) == found
+
+
+def test_a_server_that_is_not_there_yet_is_asked_for_its_slots_again() -> None:
+    port = free_port()
+    client = _client(f"http://127.0.0.1:{port}")
+
+    async def story() -> list[int | None]:
+        found = [await client.slots()]
+        with openai_server(_echo, slots=7, port=port):
+            found.append(await client.slots())
+        return [*found, await client.slots()]
+
+    assert _run(client, story) == [None, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"error": {"message": "too long"}}', "too long"),
+        (b'{"error": "too long"}', "too long"),
+        (b'{"error": {"code": 1}}', None),
+        (b"<html>", None),
+    ],
+)
+def test_an_error_has_the_words_of_the_server(content: bytes, words: str | None) -> None:
+    assert APIStatusError("http://a", 400, None, content).message == words

@@ -2,7 +2,7 @@
 study."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,14 @@ app = typer.Typer()
 console = Console(stderr=True)
 
 PresetOption = Annotated[PresetName, typer.Option("--preset", help="Where the defaults come from.")]
-Model = Annotated[str, typer.Option("--model", help="The sampling model: hub name, directory, or unprm-mini.")]
+_MODEL = "The sampling model: its name at the servers; else a hub name, a directory, a base by name, or unprm-mini."
+Model = Annotated[str, typer.Option("--model", help=_MODEL)]
+Rollouts = Annotated[
+    int | None,
+    typer.Option(
+        "--n", min=1, help="Most rollouts: of a solution with the search bayes, else of each of its prefixes."
+    ),
+]
 Concurrency = Annotated[int, typer.Option(min=1, help="Questions processed at the same time.")]
 
 
@@ -91,12 +98,30 @@ class SamplerOptions:
         typer.Option(help="Run the model here (transformers, vllm) or call servers (openai, chat)."),
     ] = "transformers"
     url: Annotated[list[str] | None, typer.Option(help="URL of a server of the model; repeat for more.")] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="The model's tokenizer for --sampler openai: hub name, directory, base by name or GGUF file. Default: "
+            "that of --model."
+        ),
+    ] = None
+
+    def check_annotates(self, models: Sequence[str]) -> None:
+        """Raises `BadParameter` unless a sampler of these can write solutions and continue them."""
+        if self.sampler == "chat":
+            reason = "it can't continue the prefixes of solutions: openai does, before vLLM or llama.cpp"
+            raise typer.BadParameter(reason, param_hint="--sampler")
+        if self.sampler == "openai" and "unprm-mini" in models and self.tokenizer is None:
+            reason = "unprm-mini runs here: name the model of the servers, and its --tokenizer"
+            raise typer.BadParameter(reason, param_hint="--model")
+        if self.tokenizer is not None and len(models) > 1:
+            raise typer.BadParameter(f"it goes with one --model, there are {len(models)}", param_hint="--tokenizer")
 
     def source(self, model: str) -> "SamplerSource":
         """The source that loads the sampler of a model."""
         from unprm.samplers.load import SamplerSource
 
-        return SamplerSource(self.sampler, model, tuple(self.url or ()))
+        return SamplerSource(self.sampler, model, tuple(self.url or ()), self.tokenizer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +172,20 @@ def select(
     samples: Annotated[Path, typer.Argument(help="File of `sample`.", exists=True)],
     output: Annotated[Path, typer.Option(help="File for the selected solutions.")],
     given: Annotated[Given, SelectSettings],
-    tokenizer: Annotated[str, typer.Option(help="The samples' tokenizer: hub name or directory.")] = "unprm-mini",
+    tokenizer: Annotated[
+        str, typer.Option(help="The samples' tokenizer: hub name, directory, base by name or GGUF file.")
+    ] = "unprm-mini",
     preset: PresetOption = "paper",
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
     from unprm.answers.equivalence import Equivalence
-    from unprm.models.checkpoint import fetch
+    from unprm.models.checkpoint import fetch_tokenizer
     from unprm.samplers.prompts import Prompter
 
     from ..data import select
 
     settings = replace(PRESETS[preset].select, **given)
-    decode = Prompter.load(fetch(tokenizer, None)).decode
+    decode = Prompter.load(fetch_tokenizer(tokenizer)).decode
     equivalence = Equivalence()
     selector = select.Selector(equivalence, decode, settings)
     right, wrong = select.select(samples, output, selector, console)
@@ -177,13 +204,14 @@ def annotate(
     given: Annotated[Given, AnnotateSettings],
     model: Model = "unprm-mini",
     preset: PresetOption = "paper",
+    rollouts: Rollouts = None,
 ) -> None:
     """Label the steps of selected solutions by rollouts from their prefixes."""
     from unprm.answers.equivalence import Equivalence
 
     from ..data import annotate
 
-    settings = replace(PRESETS[preset].annotate, **given)
+    settings = replace(PRESETS[preset].annotate, **given).limited(rollouts)
     if cluster := place.cluster():
         from ..data.cluster import annotate as annotate_on
 
@@ -245,7 +273,10 @@ def build(
     source: QuestionSource,
     sampler: SamplerOptions,
     given: Annotated[Given, Reading],
+    model: Annotated[list[str] | None, typer.Option(help=f"{_MODEL} Instead of the preset's; repeat for more.")] = None,
     preset: PresetOption = "mini",
+    k: Annotated[int | None, typer.Option("--k", min=1, help="Solutions per question.")] = None,
+    rollouts: Rollouts = None,
     concurrency: Concurrency = 32,
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
@@ -253,12 +284,14 @@ def build(
     from ..data.stats import tables
 
     chosen = PRESETS[preset]
+    chosen = replace(chosen, models=tuple(model or chosen.models))
+    sampler.check_annotates(chosen.models)
     extraction = {name: value for name, value in given.items() if name == "extraction"}
     chosen = replace(
         chosen,
-        sample=replace(chosen.sample, **extraction),
+        sample=replace(chosen.sample, k=k or chosen.sample.k, **extraction),
         select=replace(chosen.select, **given),
-        annotate=replace(chosen.annotate, **extraction),
+        annotate=replace(chosen.annotate, **extraction).limited(rollouts),
     )
     questions = source.draw(chosen.questions, chosen.sample)
 

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import RecordInvalid
-from unprm.types import Sampler
+from unprm.types import Rollout, Sampler
 
 from .. import resumable, sources, stage
 from ..resumable import ResumableFile
@@ -55,15 +55,17 @@ class AnnotationFiles(ExitStack):
 
     def write(self, record: AnnotatedSolution | QuestionValue) -> None:
         """Appends a record to its file and updates the progress display."""
-        counts = {"samples": record.samples, "tokens": record.tokens}
         if isinstance(record, QuestionValue):
             self.questions.append(record)
-            if self.board:
-                self.board.count(**counts)
         else:
             (self.resolved if record.reason is None else self.unresolved).append(record)
             if self.board:
-                self.board.advance(verified=record.verified, **counts)
+                self.board.advance(verified=record.verified)
+
+    def drawn(self, rollouts: Sequence[Rollout]) -> None:
+        """Updates the progress display: a solution may take minutes."""
+        if self.board:
+            self.board.count(samples=len(rollouts), tokens=sum(len(rollout.logprobs) for rollout in rollouts))
 
 
 async def annotate(
@@ -81,7 +83,7 @@ async def annotate(
     """
     solutions = load(selected, sampler.model)
     with AnnotationFiles(output, settings, sampler, selected) as files:
-        annotator = Annotator(sampler, equivalence, settings, files.questions.records, files.write)
+        annotator = Annotator(sampler, equivalence, settings, files.questions.records, files.write, files.drawn)
         todo = [solution for solution in solutions if not files.is_done(solution)]
         title = f"annotating by {settings.search} search"
         with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as files.board:

@@ -88,7 +88,8 @@ class SolutionPrefixes:
 
 
 class Annotator:
-    """Annotates solutions and passes the records to `write`. `known`: questions whose τ is already known, by id."""
+    """Annotates solutions and passes the records to `write`. `known`: questions whose τ is already known, by id.
+    `drawn` is called with rollouts as they come."""
 
     def __init__(
         self,
@@ -97,9 +98,10 @@ class Annotator:
         settings: AnnotateSettings,
         known: Mapping[str, QuestionValue],
         write: Write,
+        drawn: Callable[[Sequence[Rollout]], None] = lambda rollouts: None,
     ) -> None:
         self.settings, self.search, self.known, self.write = settings, named_search(settings), known, write
-        self.roller = Roller(sampler, equivalence, ESTIMATORS[settings.estimator], settings.extraction)
+        self.roller = Roller(sampler, equivalence, ESTIMATORS[settings.estimator], settings.extraction, drawn)
 
     async def annotate(self, solutions: Sequence[SelectedSolution], memory: Memory) -> None:
         """Annotates the solutions of one question. Raises `SamplerFailed` only after all of them were tried."""

@@ -152,9 +152,15 @@ def annotate(
         todo = [solution for solution in solutions if not files.is_done(solution)]
         title = f"annotating by {settings.search} search on {cluster.actors} actors"
         with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as files.board:
+            board = files.board
+
+            def write(record: AnnotatedSolution | QuestionValue) -> None:
+                board.count(samples=record.samples, tokens=record.tokens)
+                files.write(record)
+
             groups = [_json(group, list[SelectedSolution]) for group in by_question(todo)]
             arguments = (source, settings, files.questions.records)
-            return _run(groups, AnnotateActor, arguments, cluster, files.write)
+            return _run(groups, AnnotateActor, arguments, cluster, write)
 
 
 def _run(

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from unprm.answers.equivalence import Equivalence
@@ -39,7 +39,8 @@ Memory = dict[tuple[int, str], Prefix]
 
 
 class Roller:
-    """Draws rollouts with a sampler and judges them; reuses the rollouts that a prefix already has."""
+    """Draws rollouts with a sampler and judges them; reuses the rollouts that a prefix already has. `drawn` is called
+    with those that are new."""
 
     def __init__(
         self,
@@ -47,9 +48,10 @@ class Roller:
         equivalence: Equivalence,
         estimator: Estimator,
         extraction: Extraction = "auto",
+        drawn: Callable[[Sequence[Rollout]], None] = lambda rollouts: None,
     ) -> None:
         self.sampler, self.equivalence, self.estimator = sampler, equivalence, estimator
-        self.extraction = extraction
+        self.extraction, self._drawn = extraction, drawn
 
     async def draw(self, prefix: Prefix, count: int) -> list[Rollout]:
         """The first `count` rollouts of a prefix. Raises `SamplerFailed` if the sampler does."""
@@ -78,7 +80,9 @@ class Roller:
             for completion in completions
         ]
         right = await asyncio.to_thread(self._right, found, prefix.gold_answer)
-        return [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
+        rollouts = [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
+        self._drawn(rollouts)
+        return rollouts
 
     def _right(self, found: Sequence[str | None], gold_answer: str) -> list[bool]:
         return [answer is not None and self.equivalence.equal(answer, gold_answer) for answer in found]

@@ -62,7 +62,8 @@ async def study(
         runs: list[tuple[AnnotationFiles, Annotator]] = []
         for name, variant in searches.items():
             files = stack.enter_context(AnnotationFiles(output / f"{name}.jsonl", variant, sampler, selected))
-            runs.append((files, Annotator(sampler, equivalence, variant, files.questions.records, files.write)))
+            known = files.questions.records
+            runs.append((files, Annotator(sampler, equivalence, variant, known, files.write, files.drawn)))
         done = sum(files.is_done(solution) for files, _ in runs for solution in solutions)
         total = len(runs) * len(solutions)
         board = stack.enter_context(stage.Board(console, "annotating by every search", total, done))

@@ -19,7 +19,6 @@ from zipfile import BadZipFile, ZipFile
 
 from huggingface_hub import cached_assets_path, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-from tokenizers import Tokenizer, normalizers
 
 from unprm.errors import ModelInvalid
 from unprm.models.locks import alone
@@ -175,17 +174,12 @@ def directory(base: NamedBase, cache: Path | None = None) -> Path:
     if not place.exists():
         from unprm.models import gguf  # PyTorch, which llama.cpp does not need
 
-        gguf.convert(file(base, cache), place, _normalize)
+        gguf.convert(file(base, cache), place)
     return place
 
 
 def _cache() -> Path:
     return cached_assets_path("unprm", "bases")
-
-
-def _normalize(tokenizer: Tokenizer) -> None:
-    """Qwen's tokenizer composes characters first, which a GGUF file does not say."""
-    tokenizer.normalizer = normalizers.NFC()
 
 
 def _fault(base: NamedBase, path: Path) -> str | None:

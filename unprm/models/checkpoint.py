@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from unprm import mini
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
-from unprm.models import bases, lora
+from unprm.models import bases, gguf, lora
 from unprm.models.gguf import LOADING
 
 logger = logging.getLogger(__name__)
@@ -108,6 +108,14 @@ def fetch(name: str, revision: str | None) -> Path:
         ) from error
 
 
+def fetch_tokenizer(name: str) -> Path:
+    """Where a model's tokenizer is: a GGUF file, also that of a base by name, or a directory as of `fetch`."""
+    if name in bases.BASES:
+        return bases.file(bases.BASES[name])
+    place = Path(name)
+    return place if place.suffix == gguf.SUFFIX and place.is_file() else fetch(name, None)
+
+
 class _LoggedProgress(tqdm):  # type: ignore[misc]
     """Logs a line at intervals instead of drawing a progress bar."""
 
@@ -136,13 +144,15 @@ def load_tokenizer(base: Path) -> Tokenizer:
 
 
 def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
-    """The tokenizer in a directory, exactly as its `tokenizer.json` defines it, if there is one.
+    """The tokenizer in a directory, exactly as its `tokenizer.json` defines it, if there is one; or in a GGUF file.
 
     `AutoTokenizer` would give every model of the Qwen2 architecture Qwen2's own splitting into words, whatever
     the file says. Raises `ModelInvalid` if there is no usable tokenizer, or only SentencePiece's file: transformers 5
     converts that to a tokenizer whose ids differ from SentencePiece's for some texts.
     """
     try:
+        if directory.suffix == gguf.SUFFIX and directory.is_file():
+            return gguf.read_tokenizer(directory)
         if (directory / "tokenizer.json").is_file():
             return PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
         if (directory / "tokenizer.model").is_file():

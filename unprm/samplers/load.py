@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from unprm.errors import SamplerFailed
-from unprm.models.checkpoint import fetch, load_base
+from unprm.models.checkpoint import fetch, fetch_tokenizer, load_base
 from unprm.openai_api import NEUTRAL, OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler
@@ -22,12 +22,14 @@ class SamplerSource:
     """Where completions come from: a model on the hub, a directory, or `unprm-mini`.
 
     `transformers` and `vllm` run it here. `openai` and `chat` send requests to the servers at `urls`, with the API key
-    from the environment variable `OPENAI_API_KEY`, if set; `openai` needs the model's tokenizer here.
+    from the environment variable `OPENAI_API_KEY`, if set; `openai` needs the model's tokenizer here: `tokenizer`, or
+    that of the name of the model.
     """
 
     kind: SamplerName
     model: str
     urls: tuple[str, ...] = ()
+    tokenizer: str | None = None
 
     @property
     def neutral(self) -> Mapping[str, float]:
@@ -53,4 +55,4 @@ class SamplerSource:
         client = OpenAIClient(self.urls, os.environ.get("OPENAI_API_KEY"), timeout=SECONDS, attempts=ATTEMPTS)
         if self.kind == "chat":
             return ChatSampler(client, self.model, settings)
-        return OpenAISampler(client, self.model, fetch(self.model, None), settings)
+        return OpenAISampler(client, self.model, fetch_tokenizer(self.tokenizer or self.model), settings)

@@ -1,18 +1,19 @@
-"""Samples through servers that speak OpenAI's HTTP API: `vllm serve`, or a vendor's.
+"""Samples through servers that speak OpenAI's HTTP API: `vllm serve`, llama.cpp's, or a vendor's.
 
 `OpenAISampler` sends token ids to `/v1/completions` and gets token ids back, so it can continue any prefix; vLLM and
-similar servers support that. `ChatSampler` sends a problem to `/v1/chat/completions` and gets text with
+llama.cpp support that. `ChatSampler` sends a problem to `/v1/chat/completions` and gets text with
 log-probabilities: enough for candidate solutions, not for annotating them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from unprm.choices import Choices
 from unprm.errors import SamplerFailed
-from unprm.openai_api import NEUTRAL, APIError, OpenAIClient
+from unprm.openai_api import NEUTRAL, APIError, APIStatusError, Json, OpenAIClient
 from unprm.samplers.base import TokenSampler, highest
 from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
@@ -25,31 +26,50 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
-class _Choice(_Form):
-    index: int
-    finish_reason: str | None
-
-
-class _Logprobs(_Form):
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float] | None] | None = None
-
-
-class _TokenChoice(_Choice):
-    logprobs: _Logprobs | None = None
-    token_ids: list[int] | None = None
-
-
 class _Likely(_Form):
     logprob: float
 
 
-class _ChatToken(_Likely):
+class _Token(_Likely):
+    id: int | None = None
     top_logprobs: list[_Likely] | None = None
 
 
-class _ChatLogprobs(_Form):
-    content: list[_ChatToken] | None = None
+class _Logprobs(_Form):
+    """Of a completion's tokens: lists, as vLLM has them, or a token after the other, as in chats and from llama.cpp."""
+
+    token_logprobs: list[float] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+    content: list[_Token] | None = None
+
+    def listed(self) -> tuple[float, ...] | None:
+        """The log-probability of each token, None if none are told; rounding may have left some just above 0."""
+        told = self.token_logprobs if self.content is None else [token.logprob for token in self.content]
+        return None if told is None else tuple(min(0.0, logprob) for logprob in told)
+
+    def likeliest(self) -> list[list[float]]:
+        """Those of the likeliest tokens at each place."""
+        if self.content is None:
+            return [list((place or {}).values()) for place in self.top_logprobs or ()]
+        return [[each.logprob for each in token.top_logprobs or ()] for token in self.content]
+
+
+class _Choice(_Form):
+    index: int
+    finish_reason: str | None
+    logprobs: Annotated[_Logprobs, BeforeValidator(lambda told: told or {})] = _Logprobs()
+
+
+class _TokenChoice(_Choice):
+    text: str
+    token_ids: list[int] | None = None
+
+    def ids(self) -> tuple[int, ...] | None:
+        """The token ids, None if they are not told."""
+        if self.token_ids is None and self.logprobs.content is not None:
+            told = [token.id for token in self.logprobs.content]
+            return tuple(id for id in told if id is not None) if None not in told else None
+        return None if self.token_ids is None else tuple(self.token_ids)
 
 
 class _Message(_Form):
@@ -58,7 +78,6 @@ class _Message(_Form):
 
 class _ChatChoice(_Choice):
     message: _Message
-    logprobs: _ChatLogprobs | None = None
 
 
 _AnyChoice = TypeVar("_AnyChoice", bound=_Choice)
@@ -68,47 +87,99 @@ class _Answer(_Form, Generic[_AnyChoice]):
     choices: list[_AnyChoice]
 
 
-class OpenAISampler(TokenSampler):
-    """Token ids in, token ids out, through one server or many. `directory` holds the model's tokenizer."""
+class _Requests:
+    """Asks a server for choices of a model, in as many requests as it takes."""
 
-    neutral = NEUTRAL
+    def __init__(self, client: OpenAIClient, model: str, settings: SamplingSettings) -> None:
+        self._client, self._model, self._settings = client, model, settings
+        self._asking = Choices()
 
-    def __init__(self, client: OpenAIClient, model: str, directory: Path, settings: SamplingSettings) -> None:
-        super().__init__(directory, model, settings)
-        self._client = client
-
-    async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt.
-
-        Raises `SamplerFailed` after an error of the client, and if the server returns no token ids or
-        log-probabilities.
-        """
-        body = _sampling(self._name, self._settings, count, seed) | {
-            "prompt": list(prompt),
-            "max_tokens": self._settings.max_tokens,
-            "logprobs": max(1, self._settings.top_logprobs),
-            "return_token_ids": True,
+    async def choices(
+        self, path: str, fields: Json, form: type[_Answer[_AnyChoice]], count: int, seed: int, affinity: str
+    ) -> list[_AnyChoice]:
+        """`count` choices of a body with these fields. Raises `SamplerFailed`."""
+        common = {
+            "model": self._model,
+            "temperature": self._settings.temperature,
+            "top_p": self._settings.top_p,
         }
-        choices = await _choices(self._client, "/completions", body, _Answer[_TokenChoice], affinity)
-        return [self._completion(choice) for choice in choices]
+
+        async def ask(first: int, total: int) -> list[_AnyChoice]:
+            body = common | fields | {"n": total, "seed": seed + first}
+            answer = form.model_validate(await self._client.sample(path, body, affinity))
+            return sorted(answer.choices, key=lambda choice: choice.index)[:total]
+
+        found: list[_AnyChoice] = []
+        for part in await self._asking.gather(ask, count):
+            if isinstance(part, Exception):
+                raise _failure(path, part) from part
+            found += part
+        if len(found) < count:
+            raise SamplerFailed(f"{count} completions were asked for, {len(found)} came back")
+        return found
+
+    def likeliest(self, choice: _Choice, tokens: int) -> tuple[tuple[float, ...], ...]:
+        """What a server says of the likeliest tokens, if it was asked for them. Raises `SamplerFailed` unless it says
+        two or more at each place."""
+        if not (most := self._settings.top_logprobs):
+            return ()
+        found = highest(choice.logprobs.likeliest(), most)
+        if len(found) != tokens or any(len(place) < 2 for place in found):
+            raise SamplerFailed(
+                f"{most} likeliest tokens at each place were asked for (top_logprobs), and the server does not tell "
+                "two of each"
+            )
+        return found
 
     async def close(self) -> None:
         """Closes the connections."""
         await self._client.close()
 
+
+class OpenAISampler(TokenSampler):
+    """Token ids in, token ids out, through one server or many. `tokenizer`: the model's, a directory or a GGUF file."""
+
+    neutral = NEUTRAL
+
+    def __init__(self, client: OpenAIClient, model: str, tokenizer: Path, settings: SamplingSettings) -> None:
+        super().__init__(tokenizer, model, settings)
+        self._server = _Requests(client, model, settings)
+
+    async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
+        """`count` completions of a prompt.
+
+        Raises `SamplerFailed` after an error of the client, if the server returns no token ids or log-probabilities,
+        and if its tokens are others than the tokenizer's.
+        """
+        fields = {
+            "prompt": list(prompt),
+            "max_tokens": self._settings.max_tokens,
+            "logprobs": max(1, self._settings.top_logprobs),
+            "return_token_ids": True,  # vLLM's; llama.cpp tells them anyway
+        }
+        choices = await self._server.choices("/completions", fields, _Answer[_TokenChoice], count, seed, affinity)
+        return [self._completion(choice) for choice in choices]
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._server.close()
+
     def _completion(self, choice: _TokenChoice) -> Completion:
-        if choice.token_ids is None or choice.logprobs is None:
+        ids, logprobs = choice.ids(), choice.logprobs.listed()
+        if ids is None or logprobs is None:
             raise SamplerFailed(
-                f"the server of {self._name} tells no token ids (return_token_ids) or no log-probabilities; "
+                f"the server of {self.model} tells no token ids (return_token_ids) or no log-probabilities; "
                 "it can be used for candidate solutions with --sampler chat, not for annotation"
             )
-        logprobs = tuple(min(0.0, logprob) for logprob in choice.logprobs.token_logprobs)
-        if len(logprobs) != len(choice.token_ids):
-            raise SamplerFailed(f"{len(logprobs)} log-probabilities were told for {len(choice.token_ids)} token ids")
-        ids = tuple(choice.token_ids)
-        likeliest = [(place or {}).values() for place in choice.logprobs.top_logprobs or ()]
-        top_logprobs = _likeliest(likeliest, self._settings, len(ids))
-        return Completion(self.decode(ids), ids, logprobs, choice.finish_reason == "stop", top_logprobs)
+        if len(logprobs) != len(ids):
+            raise SamplerFailed(f"{len(logprobs)} log-probabilities were told for {len(ids)} token ids")
+        text = self.decode(ids)
+        if _letters(text) != _letters(choice.text):
+            raise SamplerFailed(
+                f"the server's text is not what its tokens are in the tokenizer here: give that of {self.model} "
+                "(--tokenizer)"
+            )
+        return Completion(text, ids, logprobs, choice.finish_reason == "stop", self._server.likeliest(choice, len(ids)))
 
 
 class ChatSampler:
@@ -129,13 +200,9 @@ class ChatSampler:
         system: str | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> None:
-        self._client, self._model, self._settings = client, model, settings
+        self.model, self._settings = model, settings
+        self._server = _Requests(client, model, settings)
         self._system, self._more = system, dict(more or {})
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._model
 
     def prompt(self, problem: str) -> tuple[int, ...]:
         """Empty: a chat API takes no token ids."""
@@ -143,37 +210,33 @@ class ChatSampler:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Never called with ids, since the API returns none."""
-        raise SamplerFailed(f"the chat API of {self._model} has no token ids")
+        raise SamplerFailed(f"the chat API of {self.model} has no token ids")
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
         """`count` solutions of a problem.
 
         Raises `SamplerFailed` after an error of the client, and if the server returns no log-probabilities.
         """
-        body = (
-            self._more
-            | _sampling(self._model, self._settings, count, seed)
-            | {
-                "messages": self._messages(problem),
-                "max_completion_tokens": self._settings.max_tokens,
-                "logprobs": True,
-            }
-        )
+        fields = self._more | {
+            "messages": self._messages(problem),
+            "max_completion_tokens": self._settings.max_tokens,
+            "logprobs": True,
+        }
         if self._settings.top_logprobs:
-            body["top_logprobs"] = self._settings.top_logprobs
-        choices = await _choices(self._client, "/chat/completions", body, _Answer[_ChatChoice], problem)
+            fields["top_logprobs"] = self._settings.top_logprobs
+        choices = await self._server.choices("/chat/completions", fields, _Answer[_ChatChoice], count, seed, problem)
         return [self._completion(choice) for choice in choices]
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """Raises `SamplerFailed`: annotation continues the tokens of a prefix, which a chat API can't do."""
         raise SamplerFailed(
-            f"{self._model} is asked through a chat API, which can't go on from the tokens of a solution: annotate "
-            "with a model that is served by vLLM, or run here"
+            f"{self.model} is asked through a chat API, which can't go on from the tokens of a solution: annotate "
+            "with --sampler openai before vLLM or llama.cpp, or with a model that runs here"
         )
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._client.close()
+        await self._server.close()
 
     def _messages(self, problem: str) -> list[dict[str, str]]:
         if self._system is None:
@@ -181,53 +244,25 @@ class ChatSampler:
         return [{"role": "system", "content": self._system}, {"role": "user", "content": problem}]
 
     def _completion(self, choice: _ChatChoice) -> Completion:
-        if choice.logprobs is None or choice.logprobs.content is None:
-            raise SamplerFailed(f"the chat API of {self._model} tells no log-probabilities")
-        logprobs = tuple(min(0.0, token.logprob) for token in choice.logprobs.content)
-        likeliest = [[each.logprob for each in token.top_logprobs or ()] for token in choice.logprobs.content]
-        top_logprobs = _likeliest(likeliest, self._settings, len(logprobs))
-        return Completion(choice.message.content or "", (), logprobs, choice.finish_reason == "stop", top_logprobs)
+        logprobs = choice.logprobs.listed()
+        if logprobs is None:
+            raise SamplerFailed(f"the chat API of {self.model} tells no log-probabilities")
+        likeliest = self._server.likeliest(choice, len(logprobs))
+        return Completion(choice.message.content or "", (), logprobs, choice.finish_reason == "stop", likeliest)
 
 
-def _likeliest(
-    places: Sequence[Iterable[float]], settings: SamplingSettings, tokens: int
-) -> tuple[tuple[float, ...], ...]:
-    """What a server says of the likeliest tokens, if it was asked for them. Raises `SamplerFailed` unless it says two
-    or more at each place."""
-    if not settings.top_logprobs:
-        return ()
-    found = highest(places, settings.top_logprobs)
-    if len(found) != tokens or any(len(place) < 2 for place in found):
-        raise SamplerFailed(
-            f"{settings.top_logprobs} likeliest tokens at each place were asked for (top_logprobs), and the server "
-            "does not tell two of each"
-        )
-    return found
+def _letters(text: str) -> str:
+    """A text without white space and unfinished characters, which servers write differently."""
+    return "".join(text.replace("\N{REPLACEMENT CHARACTER}", "").split())
 
 
-def _sampling(model: str, settings: SamplingSettings, count: int, seed: int) -> dict[str, Any]:
-    """The fields that both endpoints take."""
-    return {
-        "model": model,
-        "n": count,
-        "seed": seed,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-    }
-
-
-async def _choices(
-    client: OpenAIClient, path: str, body: Mapping[str, Any], form: type[_Answer[_AnyChoice]], affinity: str
-) -> list[_AnyChoice]:
-    """All `n` choices of an answer, by index. Raises `SamplerFailed`."""
-    try:
-        choices = form.model_validate(await client.sample(path, body, affinity)).choices
-    except APIError as error:
-        raise SamplerFailed(f"POST /v1{path}: {error} ({error.attempts} attempts)") from error
-    except ValidationError as error:
+def _failure(path: str, error: Exception) -> Exception:
+    """The `SamplerFailed` for an error of a request; any other error as it is."""
+    if isinstance(error, ValidationError):
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))
-        raise SamplerFailed(f"/v1{path}: an answer in another form: {where}: {fault['msg']}") from None
-    if len(choices) != body["n"]:
-        raise SamplerFailed(f"{body['n']} completions were asked for, {len(choices)} came back")
-    return sorted(choices, key=lambda choice: choice.index)
+        return SamplerFailed(f"/v1{path}: an answer in another form: {where}: {fault['msg']}")
+    if not isinstance(error, APIError):
+        return error
+    words = f": {error.message}" if isinstance(error, APIStatusError) and error.message else ""
+    return SamplerFailed(f"POST /v1{path}: {error} ({error.attempts} attempts){words}")

@@ -54,10 +54,10 @@ def solutions(equivalence):
     return found
 
 
-def _annotate(solutions, equivalence, settings):
+def _annotate(solutions, equivalence, settings, **options):
     """What was written, and the sampler."""
     sampler, written = EndingSampler(), []
-    annotator = Annotator(sampler, equivalence, settings, {}, written.append)
+    annotator = Annotator(sampler, equivalence, settings, {}, written.append, **options)
     asyncio.run(annotator.annotate(solutions, {}))
     return written, sampler
 
@@ -108,6 +108,28 @@ def test_a_fixed_count_is_found_once_and_is_that_of_every_prefix(solutions, equi
     assert len(tried) > 3
     assert {trial.samples for trial in tried} == {count}
     assert sampler.completions == 72 + count + sum(trial.samples for trial in tried)
+
+
+def test_rollouts_are_told_of_as_they_come(solutions, equivalence):
+    told = []
+    _, sampler = _annotate(
+        solutions, equivalence, AnnotateSettings(), drawn=lambda rollouts: told.append(len(rollouts))
+    )
+    assert told == [number for _, _, number in sampler.calls]
+
+
+@pytest.mark.parametrize("search", ["bayes", "adaptive_binary"])
+def test_no_more_rollouts_are_drawn_than_allowed(solutions, equivalence, search):
+    settings = AnnotateSettings(search=search)
+    assert settings.limited(None) is settings
+    written, _ = _annotate(solutions, equivalence, settings.limited(5))
+    (question,) = _questions(written)
+    assert question.samples <= 5
+    searched = [solution for solution in _annotated(written) if solution.tried]
+    assert searched
+    for solution in searched:
+        assert all(trial.samples <= 5 for trial in solution.tried)
+        assert search != "bayes" or solution.samples <= 5
 
 
 def test_a_fixed_count_can_end_early(solutions, equivalence):

@@ -1,7 +1,6 @@
 """Bases by name: one file that its digest identifies, from wherever it can be had."""
 
 import hashlib
-import json
 import logging
 import multiprocessing
 from contextlib import contextmanager
@@ -179,60 +178,15 @@ def test_names_lead_to_a_file_that_has_no_other_revision():
     assert bases.hub_name("some/model") == "some/model"
 
 
-def write_gguf(base, place):
-    """A tiny model as a GGUF file, with the metadata that those of Qwen2.5 have."""
-    import torch
-    from gguf import GGUFWriter, TokenType
-    from safetensors.torch import load_file
-
-    config = json.loads((base / "config.json").read_text())
-    words = json.loads((base / "tokenizer.json").read_text())
-    ids = dict(words["model"]["vocab"])
-    ids |= {each["content"]: each["id"] for each in words["added_tokens"]}
-    special = {each["content"] for each in words["added_tokens"]}
-    ordered = sorted(ids, key=ids.__getitem__)
-    writer = GGUFWriter(str(place), "qwen2")
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(ordered)
-    writer.add_token_types([TokenType.CONTROL if word in special else TokenType.NORMAL for word in ordered])
-    writer.add_token_merges([" ".join(pair) for pair in words["model"]["merges"]])
-    writer.add_eos_token_id(config["eos_token_id"])
-    for name, tensor in load_file(base / "model.safetensors").items():
-        for ours, theirs in NAMES:
-            name = name.replace(ours, theirs)
-        writer.add_tensor(name, tensor.to(torch.float32).numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-NAMES = (
-    ("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output"),
-    ("model.layers", "blk"), ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"), ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down"), ("input_layernorm", "attn_norm"),
-    ("post_attention_layernorm", "ffn_norm"),
-)  # fmt: skip
-"""Parts of tensors' names: transformers', and llama.cpp's."""
-
-
 def test_a_file_becomes_a_directory_once(base, tmp_path):
     """With the same weights, and the composed characters that Qwen's own tokenizer makes."""
     import torch
 
-    from unprm.models.checkpoint import load_base, load_tokenizer
+    from tests.tiny import write_gguf
+    from unprm.models.checkpoint import fetch_tokenizer, load_base, load_tokenizer
 
     write_gguf(base, tmp_path / "tiny.gguf")
+    alone = load_tokenizer(fetch_tokenizer(str(tmp_path / "tiny.gguf"))).encode
     content = (tmp_path / "tiny.gguf").read_bytes()
     named = NamedBase("tiny", "o/t", "2" * 40, "tiny.gguf", len(content), hashlib.sha256(content).hexdigest(), ())
     (tmp_path / "tiny.gguf").rename(tmp_path / f"{named.sha256}.gguf")
@@ -241,7 +195,7 @@ def test_a_file_becomes_a_directory_once(base, tmp_path):
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     encode = load_tokenizer(place).encode
-    assert encode("12 + 34 = 46").ids == load_tokenizer(base).encode("12 + 34 = 46").ids
-    assert encode("s\u0327").ids == encode("\u015f").ids
+    assert encode("12 + 34 = 46").ids == load_tokenizer(base).encode("12 + 34 = 46").ids == alone("12 + 34 = 46").ids
+    assert encode("s\u0327").ids == encode("\u015f").ids == alone("s\u0327").ids
     (tmp_path / f"{named.sha256}.gguf").unlink()
     assert bases.directory(named, tmp_path) == place

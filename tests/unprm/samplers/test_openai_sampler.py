@@ -21,7 +21,7 @@ def _completions(body):
     choices = [
         {
             "index": index,
-            "text": "not used",
+            "text": "".join(chr(32 + each) for each in body["prompt"][-2:] if each < 95),  # as the tiny base's tokens
             "finish_reason": "stop" if index else "length",
             "token_ids": body["prompt"][-2:],
             "logprobs": {"token_logprobs": [-0.5 - index, 1e-9], "tokens": ["a", "b"]},
@@ -87,8 +87,8 @@ def test_errors_that_stay_are_reported_after_all_attempts(base):
 def test_a_request_that_is_refused_is_not_repeated(base):
     with openai_server(_completions, statuses=[400, 400]) as (url, seen):
         sampler = OpenAISampler(_client(url), "m", base, SETTINGS)
-        with pytest.raises(SamplerFailed, match=r"answered 400 \(1 attempts\)"):
-            _ask(sampler, ((1, 2), 2, 0, "a"))
+        with pytest.raises(SamplerFailed, match=r"answered 400 \(1 attempts\): no: "):
+            _ask(sampler, ((1, 2), 1, 0, "a"))
     assert len(seen) == 1
 
 
@@ -193,12 +193,27 @@ def test_a_server_that_does_not_tell_the_likeliest_tokens_is_refused(base, place
         _ask_chat(url, settings)
 
 
+def test_a_server_that_knows_no_n_is_asked_again(base):
+    with openai_server(lambda body: _completions(body | {"n": 1})) as (url, seen):
+        (found,) = _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 3, 70, "a"))
+    assert len(found) == 3
+    assert [(request.body["n"], request.body["seed"]) for request in seen[:1]] == [(3, 70)]
+    assert sorted((request.body["n"], request.body["seed"]) for request in seen[1:]) == [(1, 71), (1, 72)]
+
+
 def test_too_few_completions_are_refused(base):
-    with (
-        openai_server(lambda body: _completions(body | {"n": 1})) as (url, _),
-        pytest.raises(SamplerFailed, match="1 came"),
-    ):
+    with openai_server(lambda body: {"choices": []}) as (url, _), pytest.raises(SamplerFailed, match=r"4 .* 0 came"):
         _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 4, 0, "a"))
+
+
+def test_tokens_of_another_tokenizer_are_refused(base):
+    def other(body):
+        answer = _completions(body)
+        answer["choices"][0]["text"] = "something else"
+        return answer
+
+    with openai_server(other) as (url, _), pytest.raises(SamplerFailed, match=r"give that of m \(--tokenizer\)"):
+        _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 1, 0, "a"))
 
 
 def test_a_chat_api_is_shown_worked_examples():

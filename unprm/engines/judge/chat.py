@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from unprm.choices import Choices
 from unprm.engines.judge.layouts import Messages
 from unprm.errors import ModelBusy, ModelUnreachable
 from unprm.openai_api import APIConnectionError, APIError, APIStatusError, Json, Observe, OpenAIClient, ignore
@@ -18,7 +19,8 @@ _REFUSALS = {400, 413, 422}
 
 
 class Refused(Exception):
-    """The server does not accept this request, for instance because it is longer than the model's window."""
+    """The server does not accept this request, for instance because it is longer than the model's window. The text has
+    the server's words, which may repeat what was sent."""
 
 
 class _Form(BaseModel):
@@ -60,10 +62,11 @@ class _Usage(_Form):
     completion_tokens: int = Field(default=0, ge=0, le=2**53)
     prompt_tokens_details: _Details | None = None
 
-    def counted(self) -> Usage:
+    def counted(self, came: int) -> Usage:
+        """With all tokens that `came`: llama.cpp counts those of one choice."""
         details = self.prompt_tokens_details
         cached = min(self.prompt_tokens, (details.cached_tokens if details else None) or 0)
-        tokens = self.prompt_tokens + self.completion_tokens
+        tokens = self.prompt_tokens + max(self.completion_tokens, came)
         return Usage(tokens, tokens - cached, cached)
 
 
@@ -87,6 +90,9 @@ class Samples:
     samples: list[Sample] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
 
+    def __len__(self) -> int:
+        return len(self.samples)
+
 
 class JudgeChat:
     """A model behind a server of OpenAI's chat API, used from one event loop.
@@ -100,7 +106,8 @@ class JudgeChat:
         self, url: str, key: str | None, model: str, concurrency: int, seconds: float, observe: Observe = ignore
     ) -> None:
         self._client = OpenAIClient([url], key, timeout=seconds, attempts=ATTEMPTS, observe=observe)
-        self._model = model
+        self._choices = Choices()
+        self._model, self._concurrency, self._seconds = model, concurrency, seconds
         self._places = asyncio.Semaphore(concurrency)
         self.likeliest = 0
         self.answer_tokens = 1
@@ -130,34 +137,46 @@ class JudgeChat:
         }
         if likeliest:
             body |= {"logprobs": True, "top_logprobs": likeliest}
+
+        async def ask(first: int, number: int) -> Samples:
+            return await self._ask(body | ({"n": number} if number > 1 else {}))
+
         found = Samples()
-        while (missing := count - len(found.samples)) > 0:  # a server may give fewer than `n`
-            more = await self._ask(body | ({"n": missing} if missing > 1 else {}))
-            found.samples += more.samples
-            found.usage += more.usage
-            if not more.samples:
-                break
+        for part in await self._choices.gather(ask, count):
+            if isinstance(part, Exception):
+                raise self._failure(part) from None
+            found.samples += part.samples
+            found.usage += part.usage
         return found
+
+    async def in_flight(self) -> int:
+        """Most requests in flight: no more than the server has slots, if it says how many."""
+        return min(self._concurrency, await self._client.slots() or self._concurrency)
 
     async def close(self) -> None:
         """Closes the connections."""
         await self._client.close()
 
     async def _ask(self, body: Json) -> Samples:
-        try:
-            async with self._places:
-                answer = _Completion.model_validate(await self._client.sample("/chat/completions", body))
-        except APIStatusError as error:
-            if error.status in _REFUSALS:
-                raise Refused(str(error.status)) from None
-            kind = ModelBusy if error.status == HTTPStatus.TOO_MANY_REQUESTS else ModelUnreachable
-            raise kind(f"the judge's server answered {error.status}") from None
-        except APIConnectionError as error:
-            raise ModelUnreachable(f"the judge's server does not answer ({error.reason})") from None
-        except (APIError, ValidationError):
-            raise ModelUnreachable("the judge's server answered what is no chat completion") from None
+        async with self._places:
+            answer = _Completion.model_validate(await self._client.sample("/chat/completions", body))
         samples = [
             Sample(choice.message.content or "", (choice.logprobs and choice.logprobs.content) or ())
-            for choice in answer.choices
+            for choice in answer.choices[: body.get("n", 1)]
         ]
-        return Samples(samples, answer.usage.counted() if answer.usage else Usage())
+        came = sum(len(sample.tokens) for sample in samples)
+        return Samples(samples, answer.usage.counted(came) if answer.usage else Usage())
+
+    def _failure(self, error: Exception) -> Exception:
+        """What `complete` raises for an error of a request."""
+        if isinstance(error, APIStatusError):
+            if error.status in _REFUSALS:
+                return Refused(f"{error.status}: {error.message}" if error.message else str(error.status))
+            kind = ModelBusy if error.status == HTTPStatus.TOO_MANY_REQUESTS else ModelUnreachable
+            return kind(f"the judge's server answered {error.status}")
+        if isinstance(error, APIConnectionError):
+            late = f" a call within {self._seconds:g} s: --judge-seconds" if "Timeout" in error.reason else ""
+            return ModelUnreachable(f"the judge's server does not answer{late} ({error.reason})")
+        if isinstance(error, APIError | ValidationError):
+            return ModelUnreachable("the judge's server answered what is no chat completion")
+        return error

@@ -80,7 +80,10 @@ class JudgeEngine:
         try:
             return self._runner.run(limited())
         except TimeoutError:
-            raise ModelUnreachable(f"the judge did not answer a batch within {self._seconds:g} s") from None
+            raise ModelUnreachable(
+                f"the judge did not answer a batch within {self._seconds:g} s; raise --max-batch-seconds, or lower "
+                "--judge-concurrency, which makes batches smaller"
+            ) from None
 
     async def _read(self, batch: Sequence[Encoded]) -> list[Reading]:
         return await all_of(self._readout.read(self._chat, *texts(item)) for item in batch)

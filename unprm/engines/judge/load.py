@@ -10,14 +10,14 @@ from unprm.engines.judge.chain import Chain, StepChain
 from unprm.engines.judge.chat import JudgeChat, Refused, Sample
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, PLAIN, PLAIN_CHAIN, THINKPRM, StepLayout, grades
-from unprm.engines.judge.readout import BYTES_PER_TOKEN, CALL, JudgeReadout, mean
+from unprm.engines.judge.readout import BYTES_PER_TOKEN, CALL, JudgeReadout
+from unprm.engines.judge.selftest import QUESTIONS, self_test
 from unprm.engines.judge.stepwise import ANSWER_TOKENS, Stepwise
 from unprm.errors import ModelInvalid, ModelUnreachable
 from unprm.models.names import public_name
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.openai_api import Observe, ignore
-from unprm.steps import THRESHOLD
-from unprm.types import Asked, BatchScores, ModelDescription, SelfTest
+from unprm.types import Asked, ModelDescription
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +27,6 @@ SHARE = 0.9
 """A batch may take this share of the time after which its caller takes the engine for hung."""
 LIKELIEST = (20, 5)
 """How many tokens' log-probabilities are asked for; the second where the server refuses the first."""
-TOLERANCE = 0.1
-"""Largest difference between scores of the same step; servers that batch compute slightly differently each time."""
 
 _VERDICT_LAYOUTS: dict[str, StepLayout] = {"plain": PLAIN, "fover": FOVER, "granite": GRANITE}
 _CHAINS: dict[str, Callable[[int, int], JudgeReadout]] = {
@@ -36,14 +34,13 @@ _CHAINS: dict[str, Callable[[int, int], JudgeReadout]] = {
     "thinkprm": partial(Chain, THINKPRM),
     "genprm": partial(StepChain, GENPRM),
 }
-_SUM, _RIGHT, _WRONG = "1 + 1 = ?", "1 + 1 = 2", "1 + 1 = 3"
 
 
 def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, observe: Observe = ignore) -> JudgeEngine:
     """The judge, tested. `patience`: seconds after which its caller takes it for hung. `observe` as in `OpenAIClient`.
 
     Raises `ModelInvalid` if options are missing or don't fit together, if its server does not answer as OpenAI's API
-    does, or if it can't judge a plain sum.
+    does, or if it can't judge plain word problems.
     """
     if judge.judge_url is None or judge.judge_model is None:
         raise ModelInvalid("--model judge needs --judge-url and --judge-model")
@@ -64,15 +61,17 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
         input_format="",
         calibration=Calibration.read(judge.judge_calibration) if judge.judge_calibration else Calibration(),
         demo=False,
-        asked=Asked(BUSY * judge.judge_concurrency * CALL * readout.rounds, judge.judge_prompt_tokens),
     )
     engine = JudgeEngine(chat, readout, description, SHARE * patience)
     try:
         engine.run(probe(chat, readout))
         about = f"{judge.judge_readout}, layout {judge.judge_layout}: {readout.described(chat.likeliest)}"
-        engine.description = replace(description, input_format=about)
+        batch = BUSY * engine.run(chat.in_flight()) * CALL * readout.rounds
+        engine.description = replace(description, input_format=about, asked=Asked(batch, judge.judge_prompt_tokens))
         logger.info("the judge is read by %s", about)
-        engine.description = replace(engine.description, self_test=self_test(engine, sampled=_sampled(chat, readout)))
+        written = isinstance(readout, Chain | StepChain)
+        tested = self_test(engine, sampled=written or not chat.likeliest, few=written)
+        engine.description = replace(engine.description, self_test=tested)
     except (ModelInvalid, ModelUnreachable) as error:
         engine.close()
         raise ModelInvalid(f"{judge.judge_url}: {error}") from error
@@ -99,7 +98,7 @@ async def probe(chat: JudgeChat, readout: JudgeReadout) -> None:
 
     Raises `ModelInvalid` if it refuses the conversation itself, and `ModelUnreachable`.
     """
-    (messages, *_) = readout.conversations(_SUM, [_RIGHT])
+    (messages, *_) = readout.conversations(QUESTIONS[0].problem, [*QUESTIONS[0].steps, QUESTIONS[0].right])
     for likeliest in LIKELIEST:
         try:
             found = await chat.complete(messages, max_tokens=1, temperature=0.0, likeliest=likeliest)
@@ -118,49 +117,6 @@ async def probe(chat: JudgeChat, readout: JudgeReadout) -> None:
         ) from None
 
 
-def self_test(engine: JudgeEngine, *, sampled: bool) -> SelfTest:
-    """Scores a right and a wrong sum, together and in the other order; both must keep their places. `sampled`: scores
-    are means over samples, and differ.
-
-    Raises `ModelInvalid` if scores change places, if no verdict is found on one of them, or if it is not that the right
-    one is right and the wrong one wrong; `ModelUnreachable` if the judge does not answer.
-    """
-    right, wrong = (engine.format.encode(_SUM, [step]) for step in (_RIGHT, _WRONG))
-    first, second = engine.score([right, wrong]), engine.score([wrong, right])
-    pairs = list(zip(_read(first), reversed(_read(second)), strict=True))
-    rights, wrongs = map(mean, pairs)
-    if rights is None or wrongs is None:
-        raise ModelInvalid(
-            "in the self-test the judge gives no verdict that can be read; a reasoning model needs --judge-readout "
-            "chain, and tokens enough for it (--judge-tokens)"
-        )
-    difference = max((abs(one - other) for one, other in pairs if one is not None and other is not None), default=0.0)
-    tolerance = 1.0 if sampled else TOLERANCE
-    logger.info("self-test: the right sum scores %.3f, the wrong one %.3f", rights, wrongs)
-    if difference > tolerance:
-        raise ModelInvalid(f"in the self-test scores of the same step differ by {difference:.2f}")
-    if not wrongs < THRESHOLD <= rights:
-        raise ModelInvalid(
-            f"in the self-test {_RIGHT} scores {rights:.2f} and {_WRONG} {wrongs:.2f}, which must lie on either side "
-            f"of {THRESHOLD:g}: it is no judge"
-        )
-    return SelfTest(difference, tolerance, cached=_cached(second))
-
-
-def _read(scores: BatchScores) -> list[float | None]:
-    """The score of each item's only step, None without a verdict."""
-    unread = scores.unread or [0] * len(scores.scores)
-    return [None if missing else score for (score,), missing in zip(scores.scores, unread, strict=True)]
-
-
-def _cached(scores: BatchScores) -> bool:
-    return sum(scores.computed) < sum(scores.tokens or ())
-
-
 def _blank(samples: Sequence[Sample]) -> bool:
     """Whether the answer begins with a token of white space alone."""
     return any(not sample.tokens[0].token.strip(" \n\t▁Ġ") for sample in samples if sample.tokens)
-
-
-def _sampled(chat: JudgeChat, readout: JudgeReadout) -> bool:
-    return not chat.likeliest or isinstance(readout, Chain | StepChain)

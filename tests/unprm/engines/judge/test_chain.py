@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.judge_server import answered, choice, is_sum, judging, token
+from tests.judge_server import answered, choice, is_self_test, is_sum, judging, token
+from tests.openai_server import Refusal
 from unprm.engines.judge.chain import chain_scores
 from unprm.engines.judge.chat import Sample, Token
 from unprm.errors import ModelInvalid
@@ -94,7 +95,7 @@ def test_chains_without_all_verdicts_are_left_out_and_without_any_no_step_is_rea
     chains = iter([[check(RIGHT, RIGHT), check(RIGHT), check(WRONG)], [check(RIGHT), "", RIGHT * 5]])
 
     def answer(body: Any) -> Any:
-        if "1 + 1" in body["messages"][-1]["content"]:
+        if is_self_test(body):
             return checks(body)
         return answered(*map(choice, next(chains)))
 
@@ -104,6 +105,22 @@ def test_chains_without_all_verdicts_are_left_out_and_without_any_no_step_is_rea
         read, unread = engine.score([item]), engine.score([item])
         assert (read.scores, read.unread) == ([pytest.approx((0.5, 0.5))], [0])
         assert unread.unread == [2]
+        engine.close()
+
+
+def test_checks_are_asked_for_one_by_one_where_the_server_has_one_slot() -> None:
+    def answer(body: Any) -> Any:
+        if body.get("n", 1) > 1:
+            return Refusal(400, {"error": {"message": "Field 'n': Value must be between 1 <= value <= 1, but got 3"}})
+        return checks(body)
+
+    with judging(answer) as judge:
+        engine = judge.load(judge_readout="chain", judge_repeats=3)
+        done = len(judge.bodies)
+        scored = engine.score([engine.format.encode("How many?", ["1 + 2 = 3"])])
+        assert scored.scores == [(1.0,)]
+        assert [body.get("n") for body in judge.bodies[done:]] == [None] * 3
+        assert scored.tokens == [3 * 60]
         engine.close()
 
 
@@ -129,7 +146,7 @@ def test_genprm_checks_step_after_step_and_each_check_follows_what_it_wrote_itse
 
     def answer(body: Any) -> Any:
         messages = body["messages"]
-        if "1 + 1" in messages[1]["content"]:
+        if is_self_test(body):
             return judges_sums(body) if body["max_tokens"] > 1 else answered(judgement("", 0.5))
         replies = [message["content"] for message in messages if message["role"] == "assistant"]
         number = int(re.findall(r"Check (\d)", replies[0])[0]) if replies else next(numbers)

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.judge_server import answered, checks_sums, choice, is_sum, judging, last_step, token
+from tests.judge_server import answered, checks_sums, choice, is_self_test, is_sum, judging, last_step, token
 from tests.support import PATIENCE, free_port, until
+from unprm.engines.judge.chat import JudgeChat
+from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.load import load_judge, pick_readout
 from unprm.engines.judge.readout import CALL
+from unprm.engines.judge.selftest import QUESTIONS
 from unprm.engines.queue import StepScorer
 from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
 from unprm.models.options import EngineOptions, JudgeOptions
@@ -42,12 +45,15 @@ def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> N
             lambda body: answered(
                 choice("Yes", token("Yes", **({"No": 0.9, "Yes": 0.1} if is_sum(last_step(body)) else {"Yes": 1.0})))
             ),
-            r"1 \+ 1 = 2 scores 0\.10 and 1 \+ 1 = 3 1\.00, which must lie on either side of 0\.5: it is no judge",
+            r"right steps score 0\.10, 0\.10, 0\.10, 0\.10 and wrong ones 1\.00.* must lie .* of 0\.5: it is no judge",
         ),
-        (lambda body: answered(choice("Yes", token("Yes", Yes=0.9, No=0.1))), r"= 2 scores 0\.90 and 1 \+ 1 = 3 0\.90"),
+        (
+            lambda body: answered(choice("Yes", token("Yes", Yes=0.9, No=0.1))),
+            r"right steps score 0\.90.* wrong ones 0\.90",
+        ),
         (
             lambda body: answered(choice("Yes", token("Yes", Yes=0.9 if is_sum(last_step(body)) else 0.8, No=0.2))),
-            r"= 2 scores 0\.82 and 1 \+ 1 = 3 0\.80",
+            r"right steps score 0\.82.* wrong ones 0\.80",
         ),
         (lambda body: answered(choice("…", token("…", **{"…": 0.9, "Yes": 1e-5, "No": 9e-5}))), "gives no verdict"),
         (
@@ -69,11 +75,14 @@ def test_a_judge_that_cannot_judge_a_sum_is_refused(answer: Any, message: str) -
 
 
 def test_a_judge_that_answers_the_same_question_differently_is_refused() -> None:
-    values = iter([0.9] * 3 + [0.1] * 30)
-    with (
-        judging(lambda body: answered(choice("Yes", token("Yes", Yes=(p := next(values)), No=1 - p)))) as judge,
-        pytest.raises(ModelInvalid, match=r"scores of the same step differ by 0\.80"),
-    ):
+    asked: list[str] = []
+
+    def answer(body: Any) -> Any:
+        asked.append(str(body["messages"]))
+        again = asked.count(asked[-1]) > 1 and last_step(body) == QUESTIONS[1].right
+        return answered(choice("Yes", token("Yes", Yes=0.1, No=0.9))) if again else checks_sums(body)
+
+    with judging(answer) as judge, pytest.raises(ModelInvalid, match=r"scores of the same step differ by 0\.80"):
         judge.load()
 
 
@@ -83,7 +92,7 @@ def test_a_judge_that_answers_the_same_question_differently_is_refused() -> None
 def test_a_server_that_refuses_is_no_judge(status: int, message: str) -> None:
     with judging(statuses=[status] * 9) as judge, pytest.raises(ModelInvalid, match=message) as caught:
         judge.load()
-    assert "How many" not in str(caught.value)
+    assert "How many?" not in str(caught.value)
 
 
 def test_a_judge_that_is_not_there_is_refused() -> None:
@@ -111,7 +120,7 @@ def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
     gate = threading.Event()
 
     def answer(body: Any) -> Any:
-        if not last_step(body).startswith("1 + 1 = "):
+        if not is_self_test(body):
             gate.wait(PATIENCE)
         return checks_sums(body)
 
@@ -121,6 +130,34 @@ def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
             engine.score([engine.format.encode("How many?", STEPS)])  # which gets an answer when the gate opens
         gate.set()
         assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [pytest.approx((0.9, 0.2))]
+        engine.close()
+
+
+def test_a_call_that_takes_too_long_names_the_option() -> None:
+    gate = threading.Event()
+
+    def answer(body: Any) -> Any:
+        if not is_self_test(body):
+            gate.wait(PATIENCE)
+        return checks_sums(body)
+
+    with judging(answer) as judge:
+        engine = judge.load()
+        engine.close()
+        engine = JudgeEngine(
+            JudgeChat(judge.url, None, "m", 4, 0.05), pick_readout(JudgeOptions()), engine.description, PATIENCE
+        )
+        with pytest.raises(ModelUnreachable, match=r"does not answer a call within 0\.05 s: --judge-seconds"):
+            engine.score([engine.format.encode("How many?", STEPS[:1])])
+        gate.set()
+        engine.close()
+
+
+def test_a_server_that_tells_its_slots_is_sent_no_more_than_it_works_on() -> None:
+    """The rest would wait there, while its time runs; and batches are smaller."""
+    with judging(slots=3) as judge:
+        engine = judge.load()
+        assert engine.description.asked == Asked(batch=2 * 3 * CALL, request=4_194_304)
         engine.close()
 
 

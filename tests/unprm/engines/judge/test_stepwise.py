@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.judge_server import MODEL, answered, checks_sums, choice, is_sum, judging, last_step, token
+from tests.judge_server import MODEL, answered, checks_sums, choice, is_self_test, is_sum, judging, last_step, token
 from unprm.engines.judge.answers import expected, stated
 from unprm.engines.judge.chat import Likely
 from unprm.errors import ModelInvalid
@@ -91,7 +91,7 @@ def test_the_conversations_of_trained_verifiers() -> None:
 
         def answer(body: Any) -> Any:
             said = body["messages"][-1]["content"]
-            yes = 0.6 if "1 + 1" not in said else 0.9 if "= 2" in said else 0.1
+            yes = 0.6 if not is_self_test(body) else 0.9 if is_sum(said) else 0.1
             return answered(choice(right, token(right, **{right: yes, wrong: 1 - yes})))
 
         return answer
@@ -127,7 +127,7 @@ def test_grades_are_expected_digits_and_criteria_are_averaged() -> None:
 
     with (
         judging(lambda body: answered(choice("9", token("9", **{"9": 1.0})))) as judge,
-        pytest.raises(ModelInvalid, match=r"1 \+ 1 = 2 scores 1\.00 and 1 \+ 1 = 3 1\.00"),
+        pytest.raises(ModelInvalid, match=r"right steps score 1\.00.* wrong ones 1\.00.* no judge"),
     ):
         judge.load(judge_readout="grade")
 
@@ -147,7 +147,7 @@ def test_without_log_probabilities_the_score_is_a_frequency() -> None:
 
     def answer(body: Any) -> Any:
         assert "logprobs" not in body or body["max_tokens"] == 1
-        if last_step(body).startswith("1 + 1 = "):  # the self-test
+        if is_self_test(body):
             return answered(*[choice("Yes" if is_sum(last_step(body)) else "No")] * body.get("n", 1))
         return answered(choice(next(answers)))  # one, whatever `n` is
 
@@ -157,9 +157,8 @@ def test_without_log_probabilities_the_score_is_a_frequency() -> None:
         scores, computed, tokens, _ = engine.score([engine.format.encode("How many?", STEPS[:1])])
         assert scores == [pytest.approx((2 / 3,))]
         assert tokens == computed == [4 * 11]
-        assert [(body.get("n"), body["temperature"]) for body in judge.bodies[done:]] == [
-            (4, 1.0), (3, 1.0), (2, 1.0), (None, 1.0)
-        ]  # fmt: skip
+        assert [body.get("n") for body in judge.bodies[done:]] == [4, None, None, None]
+        assert {body["temperature"] for body in judge.bodies[done:]} == {1.0}
         assert "mean score of 4 sampled answers" in engine.description.input_format
         assert engine.description.self_test is not None
         assert engine.description.self_test.tolerance == 1.0
