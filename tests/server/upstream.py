@@ -71,8 +71,8 @@ class Upstream:
             self.running -= 1
 
     async def _complete(self, request: Request) -> Response:
-        number = len(self.bodies)
         body = await request.json()
+        number = len(self.bodies)  # others may have come meanwhile
         self.bodies.append(body)
         self.keys.append(request.headers.get("authorization"))
         while (gate := self.held.get(number)) is not None and not gate.is_set():
