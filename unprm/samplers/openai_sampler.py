@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from unprm.choices import Choices
 from unprm.errors import SamplerFailed
@@ -17,9 +18,13 @@ from unprm.openai_api import NEUTRAL, APIError, APIStatusError, Json, OpenAIClie
 from unprm.samplers.base import TokenSampler, highest
 from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
+from unprm.wire import LEAST_LOGPROB
 
 ATTEMPTS = 6
 """Attempts of a call before its question is given up."""
+_LETTERS: dict[int, str] = bytes_to_unicode()
+"""How byte-level vocabularies write bytes."""
+_BYTES = {letter: byte for byte, letter in _LETTERS.items()}
 
 
 class _Form(BaseModel):
@@ -32,6 +37,7 @@ class _Likely(_Form):
 
 class _Token(_Likely):
     id: int | None = None
+    bytes: list[int] | None = None
     top_logprobs: list[_Likely] | None = None
 
 
@@ -165,6 +171,8 @@ class OpenAISampler(TokenSampler):
         await self._server.close()
 
     def _completion(self, choice: _TokenChoice) -> Completion:
+        if choice.logprobs.content is not None:
+            choice.logprobs.content = [each for told in choice.logprobs.content for each in self._restored(told)]
         ids, logprobs = choice.ids(), choice.logprobs.listed()
         if ids is None or logprobs is None:
             raise SamplerFailed(
@@ -180,6 +188,27 @@ class OpenAISampler(TokenSampler):
                 "(--tokenizer)"
             )
         return Completion(text, ids, logprobs, choice.finish_reason == "stop", self._server.likeliest(choice, len(ids)))
+
+    def _restored(self, told: _Token) -> list[_Token]:
+        """The token, after those that llama.cpp leaves out before it since each ends within a character: their bytes
+        are told with it. Their probabilities are not told, and count as 1."""
+        own = self._bytes_of(told.id)
+        if own is None or not told.bytes or not bytes(told.bytes).endswith(own):
+            return [told]
+        missing = bytes(told.bytes)[: -len(own) or None]
+        whole = self._id_of(missing)
+        ids = [whole] if whole is not None else [self._id_of(bytes([each])) for each in missing]
+        certain = [_Likely(logprob=0.0), _Likely(logprob=LEAST_LOGPROB)]
+        return [*(_Token(id=id, logprob=0.0, top_logprobs=certain) for id in ids), told]
+
+    def _bytes_of(self, id: int | None) -> bytes | None:
+        """The bytes of a token of a byte-level vocabulary; None if it is none of those."""
+        word = None if id is None else self._prompter.tokenizer.id_to_token(id)
+        return bytes(_BYTES[letter] for letter in word) if word and _BYTES.keys() >= set(word) else None
+
+    def _id_of(self, word: bytes) -> int | None:
+        found: int | None = self._prompter.tokenizer.token_to_id("".join(_LETTERS[each] for each in word))
+        return found
 
 
 class ChatSampler:

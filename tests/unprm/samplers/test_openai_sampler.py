@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.openai_server import openai_server
+from unprm import mini
 from unprm.errors import SamplerFailed
+from unprm.models.checkpoint import load_tokenizer
 from unprm.openai_api import NEUTRAL, OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.prompts import INSTRUCTION, messages
@@ -204,6 +206,29 @@ def test_a_server_that_knows_no_n_is_asked_again(base):
 def test_too_few_completions_are_refused(base):
     with openai_server(lambda body: {"choices": []}) as (url, _), pytest.raises(SamplerFailed, match=r"4 .* 0 came"):
         _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 4, 0, "a"))
+
+
+def test_tokens_that_end_within_a_character_are_put_back():
+    """llama.cpp leaves them out, and tells their bytes with the next token: as recorded for `8 ÷ 2`, here in bytes."""
+    tokenizer = load_tokenizer(mini.BASE)
+    *begun, last = ids = tokenizer.encode("÷", add_special_tokens=False).ids
+    eight = tokenizer.token_to_id("8")
+
+    def answer(body):
+        likely = [{"logprob": -0.1}, {"logprob": -2.5}]
+        told = [(eight, [56], -0.2), (last, [195, 183], -0.1), (eight, [56], -0.3)]
+        content = [{"id": id, "bytes": each, "logprob": value, "top_logprobs": likely} for id, each, value in told]
+        choice = {"index": 0, "text": "8÷8", "finish_reason": "stop", "logprobs": {"content": content}}
+        return {"choices": [choice]}
+
+    with openai_server(answer) as (url, _):
+        sampler = OpenAISampler(_client(url), "m", mini.BASE, replace(SETTINGS, top_logprobs=2))
+        ((completion,),) = _ask(sampler, ((1, 2), 1, 0, "a"))
+    assert len(begun) == 1
+    assert completion.ids == (eight, *ids, eight)
+    assert completion.text == "8÷8"
+    assert completion.logprobs == (-0.2, 0.0, -0.1, -0.3)
+    assert completion.top_logprobs[1][0] == 0.0
 
 
 def test_tokens_of_another_tokenizer_are_refused(base):
