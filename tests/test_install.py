@@ -31,7 +31,6 @@ REQUEST = {"problem": "What is 3 + 4?", "solutions": ["3 + 4 = 7. The answer is 
 CALL = """
 import json, sys
 from unprm_client import Client
-import unprm_client.search
 with Client(sys.argv[1]) as client:
     vote = client.vote("majority", **json.load(sys.stdin))
 print(json.dumps([vote.answer, sorted({"typer", "rich", "unprm.votes", "unprm.server"} & set(sys.modules))]))

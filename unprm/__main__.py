@@ -33,7 +33,7 @@ PROGRAMS = (
     Program("server", "serve", "Serve a model and its page", f"{SERVE} models reference"),
     Program("server.scale", "ray", "Serve replicas on a Ray cluster", SCALE),
     Program("unprm.upstream", "llama", "Run a language model behind OpenAI's API", UPSTREAM),
-    Program("unprm_client", "client", "Ask a server", "score vote compare replay"),
+    Program("unprm_client", "client", "Ask a server", "score vote compare"),
     Program("unprm_client", "agents", "Ask a server as the tools of an agent", "mcp"),
     Program(
         "training",

@@ -226,22 +226,6 @@ class OpenAIClient:
         with self._connection_errors(server):
             return await self._open(server, "POST", path, body)
 
-    async def events(self, path: str, body: bytes, take: Take) -> AsyncGenerator[bytes, None]:
-        """The chunks of the answer to a body that asks for a stream, each in JSON, in one attempt. Raises an
-        `APIError`, and as `take`.
-
-        A consumer that stops early closes the generator, and with it the connection: the server stops its work.
-        """
-        server = self._pick("")
-        with self._connection_errors(server):
-            response = await self._open(server, "POST", path, body)
-            async with aclosing(_lines(_parts(response, self._max_bytes, take))) as lines:
-                async for line in lines:
-                    if line.startswith(b"data:"):
-                        if (data := line.removeprefix(b"data:").strip()) == b"[DONE]":
-                            return
-                        yield data
-
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
@@ -358,21 +342,6 @@ async def _parts(response: httpx.Response, limit: int, take: Take | None) -> Asy
             if take is not None:
                 await take(len(part))
             yield part
-
-
-async def _lines(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The lines that are not blank, each with its line break."""
-    begun: list[bytes] = []
-    async with aclosing(parts):
-        async for part in parts:
-            for line in part.splitlines(keepends=True):
-                if begun or not line.isspace():
-                    begun.append(line)
-                if begun and line.endswith((b"\n", b"\r")):
-                    yield b"".join(begun)
-                    begun.clear()
-        if begun:
-            yield b"".join(begun)
 
 
 def _retry_after(response: httpx.Response) -> float | None:

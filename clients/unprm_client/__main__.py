@@ -20,7 +20,6 @@ from unprm_client import _base, terminal
 from unprm_client.client import Client
 from unprm_client.errors import ClientError
 from unprm_client.mcp.command import mcp
-from unprm_client.replay import replay
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -95,7 +94,6 @@ def compare(
         _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
 
 
-app.command()(replay)
 app.command()(mcp)
 
 

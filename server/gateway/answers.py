@@ -76,19 +76,3 @@ class ModelList(_Kept):
     """The models that the upstream has."""
 
     data: list[Json]
-
-
-class Part(BaseModel):
-    """What a chunk adds to a completion."""
-
-    delta: Json = {}
-    logprobs: LogProbs | None = None
-    finish_reason: str | None = None
-
-
-class Chunk(BaseModel):
-    """A part of a streamed chat completion."""
-
-    model: str = ""
-    choices: list[Part]
-    usage: Usage | None = None

@@ -10,9 +10,7 @@ from unprm.answers.extraction import extract
 from unprm.errors import UnprmError
 from unprm.openai_api import Json, is_json
 from unprm.types import Extraction, Solution, Strategy
-from unprm.votes.ballot import Ballot
-from unprm.votes.confidence import OnlineStop, confidence_of, cut
-from unprm.votes.decide import of_answered
+from unprm.votes.confidence import confidence_of
 from unprm.votes.rules import RULES
 from unprm.wire import AnySolution, SolutionIn
 
@@ -20,7 +18,7 @@ from ..http.context import Context
 from ..service import Service
 from .answers import LogProbs
 from .schema import ChatRequest, Election, Sample, UpstreamFailure
-from .upstream import STOPPED, Arrived, Sampled, Upstream, UpstreamFailed, Watch
+from .upstream import Sampled, Upstream, UpstreamFailed
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
@@ -52,7 +50,6 @@ class Candidates:
         self._service, self._upstream, self._context = service, upstream, context
         self._strategy, self._terms = strategy, request.unprm
         self._confident = confident = RULES[strategy].signal == "confidence"
-        self._least: float | None = None  # below it, candidates are stopped
         self._body = request.for_upstream()
         self._shows_logprobs = bool(self._body.get("logprobs"))
         if confident:
@@ -105,11 +102,6 @@ class Candidates:
         """All candidates so far, in sampling order."""
         return list(map(_sample, range(len(self.sampled.choices)), self.sampled.choices))
 
-    @property
-    def stopped_early(self) -> int:
-        """Number of candidates that were stopped for low confidence."""
-        return sum(choice.get("finish_reason") == STOPPED for choice in self.sampled.choices)
-
     async def sample(self, count: int, until: float, tell: Callable[[Sample], None]) -> None:
         """Samples one more round, until a time of the event loop's clock; `tell` is told of each candidate as soon as
         it and those before it have arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`,
@@ -131,7 +123,8 @@ class Candidates:
 
         try:
             async with asyncio.timeout_at(until):
-                await self._complete(self._body | seeded, count, arrived)
+                body, brief = self._body | seeded, not self._shows_logprobs
+                await self._upstream.sample(body, count, self._context, brief, self._apart, arrived)
         except (UnprmError, TimeoutError) as error:
             if not (self.sampled.choices or sampled.choices or early):
                 raise
@@ -150,13 +143,6 @@ class Candidates:
         self._failed = _FAILED if late else 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
         self._solutions += solutions
-
-    def watch_by(self, ballot: Ballot) -> None:
-        """With early stops: candidates to come are stopped below the lowest confidence that votes on the first
-        ballot."""
-        if self._terms.early_stop and self._least is None and (values := ballot.confidences.get("deepconf")):
-            answered = of_answered(ballot.classes, values) or ()
-            self._least = cut([value for value in answered if value is not None], self._terms.top_share)
 
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
         """All candidates so far, in sampling order; those that are cut with the answers that they state. Raises
@@ -178,18 +164,6 @@ class Candidates:
         if self._shows_logprobs and not is_json(choice.get("logprobs")):
             raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't hold")
         return choice
-
-    async def _complete(self, body: Json, count: int, arrived: Arrived) -> None:
-        if self._least is None:
-            brief = not self._shows_logprobs
-            await self._upstream.sample(body, count, self._context, brief, self._apart, arrived)
-            return
-        least, window = self._least, self._terms.window
-
-        def watch() -> Watch:
-            return OnlineStop(least, window).after
-
-        await self._upstream.sample_watched(body, count, watch, self._context, arrived)
 
     async def _read(self, sampled: Sampled) -> list[AnySolution]:
         """The candidates of a round as a vote takes them. Raises `UpstreamFailed` if their texts are too long, and

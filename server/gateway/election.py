@@ -121,7 +121,6 @@ class Rounds:
         context.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
-            self.candidates.watch_by(self._ballot)
             self._leader = self._ballot.outcome(self.terms.strategy, self.terms.vote).answer
         await self._judge()
         if self.stopped is None:
@@ -154,7 +153,6 @@ class Rounds:
             sampled=len(candidates.sampled.choices),
             saved=terms.budget - candidates.attempted,
             cut=candidates.cut,
-            stopped_early=candidates.stopped_early,
             rounds=candidates.rounds,
             stopped=self.stopped or "budget",
             stable=self.stable,

@@ -29,7 +29,6 @@ from .election import Elected, Rounds, Terms, elect
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, TooManyCandidates, UnknownVote
 from .stream import EVENTS, Chunks, ElectionStream
-from .thinkbooster import OfflineBestOfNRequest, SelfConsistencyRequest
 from .upstream import UnknownToUpstream, Upstream, UpstreamFailed, UpstreamRefused
 
 _LISTING = (
@@ -75,16 +74,6 @@ def router(upstream: Upstream) -> APIRouter:
             chunks = Chunks(_new_id(), chat_request.model, chat_request.answers, usage)
             return ElectionStream(election, chunks, context)
         return await _json(service, context, _answer(chat_request, await election()))
-
-    async def self_consistency(
-        service: TheService, chat_request: SelfConsistencyRequest, context: TheContext
-    ) -> Response:
-        """As the chat completions, by a majority of `num_paths` completions: an address of ThinkBooster's."""
-        return await chat(service, chat_request, context)
-
-    async def best_of_n(service: TheService, chat_request: OfflineBestOfNRequest, context: TheContext) -> Response:
-        """As the chat completions, the best of `tts_num_trajectories` by reward: an address of ThinkBooster's."""
-        return await chat(service, chat_request, context)
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
         """As the chat completions, in the form of OpenAI's responses API: whole texts without tools."""
@@ -157,8 +146,6 @@ def router(upstream: Upstream) -> APIRouter:
     for path, endpoint, name in (
         ("/chat/completions", chat, "chat_completions"),
         ("/chat/completions/bulk", chats, "chat_completions_bulk"),
-        ("/self_consistency/chat/completions", self_consistency, "self_consistency"),
-        ("/offline_bon/prm/chat/completions", best_of_n, "offline_best_of_n"),
         ("/completions", completion, "completions"),
         ("/responses", respond, "responses"),
     ):

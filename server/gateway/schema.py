@@ -58,17 +58,6 @@ class Election(VoteTerms):
         default=False,
         description="Shows every candidate: in a stream as it arrives, else in the report, as `solutions`.",
     )
-    early_stop: bool = Field(
-        default=False,
-        description="With `deepconf` and the measure `lowest`: a candidate is broken off while it is written, once a "
-        "window is less confident than those of the first round that vote",
-    )
-
-    @model_validator(mode="after")
-    def _check_early_stop(self) -> Self:
-        if self.early_stop and (self.strategy != "deepconf" or self.measure != "lowest"):
-            raise ValueError("early_stop goes with the strategy deepconf and the measure lowest")
-        return self
 
 
 class _Passed(BaseModel):
@@ -261,10 +250,9 @@ class Report(BaseModel):
     """How the answer was elected: `unprm` of a chat response.
 
     `notes` says the most important of it in sentences. `sampled` of `budget` candidates in `rounds`; `saved` were not
-    needed, `cut` end at the most tokens that they may have, and `stopped_early` were broken off for low confidence,
-    without an answer. `stable` is the probability that the vote would stay as it is if the whole budget was sampled, so
-    1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`) or the upstream failed
-    (`failures`).
+    needed, and `cut` end at the most tokens that they may have. `stable` is the probability that the vote would stay as
+    it is if the whole budget was sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were
+    sampled (`budget`) or the upstream failed (`failures`).
 
     `share`: of the candidates with an answer, how many have the elected one. `answer` is None if no candidate has one.
     Then the highest reward or confidence is elected if the request names a vote by these; else there is no vote,
@@ -280,7 +268,6 @@ class Report(BaseModel):
     sampled: int
     saved: int
     cut: int
-    stopped_early: int
     rounds: int
     stopped: Stopped
     stable: float

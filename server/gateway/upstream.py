@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from unprm.choices import Choices
-from unprm.concurrent import settled
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai_api import (
     LONGEST_RETRY_AFTER,
@@ -31,7 +30,7 @@ from unprm.openai_api import (
 
 from ..http.context import Context
 from ..service import Service
-from .answers import Chunk, Completion, ModelList, Usage
+from .answers import Completion, ModelList, Usage
 
 AT_A_TIME = 64
 """Most requests of one caller that the upstream works on at a time; further ones wait for their turn."""
@@ -62,12 +61,6 @@ class UnknownToUpstream(UnprmError):
 
     def __init__(self) -> None:
         super().__init__("the upstream has no model of this name; /v1/models lists those that it has")
-
-
-Watch = Callable[[Sequence[float]], bool]
-"""Whether to stop a completion, from the log-probabilities of the likeliest tokens at its latest place."""
-STOPPED = "low_confidence"
-"""Finish reason of a completion that its watch stopped."""
 
 
 @dataclass(slots=True)
@@ -147,22 +140,6 @@ class Upstream:
         most = 1 if apart or body.get("logprobs") else _TOGETHER
         return _together(await self._choices.gather(ask, count, most))
 
-    async def sample_watched(
-        self, body: Json, count: int, watch: Callable[[], Watch], context: Context, arrived: Arrived
-    ) -> Sampled:
-        """`count` completions, each streamed, and broken off as soon as its watch says so; one that is broken off has
-        no text and the finish reason `STOPPED`. Fewer if some fail.
-
-        Raises as `sample`.
-        """
-
-        async def ask(number: int) -> Sampled:
-            sampled = await self._watched(_reseeded(body, number), watch(), context)
-            arrived(number, sampled)
-            return sampled
-
-        return _together(await settled(map(ask, range(count))))
-
     async def models(self, context: Context) -> bytes:
         """The upstream's models, in JSON. Raises as `sample`."""
         async with self._taking(context, {}) as take:
@@ -200,10 +177,10 @@ class Upstream:
         return self._places.setdefault((context.share, most), asyncio.Semaphore(most))
 
     @asynccontextmanager
-    async def _taking(self, context: Context, body: Json, streamed: bool = False) -> AsyncGenerator[Take, None]:
+    async def _taking(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
         """Yields a function that takes memory for the answer to a body until the end of the block. It waits before an
-        answer becomes long while two others of the caller are, so that together they find room, unless it is streamed;
-        raises `UpstreamFailed` for one that is too long, and `Overloaded`."""
+        answer becomes long while two others of the caller are, so that together they find room; raises
+        `UpstreamFailed` for one that is too long, and `Overloaded`."""
         limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
         taken = 0
         async with AsyncExitStack() as turn:
@@ -211,7 +188,7 @@ class Upstream:
 
             async def take(size: int) -> None:
                 nonlocal taken
-                if taken <= _LONG < taken + size and not streamed:
+                if taken <= _LONG < taken + size:
                     await turn.enter_async_context(self._place(context, _LONG_AT_A_TIME))
                 taken += size
                 if taken > limit:
@@ -227,34 +204,6 @@ class Upstream:
             async with self._taking(context, body) as take:
                 answer = await self._client.fetch("/chat/completions", content, take)
                 return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
-
-    async def _watched(self, body: Json, watch: Watch, context: Context) -> Sampled:
-        message: Json = {"role": "assistant", "content": ""}
-        tokens: list[Json] = []
-        reason, usage, model, size = None, None, "", 0
-        options = {"stream": True, "stream_options": {"include_usage": True}}
-        async with self._place(context, AT_A_TIME):
-            content = await self._service.read(context, partial(encoded, body | options))
-            async with (
-                self._taking(context, body, streamed=True) as take,
-                aclosing(self._client.events("/chat/completions", content, take)) as events,
-            ):
-                async for event in events:
-                    size += len(event)
-                    chunk, new = await self._service.read(context, partial(_chunk, event), len(event))
-                    model, usage = chunk.model or model, chunk.usage or usage
-                    for part in chunk.choices[:1]:
-                        reason = part.finish_reason or reason
-                        _append(message, part.delta)
-                        tokens += new
-                        logprobs = (part.logprobs and part.logprobs.content) or []
-                        if any(watch(token.likeliest) for token in logprobs if token.top_logprobs):
-                            reason = STOPPED
-                    if reason == STOPPED:
-                        message["content"] = ""
-                        break
-        choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": {"content": tokens}}
-        return Sampled.of(model, [choice], usage or Usage(completion_tokens=len(tokens)), size)
 
 
 def _together(results: Sequence[Sampled | Exception]) -> Sampled:
@@ -312,24 +261,6 @@ def _cards(answer: bytes) -> list[Json]:
         return ModelList.model_validate(_parsed(answer, _all)).data
     except ValidationError:
         raise UpstreamFailed("the upstream's answer is no list of models") from None
-
-
-def _chunk(event: bytes) -> tuple[Chunk, list[Json]]:
-    """A chunk, and the tokens of its first choice as they came. Raises `UpstreamFailed`."""
-    try:
-        value = from_json(event)
-        chunk = Chunk.model_validate(value)
-    except ValueError:
-        raise UpstreamFailed("the upstream's stream has something else than chunks of a chat completion") from None
-    logprobs = chunk.choices[0].logprobs if chunk.choices else None
-    return chunk, value["choices"][0]["logprobs"]["content"] if logprobs and logprobs.content else []
-
-
-def _append(message: Json, delta: Json) -> None:
-    """Appends the texts of a chunk to those of the message."""
-    for name, value in delta.items():
-        if isinstance(value, str) and name != "role":
-            message[name] = message.get(name, "") + value
 
 
 def _reseeded(body: Json, number: int) -> Json:

@@ -1,4 +1,4 @@
-"""Requests and their answers in an SQLite file, for audits and for replay.
+"""Requests and their answers in an SQLite file, for audits.
 
 Off by default: it holds callers' texts. It is bounded in size; the oldest entries are deleted first. Requests never
 wait for it: entries that can't be written, or not fast enough, are counted and left out.

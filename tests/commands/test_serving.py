@@ -4,7 +4,6 @@ What a test puts in another's place (an address, an engine that is not here) it 
 """
 
 import asyncio
-import re
 import shutil
 from typing import Any
 
@@ -142,13 +141,11 @@ def test_models_are_changed_while_the_server_serves(world: World, blocks: list[B
         assert rewards(client) != before
 
 
-@runs("docs/operations.md", "unprm_client replay")
-def test_the_journal_is_read_and_asked_again(world: World, blocks: list[Block]) -> None:
+@runs("docs/operations.md", "sqlite3 journal.db")
+def test_the_journal_is_read(world: World, blocks: list[Block]) -> None:
     with world.serving("python -m server --journal journal.db") as client:
         assert client.post("/vote/prm", json=REQUEST).json()["answer"] == "83"
-        commands = changed(blocks[0].text, {"http://127.0.0.1:8000": world.url})
-        wait(lambda: "|83|reward|" in world.run(commands.splitlines()[0]))
-        assert "1 of 1 answers are the same" in world.run(commands)
+        wait(lambda: "|83|reward|" in world.run(blocks[0].text))
 
 
 @runs("docs/scaling.md", "# this machine")
@@ -156,7 +153,6 @@ def test_replicas_are_served_from_ray(world: World, blocks: list[Block]) -> None
     """To Ray, GPUs are only a number, which a variable sets here."""
     with world.serving(blocks[0].complete, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
         assert client.get("/model").json()["family"] == "qwen-prm"
-        wait(lambda: len(set(re.findall(r'replica="(\w+)"', client.get("/metrics").text))) == 2)
         assert all(0 < reward < 1 for reward in rewards(client))
 
 

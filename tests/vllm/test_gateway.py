@@ -1,6 +1,5 @@
-"""The gateway and step search before a real server of vLLM, with the embedded reasoner."""
+"""The gateway before a real server of vLLM, with the embedded reasoner."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +8,11 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
 
+
 from benchmarks import servers
 from tests.server.harness import Running, serving
 from unprm import mini
 from unprm.models.load import load_engine
-from unprm_client import AsyncClient
-from unprm_client.search import ChatReasoner, dvts
 
 # what vLLM and PyTorch warn of in their own code
 pytestmark = pytest.mark.filterwarnings("default")
@@ -64,25 +62,6 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
     assert answer.usage.completion_tokens > 8 * 10
 
 
-def test_candidates_of_low_confidence_are_broken_off(gateway: Running) -> None:
-    """Its answers are 466, 456 and 457: the reasoner is least sure where it slips."""
-    messages = [{"role": "user", "content": HARD_PROBLEM}]
-    terms = {"strategy": "deepconf", "window": 8, "top_share": 0.5, "budget": 12, "round": 2, "stable": 1}
-    body = {"model": MODEL, "messages": messages, "temperature": 0.8, "max_tokens": 128, "seed": 1}
-    whole, stopped = (
-        gateway.post("/v1/chat/completions", body | {"unprm": terms | more}).json()
-        for more in ({}, {"early_stop": True})
-    )
-    assert [answer["unprm"]["sampled"] for answer in (whole, stopped)] == [12, 12]
-    assert (whole["unprm"]["stopped_early"], whole["unprm"]["without_answer_count"]) == (0, 0)
-    early = stopped["unprm"]["stopped_early"]
-    assert 0 < early < 12
-    assert stopped["unprm"]["without_answer_count"] >= early
-    assert stopped["usage"]["completion_tokens"] < whole["usage"]["completion_tokens"]
-    assert stopped["usage"]["prompt_tokens"] > 0
-    assert "\\boxed{466}" in stopped["choices"][0]["message"]["content"]
-
-
 def test_what_vllm_refuses_is_reported(gateway: Running) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
         messages = [{"role": "user", "content": PROBLEM}]
@@ -90,18 +69,3 @@ def test_what_vllm_refuses_is_reported(gateway: Running) -> None:
             client.chat.completions.create(model="other", messages=messages)  # type: ignore[arg-type]
         with pytest.raises(openai.BadRequestError, match="the upstream answered 400"):
             client.chat.completions.create(model=MODEL, messages=messages, max_tokens=10**6)  # type: ignore[arg-type]
-
-
-def test_a_solution_grows_step_by_step(gateway: Running, reasoner: str) -> None:
-    async def run() -> list[str]:
-        steps = ChatReasoner(reasoner, MODEL, separator="\n", options={"max_tokens": 64})
-        async with AsyncClient(gateway.url) as client:
-            found = await dvts(client, steps, PROBLEM, subtrees=2, expand=4)
-        await steps.close()
-        assert all(path.ended for path in found.paths)
-        assert found.tokens > 0
-        return [found.vote.answer, *found.solution.steps]
-
-    answer, *steps = asyncio.run(run())
-    assert answer == "83"
-    assert [step.partition(":")[0] for step in steps] == ["Step 1", "Step 2"]

@@ -5,7 +5,6 @@ most likely alternatives of each token tell them.
 """
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -67,21 +66,6 @@ def cut(confidences: Sequence[float], top_share: float) -> float:
     """The lowest confidence among the top share (0 < `top_share` ≤ 1) of candidates, at least one; ties at the share's
     end belong to it."""
     return sorted(confidences, reverse=True)[max(1, math.ceil(top_share * len(confidences))) - 1]
-
-
-class OnlineStop:
-    """Tells, token by token, whether to stop writing a candidate: once the mean confidence of its last `window` tokens
-    is below `least`, its `lowest` confidence is too (DeepConf's online algorithm)."""
-
-    def __init__(self, least: float, window: int) -> None:
-        self._least = least
-        self._tokens: deque[float] = deque(maxlen=window)
-
-    def after(self, top_logprobs: Sequence[float]) -> bool:
-        """Whether to stop after a token with these likeliest alternatives; never within the first `window` tokens."""
-        self._tokens.append(token_confidence(top_logprobs))
-        window = len(self._tokens)
-        return window == self._tokens.maxlen and math.fsum(self._tokens) / window < self._least
 
 
 def self_certainty(top_logprobs: Sequence[Sequence[float]]) -> float:

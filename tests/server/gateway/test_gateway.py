@@ -97,33 +97,6 @@ def test_votes_by_confidence_run_no_prm_and_hide_log_probabilities_that_were_not
         assert len(shown.choices[0].logprobs.content[0].top_logprobs) == 7
 
 
-def test_candidates_of_low_confidence_are_broken_off_while_they_are_written() -> None:
-    """Confidences of the tokens of the five texts, in units: 1 4 2, 3 1 4, 5 3 1, 2 5 3, 4 2 5."""
-    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 5, "stable": 1}
-    texts = [boxed(1), boxed(2), boxed(2), boxed(3), boxed(3)]
-    with upstream(*texts, hangs={1: 1}) as reasoner, gateway(reasoner) as running:
-        answer, report = elected(running, **terms, early_stop=True)
-        until(lambda: reasoner.gone > 0)  # the connection is closed in the middle
-        _, whole = elected(running, **terms)
-        shown = ask(running, logprobs=True, top_logprobs=7, extra_body={"unprm": terms | {"early_stop": True}})
-    assert [each.token for each in shown.choices[0].logprobs.content[0].top_logprobs] == ["y"] * 7
-    assert [body.get("stream", False) for body in reasoner.bodies[:5]] == [False, True, True, True, True]
-    # the first sets the threshold of 2.5: the second falls below it at its second token, the third at its third
-    assert (report["sampled"], report["stopped_early"], report["without_answer_count"]) == (5, 2, 2)
-    assert [candidate["members"] for candidate in report["candidates"]] == [[3, 4], [0]]
-    assert answer.choices[0].message.content == boxed(3)
-    assert answer.usage is not None
-    assert answer.usage.completion_tokens == 3 * COMPLETION_TOKENS + 2 + 3
-    assert (whole["stopped_early"], whole["without_answer_count"]) == (0, 0)
-
-
-def test_early_stop_goes_with_deepconf_alone() -> None:
-    with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
-        for wrong in ({"strategy": "cisc"}, {"strategy": "deepconf", "measure": "tail"}, {}):
-            with pytest.raises(openai.UnprocessableEntityError, match="early_stop goes with the strategy deepconf"):
-                elected(running, **wrong, early_stop=True)
-
-
 @pytest.mark.parametrize("strategy", ["cisc", "self_certainty"])
 def test_the_most_confident_of_candidates_without_answers_is_elected(strategy: str) -> None:
     with upstream("no", "nor this", "perhaps") as reasoner, gateway(reasoner) as running:
@@ -170,16 +143,6 @@ def test_a_candidate_without_log_probabilities_leaves_the_vote_to_the_others(str
     with upstream(boxed(1), boxed(2), "nothing", logprobs={0: None, 1: None}) as reasoner, gateway(reasoner) as running:
         _, report = elected(running, **terms)
     assert (report["answer"], report["decided_by"]) == ("1", "majority")
-
-
-def test_candidates_are_stopped_by_what_a_text_with_an_answer_had() -> None:
-    """The text without one is the most confident; the first of the others to be voted on sets the threshold."""
-    terms = {"strategy": "deepconf", "window": 2, "top_share": 1.0, "round": 1, "budget": 3, "stable": 1}
-    texts = ["nothing", boxed(1), boxed(2)]
-    with upstream(*texts) as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, **terms, early_stop=True)
-    assert [body.get("stream", False) for body in reasoner.bodies] == [False, False, True]
-    assert report["sampled"] == 3
 
 
 def test_an_upstream_without_log_probabilities_is_named() -> None:
@@ -449,20 +412,7 @@ def test_models_that_an_upstream_lists_amiss_are_its_failure(content: bytes) -> 
             assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
 
 
-@pytest.mark.parametrize("logprob", ["1e999", "NaN", "-1e308"])
-def test_a_stream_of_log_probabilities_that_are_none_is_a_failure(logprob: str) -> None:
-    """The first candidate sets the threshold; the second is streamed, and missing."""
-    token = f'{{"token": "x", "logprob": -1, "top_logprobs": [{{"logprob": {logprob}}}, {{"logprob": {logprob}}}]}}'
-    chunk = f'data: {{"choices": [{{"delta": {{}}, "logprobs": {{"content": [{token}]}}}}]}}\n\n'
-    broken = Response(chunk, media_type="text/event-stream")
-    terms = {"strategy": "deepconf", "budget": 2, "round": 1, "stable": 1, "early_stop": True, "window": 1}
-    with upstream(boxed(1), errors={1: broken}) as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, **terms)
-    detail = "the upstream's stream has something else than chunks of a chat completion"
-    assert report["failures"] == [{"candidates": 1, "detail": detail}]
-
-
-@pytest.mark.parametrize("path", ["chat/completions", "completions", "self_consistency/chat/completions"])
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN"])
 @pytest.mark.parametrize("tools", ["", ', "tools": [{"type": "function"}]'])
 def test_numbers_that_json_can_t_hold_are_not_passed_on(path: str, number: str, tools: str) -> None:
@@ -630,56 +580,6 @@ def test_where_the_upstream_lists_nothing_any_name_may_be_its_own() -> None:
     with openai_server(answer) as (url, _), serving(FakeEngine(), upstream_url=url) as running:
         answered = ask(running, model="phi-4@q8_0", extra_body={"unprm": {"budget": 1}})
     assert answered.choices[0].message.content == "x"
-
-
-@pytest.mark.parametrize(
-    ("address", "fields", "strategy", "budget", "aggregate"),
-    [
-        ("self_consistency", {}, "majority", 5, "min"),
-        ("self_consistency", {"num_paths": 3, "tts_strategy": "beam_search", "provider": "vllm"}, "majority", 3, "min"),
-        ("offline_bon/prm", {}, "prm", 8, "min"),
-        ("offline_bon/prm", {"tts_num_trajectories": 2, "tts_score_aggregation": "last"}, "prm", 2, "last"),
-        ("offline_bon/prm", {"tools": [{"type": "function"}], "tool_choice": "none"}, "prm", 8, "min"),
-    ],
-)
-def test_the_address_chooses_the_vote_as_thinkbooster_s(
-    address: str, fields: dict[str, Any], strategy: str, budget: int, aggregate: str
-) -> None:
-    texts = [f"{text}\n\n{boxed(number, 'b')}" for number, text in enumerate("acdefghi")]
-    unprm = {"strategy": strategy, "budget": budget, "aggregate": aggregate, "stable": 1}
-    with upstream(*texts) as reasoner, gateway(reasoner) as running:
-        expected = ask(running, extra_body={"unprm": unprm})
-    with upstream(*texts) as reasoner, gateway(reasoner) as running:
-        api = client(running).copy(base_url=f"{running.url}/v1/{address}")
-        answer: Any = api.chat.completions.create(
-            model="m",
-            messages=[{"role": "user", "content": PROBLEM}],
-            extra_body={"unprm": {"stable": 1}, **fields},
-        )
-    report = {name: value for name, value in answer.unprm.items() if name != "usage"}
-    assert report == {name: value for name, value in expected.unprm.items() if name != "usage"}
-    assert (report["strategy"], report["budget"]) == (strategy, budget)
-    assert not {name for body in reasoner.bodies for name in body if name.startswith(("tts_", "num_", "prov"))}
-
-
-@pytest.mark.parametrize(
-    ("address", "fields", "reason"),
-    [
-        ("self_consistency", {"num_paths": 257}, "num_paths: Input should be less"),
-        ("self_consistency", {"tts_beam_size": 2}, "tts_beam_size: has no meaning here, expected num_paths"),
-        ("offline_bon/prm", {"tts_score_aggregation": "max"}, "tts_score_aggregation: Input should be"),
-        ("offline_bon/prm", {"unprm": {"budget": 3}}, "budget of unprm: "),
-        ("offline_bon/prm", {"tools": [{"type": "function"}]}, "no vote on tool calls"),
-    ],
-)
-def test_what_does_not_fit_the_address_is_refused(address: str, fields: dict[str, Any], reason: str) -> None:
-    with upstream(boxed(7)) as reasoner, gateway(reasoner) as running:
-        request = {"model": "m", "messages": [{"role": "user", "content": "What is 3 + 4?"}], **fields}
-        refused = running.post(f"/v1/{address}/chat/completions", request)
-        assert refused.status_code == 422
-        assert reason in "{param}: {message}".format(**refused.json()["error"])
-        for other in ("offline_bon", "offline_bon/entropy", "beam_search/prm"):
-            assert running.post(f"/v1/{other}/chat/completions", request).status_code == 404
 
 
 @pytest.mark.parametrize(

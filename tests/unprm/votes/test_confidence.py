@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unprm.votes.confidence import OnlineStop, confidence, cut, likelihood, self_certainty, token_confidence
+from unprm.votes.confidence import confidence, cut, likelihood, self_certainty, token_confidence
 
 # the likeliest tokens at two places: one where the first is sure, one where two are level
 SURE = [math.log(0.98), math.log(0.01)]
@@ -57,16 +57,6 @@ def test_the_top_share_takes_ties_at_its_end():
     assert cut([1.0, 5.0, 3.0, 3.0], 0.5) == 3.0
     assert cut([1.0, 5.0], 0.01) == 5.0
     assert cut([1.0, 5.0], 1.0) == 1.0
-
-
-@given(tops, st.integers(1, 50), st.floats(0, 25))
-def test_a_candidate_is_stopped_online_exactly_if_its_lowest_window_is_below(top_logprobs, window, least):
-    stop = OnlineStop(least, window)
-    stopped = any(stop.after(alternatives) for alternatives in top_logprobs)
-    if len(top_logprobs) < window:
-        assert not stopped
-    elif abs(confidence(top_logprobs, "lowest", window) - least) > 1e-9:
-        assert stopped == (confidence(top_logprobs, "lowest", window) < least)
 
 
 @given(tops)
