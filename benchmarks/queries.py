@@ -3,7 +3,7 @@
 import random
 
 from benchmarks import clients
-from training.mini.slips import Author
+from research.mini.slips import Author
 from training.schema import LabelledSolution
 from unprm.mini.checker import labels
 from unprm.mini.domain import Problem

@@ -168,7 +168,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         default=1024.0, ge=1, allow_inf_nan=False, description="MiB of the journal; beyond, the oldest entries go."
     )
     report: DirectoryPath | None = Field(
-        default=None, description="Directory of a `training lab` or `evaluate` run, shown at /page/report.html."
+        default=None, description="Directory of a `research lab` or `evaluate` run, shown at /page/report.html."
     )
     ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
     ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate's file.")

@@ -9,7 +9,7 @@ from gguf import MODEL_ARCH, GGUFWriter, TokenType, get_tensor_name_map
 from safetensors.torch import load_file
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Model
 
-from training.mini import tokenizer
+from research.mini import tokenizer
 from unprm.engines.torch.quantized import Eight, quantize
 from unprm.formats.unprm import PrmConfig
 from unprm.models.checkpoint import load_tokenizer

@@ -6,7 +6,7 @@ from rich.markup import escape
 
 from unprm.errors import UnprmError
 
-from .cli import data, evaluate, lab, train
+from .cli import data, evaluate, train
 
 app = typer.Typer(
     help="Makes a process reward model and evaluates it.",
@@ -17,12 +17,8 @@ for command in (
     train.train,
     train.memory,
     train.merge_adapter,
-    lab.report,
-    lab.lab,
     train.push,
-    lab.mini,
     train.calibrate,
-    lab.measure_mini,
 ):
     app.command()(command)
 app.add_typer(data.app)

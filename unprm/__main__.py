@@ -39,8 +39,7 @@ PROGRAMS = (
         "training",
         "train",
         "Make data, train, measure",
-        "build sample select annotate merge convert stats study train memory calibrate merge-adapter push evaluate "
-        "report lab mini measure-mini",
+        "build sample select annotate merge convert stats study train memory calibrate merge-adapter push evaluate",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The page of a run: what `training evaluate` and `training lab` write, as they write it."""
+"""The page of a run: what `training evaluate` and `research lab` write, as they write it."""
 
 import io
 import json

@@ -110,7 +110,7 @@ def test_trl_s_data_train_a_prm_that_is_served(world: World, blocks: list[Block]
     assert "2 (0 dropped" in card
 
 
-@runs("docs/training.md", "evaluate processbench", "training report")
+@runs("docs/training.md", "evaluate processbench", "research report")
 def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)
     publish_processbench(world)
@@ -158,7 +158,7 @@ def test_first_errors_on_real_scores(world: World, blocks: list[Block]) -> None:
     assert all(figure in output for figure in ("83.7", "30.3", "0.932", "-1.820"))
 
 
-@runs("docs/lab/README.md", "training lab")
+@runs("docs/lab/README.md", "research lab")
 def test_the_study_in_miniature_begins(world: World, blocks: list[Block]) -> None:
     with world.started(changed(blocks[0].text, {"full": "quick"})) as started:
         started.wait_for(lambda: world.path("runs/lab/samples.jsonl").exists())

@@ -9,7 +9,7 @@ import numpy as np
 from ..evaluate.bootstrap import Estimate, Numbers
 from ..evaluate.comparisons import F1_MARGIN, compare, grouped, note
 from ..evaluate.metrics import percent
-from ..report.found import Finding
+from ..found import Finding
 from ..schema import AnnotatedSolution
 from ..settings import AnnotateSettings
 from . import stats

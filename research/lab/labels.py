@@ -8,16 +8,16 @@ from typing import Literal
 
 import numpy as np
 
+from training import sources
+from training.data import stats
+from training.data.select import step_uncertainties
+from training.data.stats import FirstErrorOf, by_checker
+from training.evaluate import processbench, step_scores
+from training.evaluate.bootstrap import Estimate, Numbers, weights
+from training.layouts.files import read_labelled
+from training.schema import SelectedSolution
 from unprm.uncertainty import MEASURES
 
-from .. import sources
-from ..data import stats
-from ..data.select import step_uncertainties
-from ..data.stats import FirstErrorOf, by_checker
-from ..evaluate import processbench, step_scores
-from ..evaluate.bootstrap import Estimate, Numbers, weights
-from ..layouts.files import read_labelled
-from ..schema import SelectedSolution
 from .benchmark import load_benchmark, question_of
 from .construct import annotated, data_file
 from .models import seeds

@@ -17,11 +17,11 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+from training.prm import resume
+from training.prm.loss import LOSSES
+from training.settings import warmed_cosine
 from unprm.formats.unprm import NEGATIVE, POSITIVE
 
-from ..prm import resume
-from ..prm.loss import LOSSES
-from ..settings import warmed_cosine
 from . import corpus
 from .corpus import Document
 

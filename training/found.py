@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, m
 
 from unprm.types import Strategy
 
-from ..data import stats
-from ..evaluate.metrics import Share
-from ..evaluate.processbench import Result
-from ..schema import JudgedCandidates
-from ..settings import WrfSettings
+from .data import stats
+from .evaluate.metrics import Share
+from .evaluate.processbench import Result
+from .schema import JudgedCandidates
+from .settings import WrfSettings
 
 
 class Finding(BaseModel):

@@ -11,19 +11,19 @@ import torch
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from rich.console import Console
 
+from training import stage
+from training.evaluate import best_of_n, pool, processbench
+from training.evaluate.scorers import EngineScorer
+from training.prm.train import Trainer
+from training.settings import LINEAR, TrainSettings
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
 from unprm.formats.unprm import CONFIG_NAME
 from unprm.models.checkpoint import read_tokenizer
 from unprm.models.load import load_engine
 
-from .. import stage
-from ..evaluate import best_of_n, pool, processbench
-from ..evaluate.scorers import EngineScorer
 from ..mini.pipeline import reasoner
 from ..mini.pretrain import WITHOUT_VERDICTS, PretrainSettings
-from ..prm.train import Trainer
-from ..settings import LINEAR, TrainSettings
 from .benchmark import candidates_file, load_benchmark
 from .construct import data_file
 from .settings import DATA_SETS, VERDICTS, BaseName, LabSettings

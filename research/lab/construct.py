@@ -4,18 +4,18 @@ from pathlib import Path
 
 from rich.console import Console
 
+from training import resumable, sources
+from training.data.questions import make_mini
+from training.data.sample import sample
+from training.data.select import Selector, select
+from training.data.study import study
+from training.schema import LabelledSolution, ResolvedSolution, SelectedSolution
+from training.settings import SelectionName
 from unprm.answers.equivalence import Equivalence
 from unprm.mini.checker import labels
 from unprm.mini.domain import parse
 from unprm.types import Sampler
 
-from .. import resumable, sources
-from ..data.questions import make_mini
-from ..data.sample import sample
-from ..data.select import Selector, select
-from ..data.study import study
-from ..schema import LabelledSolution, ResolvedSolution, SelectedSolution
-from ..settings import SelectionName
 from .settings import DATA_SETS, LabSettings, searches
 
 CONCURRENCY = 32

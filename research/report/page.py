@@ -5,10 +5,11 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from .. import resumable
+from training import resumable
+from training.found import Finding, Found
+
 from . import accuracy, cost, first_errors, frequency
 from .blocks import Section, Table
-from .found import Finding, Found
 from .read import LAYOUT, read
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from training import stage
+from training.resumable import ResumableFile
+from training.schema import FinishedStage
 from unprm import mini
 from unprm.errors import SamplerFailed
 from unprm.samplers.load import SamplerSource
 from unprm.types import Sampler
 
-from .. import stage
 from ..report.page import write
-from ..resumable import ResumableFile
-from ..schema import FinishedStage
 from . import benchmark, construct, findings, models
 from .settings import LabSettings
 

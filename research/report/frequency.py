@@ -7,11 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..evaluate.metrics import Share, percent
-from ..evaluate.right_votes import STUDIED, right_share
+from training.evaluate.metrics import Share, percent
+from training.evaluate.right_votes import STUDIED, right_share
+from training.found import BestOfN
+
 from .blocks import Plot, counted, lead, listed
 from .drawing import GREY, RIGHT, WRONG, percent_axis, plot
-from .found import BestOfN
 
 BINS = 20
 _GOLDEN = 0.618033988749895

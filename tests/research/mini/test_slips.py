@@ -2,7 +2,7 @@
 
 import random
 
-from training.mini.slips import Author, carries, wrong_result
+from research.mini.slips import Author, carries, wrong_result
 from unprm import steps
 from unprm.mini.checker import first_error
 from unprm.mini.domain import calculate

@@ -8,7 +8,7 @@ from typing import Self
 
 import rich.table
 
-from ..evaluate.metrics import Share, percent
+from training.evaluate.metrics import Share, percent
 
 _NUMBER = re.compile(r"[−+-]?\d[\d.,–]*( %)?( \(.*\)| \[.*\](, p [=<] [\d.]+)?)?|–|")
 """A number or percentage, also with its interval in brackets or, for a difference, interval and p-value; a dash; or an

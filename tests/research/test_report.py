@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
+from research.report.page import write
 from tests.training.solutions import annotated
 from training import resumable
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
-from training.report.page import write
 from training.schema import JudgedCandidates, QuestionValue
 from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate

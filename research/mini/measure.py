@@ -10,6 +10,9 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
+from training.evaluate.metrics import Share, first_error_score, percent
+from training.evaluate.right_votes import STUDIED, right_share
+from training.schema import JudgedCandidates
 from unprm import steps
 from unprm.answers.extraction import extract
 from unprm.mini.checker import first_error
@@ -18,9 +21,6 @@ from unprm.mini.storyteller import generate
 from unprm.models.checkpoint import load_base, read_tokenizer
 from unprm.models.load import load_engine
 
-from ..evaluate.metrics import Share, first_error_score, percent
-from ..evaluate.right_votes import STUDIED, right_share
-from ..schema import JudgedCandidates
 from .sample import sample
 
 TEMPERATURE = 0.8

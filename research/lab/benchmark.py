@@ -7,16 +7,16 @@ from pathlib import Path
 
 from rich.console import Console
 
+from training import resumable, sources
+from training.data.questions import make_mini
+from training.data.sample import sample
+from training.evaluate import processbench
+from training.schema import BenchmarkSolution, SampledQuestion
 from unprm import steps
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 from unprm.types import Sampler
 
-from .. import resumable, sources
-from ..data.questions import make_mini
-from ..data.sample import sample
-from ..evaluate import processbench
-from ..schema import BenchmarkSolution, SampledQuestion
 from .construct import CONCURRENCY
 from .settings import LabSettings
 

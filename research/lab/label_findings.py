@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from ..data.stats import FirstErrorOf, by_checker
-from ..evaluate.bootstrap import Estimate
-from ..evaluate.comparisons import F1_MARGIN, compare, grouped, note
-from ..evaluate.metrics import percent
-from ..report.found import Finding
+from training.data.stats import FirstErrorOf, by_checker
+from training.evaluate.bootstrap import Estimate
+from training.evaluate.comparisons import F1_MARGIN, compare, grouped, note
+from training.evaluate.metrics import percent
+from training.found import Finding
+
 from . import labels
 from .labels import Pointer
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..data.study import variants
-from ..settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
+from training.data.study import variants
+from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
 
 LONGEST = 192
 """Maximum number of tokens of a solution or a rollout."""

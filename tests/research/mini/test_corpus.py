@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
-from training.mini import corpus, pretrain
-from training.mini import tokenizer as mini_tokenizer
+from research.mini import corpus, pretrain
+from research.mini import tokenizer as mini_tokenizer
 from unprm.formats.unprm import STEP_TAG
 from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import parse

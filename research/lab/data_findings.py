@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ..evaluate import judging
-from ..evaluate.bootstrap import Estimate, Numbers
-from ..evaluate.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
-from ..evaluate.metrics import Share, percent
+from training.evaluate import judging
+from training.evaluate.bootstrap import Estimate, Numbers
+from training.evaluate.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
+from training.evaluate.metrics import Share, percent
+from training.found import Finding
+
 from ..report.blocks import listed
-from ..report.found import Finding
 from . import elections, labels
 from .labels import Hits, ThresholdName
 from .models import seeds

@@ -5,12 +5,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ..data import stats
-from ..data.study import BASELINE
-from ..evaluate.metrics import percent
+from training.data import stats
+from training.data.study import BASELINE
+from training.evaluate.metrics import percent
+from training.found import Annotation
+
 from .blocks import Plot, Table, counted, listed
 from .drawing import GREY, PALETTE, percent_axis, plot
-from .found import Annotation
 
 PerSolution = dict[str, float]
 """Cost per solution by run, the run with the most samples first; relative to the baseline if there is one."""

@@ -7,9 +7,10 @@ jointly (`training.evaluate.comparisons`).
 import json
 from pathlib import Path
 
-from .. import resumable
-from ..data import search_findings
-from ..evaluate import judging
+from training import resumable
+from training.data import search_findings
+from training.evaluate import judging
+
 from . import data_findings, label_findings, vote_findings
 from .construct import annotated, selected_file
 from .models import seeds

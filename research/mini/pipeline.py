@@ -13,16 +13,16 @@ import torch
 from rich.progress import Progress
 from transformers import PreTrainedTokenizerBase
 
+from training import resumable
+from training.prm.result import halve
+from training.prm.train import Trainer
+from training.schema import LabelledSolution
+from training.settings import LINEAR, TrainSettings
 from unprm import mini, steps
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
 from unprm.models.checkpoint import load_base, read_tokenizer
 
-from .. import resumable
-from ..prm.result import halve
-from ..prm.train import Trainer
-from ..schema import LabelledSolution
-from ..settings import LINEAR, TrainSettings
 from . import corpus
 from . import tokenizer as mini_tokenizer
 from .pretrain import PretrainSettings, pretrain

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from research.lab import benchmark, construct, data_findings, elections, findings, labels, models, run, vote_findings
+from research.lab import settings as lab_settings
+from research.lab.settings import DATA_SETS, LabSettings
+from research.mini.slips import Author
 from tests.tiny import write_prm
 from tests.training import lines
 from tests.training.solutions import annotated, selected
 from training import resumable
 from training.data.questions import make_mini
 from training.evaluate.metrics import Share
-from training.lab import benchmark, construct, data_findings, elections, findings, labels, models, run, vote_findings
-from training.lab import settings as lab_settings
-from training.lab.settings import DATA_SETS, LabSettings
-from training.mini.slips import Author
 from training.schema import JudgedCandidates, LabelledSolution, SampledQuestion, ScoredSolution
 from training.settings import AdaptiveSettings
 from unprm.errors import OutputMismatch

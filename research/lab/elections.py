@@ -6,14 +6,13 @@ from functools import partial
 
 import numpy as np
 
+from training.evaluate import best_of_n
+from training.evaluate.bootstrap import Numbers
+from training.evaluate.right_votes import STUDIED, RightShare, right_share
+from training.schema import JudgedCandidates
 from unprm.types import AnswerClass
 from unprm.votes import decide as votes
 from unprm.wire import VoteTerms
-
-from ..evaluate import best_of_n
-from ..evaluate.bootstrap import Numbers
-from ..evaluate.right_votes import STUDIED, RightShare, right_share
-from ..schema import JudgedCandidates
 
 Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""

@@ -7,17 +7,16 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from training import resumable, sources
+from training.data import stats
+from training.evaluate import judging
+from training.evaluate.metrics import Share
+from training.evaluate.processbench import Result
+from training.evaluate.right_votes import STUDIED
+from training.found import Annotation, BestOfN, Finding, Found, ProcessBench, over_seeds
+from training.settings import WrfSettings
 from unprm.errors import RecordInvalid
 from unprm.types import Normalization, Strategy
-
-from .. import resumable, sources
-from ..data import stats
-from ..evaluate import judging
-from ..evaluate.metrics import Share
-from ..evaluate.processbench import Result
-from ..evaluate.right_votes import STUDIED
-from ..settings import WrfSettings
-from .found import Annotation, BestOfN, Finding, Found, ProcessBench, over_seeds
 
 LAYOUT = {
     "findings": "findings.json",
