@@ -53,7 +53,7 @@ def test_the_whole_chain_with_vllm_in_this_process(tmp_path):
 
 
 def test_the_whole_chain_through_vllm_s_server(server, tmp_path):
-    _check_chain(tmp_path, _build(tmp_path, "--sampler", "openai", "--url", server))
+    _check_chain(tmp_path, _build(tmp_path, "--sampler", "openai", "--url", server, "--tokenizer", mini.NAME))
 
 
 def test_completions_through_the_server_are_the_model_s_own(server):
