@@ -14,7 +14,7 @@ from unprm.mini.domain import knows
 from unprm.votes.decide import REWARD_STRATEGIES, STRATEGIES
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-NAMED = re.compile(r"`((?:unprm|server|training|clients|tests|benchmarks|docker)/[\w/.-]+\.\w+)(?:::(\w+))?`")
+NAMED = re.compile(r"`((?:unprm|server|training|research|clients|tests|benchmarks|docker)/[\w/.-]+\.\w+)(?:::(\w+))?`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
