@@ -205,7 +205,9 @@ def test_missing_rewards_are_an_error():
 def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, alpha, rng):
     shuffled = rng.sample(ballot, len(ballot))
     one, other = (_decide(strategy, *_split(b), VoteTerms(alpha=alpha)) for b in (ballot, shuffled))
-    assert (one.decided_by, one.margin, len(one.tied)) == (other.decided_by, other.margin, len(other.tied))
+    assert (one.decided_by, len(one.tied)) == (other.decided_by, len(other.tied))
+    # sums of numbers so small that they have fewer digits depend on their order
+    assert one.margin == (None if other.margin is None else pytest.approx(other.margin, abs=1e-300))
     best = [c for c in one.classes if one.tied == () or one.classes.index(c) in one.tied]
     by_reward = RULES[strategy].signal == "reward" and one.decided_by != "majority"
     keys = [(c.count, c.mean_reward if by_reward else 0) for c in best]
