@@ -24,7 +24,7 @@ async def settled(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value | E
     async def outcome(call: Coroutine[Any, Any, Value]) -> Value | Exception:
         try:
             return await call
-        except Exception as error:
+        except Exception as error:  # the caller says what becomes of it
             return error
 
     return await all_of(map(outcome, calls))

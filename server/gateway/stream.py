@@ -45,8 +45,8 @@ class Chunks:
 
     def step(self, step: Sample | Progress) -> bytes:
         """An empty chunk of the answer, which tells how the election goes on."""
-        told = {"candidate": step.model_dump()} if isinstance(step, Sample) else {"progress": asdict(step)}
-        return self._chunk({}, unprm=told)
+        extension = {"candidate": step.model_dump()} if isinstance(step, Sample) else {"progress": asdict(step)}
+        return self._chunk({}, unprm=extension)
 
     def answer(self, elected: Elected) -> Iterator[bytes]:
         """The rest: the texts in parts, the report with the first one's last chunk, and the usage."""
@@ -90,7 +90,7 @@ class ElectionStream(StreamingResponse):
         step: Elected | Exception
         try:
             step = await self._election(self._steps.put_nowait)
-        except Exception as error:
+        except Exception as error:  # whatever it is, the reader of the stream is waiting for it
             step = error
         self._steps.put_nowait(step)
 

@@ -17,7 +17,7 @@ STREAM = """
 const real = window.fetch;
 window.fetch = (address, options) => {
   if (address !== "v1/chat/completions") return real(address, options);
-  window.asked = JSON.parse(options.body);
+  window.sentBody = JSON.parse(options.body);
   const body = new ReadableStream({ start: (controller) => { window.events = controller; } });
   options.signal.addEventListener("abort", () => { window.ended = true; window.events.error(options.signal.reason); });
   return Promise.resolve(new Response(body));
@@ -76,10 +76,10 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
         route.fulfill(json=route.fetch().json() | {"demonstration": demonstration})
 
     page.route("**/score_steps", by_a_demonstration)
-    asked = page.evaluate("window.asked")
-    assert (asked["model"], asked["stream"]) == ("reasoner", True)
-    assert asked["unprm"] == {"budget": 8, "candidates": True}
-    assert asked["messages"][-1] == {"role": "user", "content": "What is 3 + 5?"}
+    sent = page.evaluate("window.sentBody")
+    assert (sent["model"], sent["stream"]) == ("reasoner", True)
+    assert sent["unprm"] == {"budget": 8, "candidates": True}
+    assert sent["messages"][-1] == {"role": "user", "content": "What is 3 + 5?"}
     send(asking, ": keep-alive", 'data: {"choices": [{"delta": {"role": "assistant"}}]}', candidate(2, 7))
     expect(page.locator("#solutions .solution")).to_have_count(1)
     expect(page.locator("#solutions .chip")).to_have_count(2)
@@ -150,9 +150,9 @@ def test_an_error_before_any_candidate_leaves_the_page_as_it_was(asking: Sheet) 
 
 def test_a_question_without_answers_is_no_mistake(asking: Sheet) -> None:
     haiku = {"candidate": {"index": 0, "text": "Rain on the roof.", "finish_reason": "stop"}}
-    told = "no candidate states an answer; the first is returned as the upstream wrote it"
-    send(asking, haiku, REPORT | {"sampled": 1, "answer": None, "notes": [told]}, "data: [DONE]")
-    expect(asking.page.locator("#status")).to_have_text(f"1 candidate arrived; {told}.")
+    note = "no candidate states an answer; the first is returned as the upstream wrote it"
+    send(asking, haiku, REPORT | {"sampled": 1, "answer": None, "notes": [note]}, "data: [DONE]")
+    expect(asking.page.locator("#status")).to_have_text(f"1 candidate arrived; {note}.")
     expect(asking.page.locator("#solutions .chip")).to_have_count(1)
     expect(asking.page.locator(".complaint")).to_have_count(0)
     assert not any("vote/compare" in url for url in asking.requests)
@@ -199,7 +199,7 @@ def test_an_upstream_that_was_not_there_is_looked_for_again(browser: Browser, ga
     sheet.press("Ask")
     assert sheet.complaint()[0] == "unreachable"
     page.unroute("**/v1/models")
-    with page.expect_request("**/v1/chat/completions") as asked:
+    with page.expect_request("**/v1/chat/completions") as posted:
         sheet.press("Ask")
-    assert asked.value.post_data_json["model"] == "reasoner"
+    assert posted.value.post_data_json["model"] == "reasoner"
     page.close()

@@ -70,24 +70,24 @@ def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, i
         route.fulfill(json=route.fetch().json() | {"demonstration": demonstration if scored_by_it else None})
 
     sheet.page.route("**/score_steps", by_a_demonstration)
-    told = sheet.page.locator("#demonstration")
+    sentence = sheet.page.locator("#demonstration")
     sheet.score(PROBLEM, ["The answer is 1."], ["The answer is 2."])
     sheet.tile("wrf")
-    expect(told).to_have_text("A demonstration scored these.")
+    expect(sentence).to_have_text("A demonstration scored these.")
     # outside of what it knows, it elects nothing unless a vote by its rewards is chosen
     chosen = sheet.page.locator("input[value=wrf]" if in_domain else "input[value=majority]")
     expect(chosen).to_be_checked()
     sheet.unfold("#options")
     with sheet.page.expect_response("**/vote/compare"):
         sheet.page.get_by_label("Reward of a solution").select_option("mean")
-    expect(told).to_have_text("A demonstration scored these.")
+    expect(sentence).to_have_text("A demonstration scored these.")
     sheet.choose("prm")
     with sheet.page.expect_response("**/vote/compare"):
         sheet.press("Score and vote")
     sheet.voted()
     expect(sheet.page.locator("input[value=prm]")).to_be_checked()
     sheet.score("", *SPLIT)
-    expect(told).to_have_text("")
+    expect(sentence).to_have_text("")
 
 
 def test_colour_follows_the_score(sheet: Sheet) -> None:

@@ -1,6 +1,8 @@
 """The server's settings, as options and variables give them."""
 
-import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -40,12 +42,14 @@ def test_a_model_is_chosen_by_option_variable_or_file(tmp_path: Path, monkeypatc
     unchosen = Settings.load(["--port=9001"])
     chosen = [Settings.load(["--model=unprm-mini"]), Settings.load([f"--config={file}"])]
     monkeypatch.setenv("UNPRM_MODEL", "unprm-mini")
-    for settings in (*chosen, Settings.load([])):
-        assert settings.model == unchosen.model
-        assert settings.names_model
-        assert pickle.loads(pickle.dumps(settings)).names_model
-    assert not unchosen.names_model
-    assert not pickle.loads(pickle.dumps(unchosen)).names_model
+    names_model = attrgetter("names_model")
+    with ProcessPoolExecutor(1, get_context("spawn")) as other_process:
+        for settings in (*chosen, Settings.load([])):
+            assert settings.model == unchosen.model
+            assert settings.names_model
+            assert other_process.submit(names_model, settings).result()
+        assert not unchosen.names_model
+        assert not other_process.submit(names_model, unchosen).result()
 
 
 @pytest.mark.parametrize(

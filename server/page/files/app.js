@@ -157,7 +157,7 @@ async function ask() {
 async function askAndVote(question, stop, signal) {
   const arrived = []; // `scored`: as it is sent once it has been scored
   let scoring = Promise.resolve();
-  let told = null;
+  let outcome = null;
 
   const waitingOnes = () => arrived.filter(({ scored }) => scored === undefined);
   const showWaiting = () => byId("waiting").replaceChildren(...waitingOnes().map(({ text }) => waitingCard(text)));
@@ -183,7 +183,7 @@ async function askAndVote(question, stop, signal) {
         const { sampled, budget, answer } = progress;
         say(`${sampled} of ${counted(budget, "candidate")}: ${answer === null ? "no answer yet" : `${answer} leads`}.`);
       } else {
-        told = outcomeOf(report);
+        outcome = outcomeOf(report);
         results.ballot.suggest(report.strategy);
       }
     }
@@ -193,7 +193,7 @@ async function askAndVote(question, stop, signal) {
     if (!signal.aborted && arrived.length > 0) {
       arrived.sort((one, other) => one.index - other.index);
       input.fill({ problem: question.problem, solutions: arrived.map(({ text }) => text) });
-      say(told ?? `${counted(arrived.length, "candidate")} had arrived.`);
+      say(outcome ?? `${counted(arrived.length, "candidate")} had arrived.`);
       await scoreArrived();
     }
   }

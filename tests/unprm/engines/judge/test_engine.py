@@ -4,6 +4,7 @@ import asyncio
 import math
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -116,15 +117,16 @@ def test_a_refused_request_costs_its_step_a_verdict_and_others_nothing() -> None
         engine.close()
 
 
+def checks_after(gate: threading.Event, body: Any) -> Any:
+    """What the judge answers: at once in the self-test, and else once the gate is open."""
+    if not is_self_test(body):
+        gate.wait(PATIENCE)
+    return checks_sums(body)
+
+
 def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
     gate = threading.Event()
-
-    def answer(body: Any) -> Any:
-        if not is_self_test(body):
-            gate.wait(PATIENCE)
-        return checks_sums(body)
-
-    with judging(answer) as judge:
+    with judging(partial(checks_after, gate)) as judge:
         engine = judge.load(patience=4.0)
         with pytest.raises(ModelUnreachable, match=r"did not answer a batch within 3\.6 s"):
             engine.score([engine.format.encode("How many?", STEPS)])  # which gets an answer when the gate opens
@@ -135,13 +137,7 @@ def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
 
 def test_a_call_that_takes_too_long_names_the_option() -> None:
     gate = threading.Event()
-
-    def answer(body: Any) -> Any:
-        if not is_self_test(body):
-            gate.wait(PATIENCE)
-        return checks_sums(body)
-
-    with judging(answer) as judge:
+    with judging(partial(checks_after, gate)) as judge:
         engine = judge.load()
         engine.close()
         engine = JudgeEngine(
