@@ -114,9 +114,7 @@ def report(
 
 @app.command()
 def lab(
-    output: Annotated[
-        Path, typer.Option("--out", help="Directory for everything that is made.", callback=directory)
-    ],
+    output: Annotated[Path, typer.Option("--out", help="Directory for everything that is made.", callback=directory)],
     preset: Annotated[
         Literal["quick", "full"], typer.Option(help="quick: minutes on two cores; full: hours.")
     ] = "quick",
@@ -133,9 +131,9 @@ def lab(
 
 @app.command()
 def mini(
-    output: Annotated[
-        Path, typer.Option(help="Directory for everything that is made.", callback=directory)
-    ] = Path("runs/mini"),
+    output: Annotated[Path, typer.Option(help="Directory for everything that is made.", callback=directory)] = Path(
+        "runs/mini"
+    ),
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Make the embedded model from scratch: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
