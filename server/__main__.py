@@ -17,12 +17,12 @@ def main() -> int:
     """Returns the exit status: 2 for invalid settings, else as `run`. Each command imports only what it needs, so that
     `--help` and errors in options appear at once."""
     if sys.argv[1:] == ["models"]:
-        from .models.catalogue import show
+        from .catalogue import show
 
         show()
         return 0
     if sys.argv[1:] == ["reference"]:
-        from .http.reference import page
+        from .reference import page
 
         print(page(), end="")
         return 0

@@ -10,14 +10,14 @@ from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
 
 from .app import create_app
-from .http.keys import KeysInvalid
-from .http.serving import AddressUnusable, CertificateInvalid, DrainingServer
+from .http.callers import KeysInvalid
 from .models.load import load
 from .observe import tracing
 from .observe.journal import JournalUnusable
 from .observe.logs import configure
 from .observe.metrics import Metrics
 from .observe.tracing import TracingUnavailable
+from .serving import AddressUnusable, CertificateInvalid, DrainingServer
 from .settings import Settings
 
 logger = logging.getLogger(__name__)

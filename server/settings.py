@@ -222,7 +222,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         return "model" in self.model_fields_set
 
     @property
-    def most_drain_seconds(self) -> float:
+    def max_drain_seconds(self) -> float:
         """Maximum time for running requests to finish."""
         if self.drain_seconds is not None:
             return self.drain_seconds

@@ -13,7 +13,6 @@ from starlette.types import Receive
 from unprm import steps as step_text
 from unprm.errors import InvalidRequest, TooManySolutions
 
-from ..settings import Settings
 from .errors import BodyTooLarge, BodyTooSlow, MalformedJson, UnsupportedMediaType
 
 PART_BYTES, PART_SECONDS = 65_536, 5.0
@@ -70,9 +69,11 @@ def check_media_type(headers: Headers) -> None:
         raise UnsupportedMediaType
 
 
-def validated(validate: Callable[..., tuple[Any, Sequence[Any]]], body: bytes, settings: Settings) -> Any:
+def validated(
+    validate: Callable[..., tuple[Any, Sequence[Any]]], body: bytes, max_solutions: int, max_steps: int
+) -> Any:
     """The body's value by the `validate` of a route's field. Raises as `parse`, and `RequestValidationError`."""
-    sent = parse(body, settings.max_solutions, settings.max_steps)
+    sent = parse(body, max_solutions, max_steps)
     if sent is None:  # as FastAPI reports it
         missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
         raise RequestValidationError([missing])

@@ -10,22 +10,12 @@ from typing import get_args
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import Scope
 
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
 from unprm.fields import field_errors, summary
 from unprm.types import Strategy
 from unprm.wire import FieldError, ProblemDetails
 
-from .context import Context, context_of
-
-GATEWAY = "/v1/"
-"""Prefix of the paths of OpenAI's API."""
-VOTES = "/vote/"
-"""Prefix of the paths of votes."""
-CALLER_DEADLINE = "caller_deadline"
-"""Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
-slowly: the server has not failed."""
 MEDIA_TYPE = "application/problem+json"
 
 logger = logging.getLogger(__name__)
@@ -127,22 +117,6 @@ class UnsupportedMediaType(UnprmError):
 
     def __init__(self) -> None:
         super().__init__("send the body as `Content-Type: application/json`")
-
-
-def respond(error: Exception, scope: Scope) -> Response:
-    """The response to an error of a request; its code is noted in the request's context."""
-    if isinstance(error, HTTPException) and error.status_code == 404 and scope["path"].startswith(VOTES):
-        error = UnknownVote()
-    context = context_of(scope)
-    note(error, context)
-    return problem(error, context.request_id, scope["path"].startswith(GATEWAY))
-
-
-def note(error: Exception, context: Context) -> None:
-    """Notes an error's code in a request's context, or `CALLER_DEADLINE`."""
-    code = code_of(error)
-    own = isinstance(error, BodyTooSlow) or context.hurried
-    context.code = CALLER_DEADLINE if code == "deadline_exceeded" and own else code
 
 
 def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:

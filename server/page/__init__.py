@@ -9,7 +9,7 @@ from starlette.staticfiles import StaticFiles
 
 from unprm.votes.decide import REWARD_STRATEGIES
 
-from ..http.openapi import STRATEGY_TEXTS
+from ..routes.openapi import STRATEGY_TEXTS
 
 BELOW: Final = "/page/"
 """Prefix of the paths of the page's files; like the page itself, they are the same for everybody and need no key."""

@@ -66,7 +66,7 @@ def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.
         max_ongoing_requests=settings.max_ongoing_requests,
         max_queued_requests=settings.max_ongoing_requests,  # in each of Ray's proxies
         ray_actor_options={"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
-        graceful_shutdown_timeout_s=settings.most_drain_seconds + 5,
+        graceful_shutdown_timeout_s=settings.max_drain_seconds + 5,
         **_count(settings),
     ).bind(settings, engine)
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from playwright.sync_api import Route, expect
 
-from server.http.openapi import STRATEGY_TEXTS
+from server.routes.openapi import STRATEGY_TEXTS
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running
 from unprm.types import AnswerClass, Normalization

@@ -20,8 +20,8 @@ import yaml
 from dockerfile_parse import DockerfileParser
 from pydantic import SecretStr
 
-from server.http.serving import LAST_SECONDS
 from server.scale.settings import RAY, ScaleSettings
+from server.serving import LAST_SECONDS
 from server.settings import PREFIX, Settings
 from tests.support import ROOT
 

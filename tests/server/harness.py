@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 
 from server.app import create_app
-from server.http.serving import DrainingServer
-from server.models.admin import Open
 from server.models.model import Source
+from server.routes.admin import Open
 from server.service import Service
+from server.serving import DrainingServer
 from server.settings import Settings
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, FakeFormat

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from server.http import examples
+from server.routes import examples
 from tests.server.harness import Running, serving
 from tests.support import until
 

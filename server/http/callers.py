@@ -1,22 +1,64 @@
-"""The callers' keys, from the settings and from a file that is read again when it changes."""
+"""Callers: whose share of the server they use, their quotas, and their keys, which are read again when they change."""
 
 import hmac
 import logging
 import re
 import string
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from ..sharing import Quota
+from unprm.errors import Overloaded
+
 from .changes import Signature, signature
 
 logger = logging.getLogger(__name__)
 
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})(\s+(?P<tokens>[1-9]\d{0,17}))?", re.ASCII)
+
+
+def share_of(caller: str, client: tuple[str, int] | None) -> str:
+    """The share that a request counts against: the named caller's; without a name, that of its client address.
+
+    Only the first 64 bits of an IPv6 address count: its owner chooses the others.
+    """
+    if caller or client is None:
+        return caller
+    try:
+        address = ip_address(client[0])
+    except ValueError:  # a socket without an address
+        return ""
+    if isinstance(address, IPv6Address):
+        return f"{address.ipv4_mapped}/32" if address.ipv4_mapped else f"{address.exploded[:19]}::/64"
+    return f"{address}/32"  # with a character that no caller's name has
+
+
+class Quota:
+    """Tokens that a caller may use: `per_minute` at once, and as many again each minute. Requests are let in while some
+    are left; what they use beyond is owed, and paid back before the next. `clock`: in seconds."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._clock = clock
+        self._left, self._then = float(per_minute), clock()
+
+    def check(self) -> None:
+        """Raises `Overloaded` if none are left."""
+        self.charge(0)
+        if self._left <= 0:
+            detail = f"the {self.per_minute} tokens a minute of this key are used up"
+            raise Overloaded(detail, (1 - self._left) * 60 / self.per_minute)
+
+    def charge(self, tokens: int) -> None:
+        """Takes tokens, or gives back a negative number of them."""
+        now = self._clock()
+        earned = (now - self._then) * self.per_minute / 60
+        self._left, self._then = min(self.per_minute, self._left + earned) - tokens, now
 
 
 class KeysInvalid(Exception):

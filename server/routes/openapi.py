@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from unprm.types import Strategy
 from unprm.wire import ProblemDetails
 
+from ..http.errors import MEDIA_TYPE, TABLE, details_of
 from . import examples
-from .errors import MEDIA_TYPE, TABLE, details_of
-from .work import TIMEOUT_HEADER
+from .route import TIMEOUT_HEADER
 
 Json = dict[str, Any]
 

@@ -12,15 +12,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .. import page
-from ..observe.journal import Entry, Journal
-from ..observe.logs import log_request
-from ..observe.metrics import Metrics
-from ..observe.tracing import span, tell
-from ..sharing import share_of
-from .context import CONTEXT, Context, context_of
-from .errors import ForeignSite, Unauthorized, respond
-from .keys import Keys
+from . import page
+from .admission import Admission, Claims
+from .context import CONTEXT, Context, context_of, respond
+from .http.callers import Keys, share_of
+from .http.errors import ForeignSite, Unauthorized
+from .observe.journal import Entry, Journal
+from .observe.logs import log_request
+from .observe.metrics import Metrics
+from .observe.tracing import set_attributes, span
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
@@ -39,8 +39,9 @@ CLIENT_GONE = 499
 class Envelope:
     """The outermost layer: assigns the request id, answers uncaught errors, logs and counts the outcome."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, journal: Journal | None) -> None:
+    def __init__(self, app: ASGIApp, admission: Admission, metrics: Metrics, journal: Journal | None) -> None:
         self.app = app
+        self.admission = admission
         self.metrics = metrics
         self.journal = journal
 
@@ -48,7 +49,8 @@ class Envelope:
         """Serves one request; errors end here, so that no other layer logs a caller's text."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        context = scope[CONTEXT] = Context(request_id_of(Headers(scope=scope)), asyncio.get_running_loop().time())
+        now, claims = asyncio.get_running_loop().time(), Claims(self.admission)
+        context = scope[CONTEXT] = Context(request_id_of(Headers(scope=scope)), now, claims)
         status = None
         answer = bytearray()
 
@@ -71,7 +73,7 @@ class Envelope:
                     raise
                 await respond(error, scope)(scope, receive, send_with_id)
             finally:
-                tell(current, self._record(scope, status or CLIENT_GONE, context, answer))
+                set_attributes(current, self._record(scope, status or CLIENT_GONE, context, answer))
 
     def _record(self, scope: Scope, status: int, context: Context, answer: bytearray) -> dict[str, str | int | float]:
         """Counts, logs and journals the request; returns the logged fields."""
@@ -121,8 +123,8 @@ class Authorization:
             keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
             context = context_of(scope)
             context.caller = caller_of(Headers(scope=scope), keys, self._hosts)
-            context.share = share_of(context.caller, scope.get("client"))
-            context.quota = keys.quota(context.caller)
+            context.claims.share = share_of(context.caller, scope.get("client"))
+            context.claims.quota = keys.quota(context.caller)
             context.scope = "" if self._share_caches else context.caller
         await self.app(scope, receive, send)
 

@@ -8,9 +8,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, StatusResponse
 
-from .demonstration import default_strategy
-from .http.openapi import METRICS, describe
-from .service import TheService
+from ..service import TheService
+from ..voting import default_strategy
+from .openapi import METRICS, describe
 
 about = APIRouter()
 

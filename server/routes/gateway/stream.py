@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 from unprm.concurrent import all_of
 from unprm.openai_api import Json
 
-from ..http.context import Context
-from ..http.errors import event, note, problem
+from ...context import Context
+from ...http.errors import event, problem
 from .candidates import text_of
 from .election import Elected, Progress, Tell
 from .schema import Sample
@@ -104,7 +104,7 @@ class ElectionStream(StreamingResponse):
                 yield _COMMENT
                 continue
             if isinstance(step, Exception):
-                note(step, self._context)
+                self._context.note(step)
                 yield event(problem(step, self._context.request_id, gateway=True).body)
                 return
             if isinstance(step, Elected):

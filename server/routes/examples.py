@@ -22,7 +22,7 @@ from unprm.wire import (
     VoteTerms,
 )
 
-from ..demonstration import about
+from ..voting import about_demonstration
 
 Json = dict[str, Any]
 
@@ -91,7 +91,7 @@ def _scores() -> BaseModel:
     right, wrong = request.candidates()
     solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
     measured = [(0.9801, 0.9682), (0.0002, 0.0003)]
-    scores = Scores(measured, {}, demonstration=about(_MODEL, _PROBLEM))
+    scores = Scores(measured, {}, demonstration=about_demonstration(_MODEL, _PROBLEM))
     return score_response(request, solutions, scores, _MODEL, Usage(142, 101, 41))
 
 

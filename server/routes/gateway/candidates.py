@@ -14,8 +14,8 @@ from unprm.votes.confidence import confidence_of
 from unprm.votes.rules import RULES
 from unprm.wire import AnySolution, SolutionIn
 
-from ..http.context import Context
-from ..service import Service
+from ...context import Context
+from ...service import Service
 from .answers import LogProbs
 from .schema import ChatRequest, Election, Sample, UpstreamFailure
 from .upstream import Sampled, Upstream, UpstreamFailed
@@ -175,7 +175,7 @@ class Candidates:
                 "characters"
             )
         solutions = await self._service.read(self._context, partial(self._digested, sampled), sampled.size)
-        self._context.hold(sampled.size)
+        self._context.claims.hold(sampled.size)
         self._context.size += sampled.size
         self._room -= length
         return solutions

@@ -14,10 +14,10 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from ..service import Service
-from ..settings import Settings
-from .protocol import HEAD_SECONDS, BoundedProtocol
-from .tls import Certificate
+from .http.protocol import HEAD_SECONDS, BoundedProtocol
+from .http.tls import Certificate
+from .service import Service
+from .settings import Settings
 
 _EVERY_IPV4 = str(ipaddress.IPv4Address(0))
 logger = logging.getLogger(__name__)

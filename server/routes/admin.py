@@ -9,9 +9,9 @@ from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
 from unprm.wire import ModelName, ModelsResponse
 
-from ..http.context import TheContext
-from ..http.work import WorkRoute
+from ..context import TheContext
 from ..service import Service, TheService
+from .route import WorkRoute
 
 Open = Callable[[LoadModelRequest], Engine]
 """Loads a model; blocking."""

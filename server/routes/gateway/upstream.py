@@ -28,8 +28,8 @@ from unprm.openai_api import (
     read_on,
 )
 
-from ..http.context import Context
-from ..service import Service
+from ...context import Context
+from ...service import Service
 from .answers import Completion, ModelList, Usage
 
 AT_A_TIME = 64
@@ -174,7 +174,7 @@ class Upstream:
 
     def _place(self, context: Context, most: int) -> asyncio.Semaphore:
         """One of `most` places that the caller has."""
-        return self._places.setdefault((context.share, most), asyncio.Semaphore(most))
+        return self._places.setdefault((context.claims.share, most), asyncio.Semaphore(most))
 
     @asynccontextmanager
     async def _taking(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
@@ -184,7 +184,7 @@ class Upstream:
         limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
         taken = 0
         async with AsyncExitStack() as turn:
-            hold = turn.enter_context(self._service.bodies.holding(context.share))
+            hold = turn.enter_context(context.claims.holding())
 
             async def take(size: int) -> None:
                 nonlocal taken

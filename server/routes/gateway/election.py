@@ -8,17 +8,17 @@ from typing import Any
 from unprm.answers.options import lists_options
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai_api import Json
-from unprm.types import DecidedBy, Extraction, Strategy, Usage
+from unprm.types import DecidedBy, Extraction, Strategy
 from unprm.votes.adaptive import stability
 from unprm.votes.ballot import Ballot, usage_out
 from unprm.votes.decide import representative
 from unprm.votes.rules import RULES
 from unprm.wire import CompareRequest, Demonstration, Unscored, VoteTerms
 
-from .. import voting
-from ..http.context import Context
-from ..models.model import Model
-from ..service import Service
+from ... import voting
+from ...context import Context
+from ...models.model import Model
+from ...service import Service
 from .candidates import Candidates
 from .notes import notes
 from .schema import Report, Sample, Stopped, UnscoredCandidate
@@ -98,7 +98,6 @@ class Rounds:
         self._ballot: Ballot | None = None
         self._leader: str | None = None
         self._extraction = terms.extraction
-        self._usage = Usage()
 
     @property
     def next_size(self) -> int:
@@ -111,14 +110,14 @@ class Rounds:
         Raises the upstream's errors if there is no candidate at all, and those of voting.
         """
         context = self._context
-        assert context.deadline is not None, "every request that works has one"
-        until = context.deadline - _RESERVE * context.seconds
+        assert context.claims.deadline is not None, "every request that works has one"
+        until = context.claims.deadline - _RESERVE * context.claims.seconds
         before = self.candidates.sampled.tokens
         try:
             await self.candidates.sample(count, until, self._arrived)
         except TimeoutError:
-            raise DeadlineExceeded(context.seconds) from None
-        context.charge(self.candidates.sampled.tokens - before)
+            raise DeadlineExceeded(context.claims.seconds) from None
+        context.claims.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
             self._leader = self._ballot.outcome(self.terms.strategy, self.terms.vote).answer
@@ -144,7 +143,6 @@ class Rounds:
             won = _by_vote(self._service, ballot, strategy, terms.vote)
             values = ballot.values(strategy)
             others = [representative(each.members, values) for each in won["candidates"][1:]]
-        self._context.usage = self._usage
         report = Report(
             notes=[],
             model=voting.name(self._models),
@@ -157,7 +155,7 @@ class Rounds:
             stopped=self.stopped or "budget",
             stable=self.stable,
             failures=candidates.failures,
-            usage=usage_out(self._usage),
+            usage=usage_out(self._context.usage),
             solutions=candidates.samples if terms.shown else None,
             **won,
         )
@@ -173,14 +171,11 @@ class Rounds:
     async def _vote(self, strategy: Strategy) -> Ballot | None:
         """The ballot of all candidates so far; None if none of them has an answer, or none that has one the reward or
         confidence that the vote needs."""
-        self._context.usage = Usage()
         request = await self._service.read(self._context, self._request)
         try:
             return await voting.ballot(self._service, self._models, request, [strategy], self._context)
         except (NoAnswer, Unscorable, voting.NoConfidence):
             return None
-        finally:
-            self._usage += self._context.usage
 
     async def _judge(self) -> None:
         """Decides whether sampling stops."""
@@ -217,12 +212,10 @@ class Rounds:
             decided_by = "confidence"
         elif signal == "reward":
             request = await self._service.read(self._context, self._request)
-            self._context.usage = Usage()
             try:
                 scored = await voting.score_steps(self._service, request, self._context)
             except Unscorable as error:
                 raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
-            self._usage += self._context.usage
             known = scored.demonstration
             rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
             unscored = {index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}

@@ -9,9 +9,9 @@ from typing import Any
 
 from unprm.engines.fake import FakeEngine
 
-from ..app import create_app
-from ..settings import Settings
-from .errors import TABLE
+from .app import create_app
+from .http.errors import TABLE
+from .settings import Settings
 
 Json = dict[str, Any]
 

@@ -16,13 +16,13 @@ from pydantic_core import to_json
 from unprm.openai_api import Json
 from unprm.types import Strategy, Usage
 
-from ..demonstration import default_strategy
-from ..http.context import Context, TheContext
-from ..http.errors import TABLE, problem
-from ..http.openapi import problems
-from ..http.work import WorkRoute
-from ..service import Service, TheService
-from ..settings import Settings
+from ...context import Context, TheContext
+from ...http.errors import TABLE, problem
+from ...service import Service, TheService
+from ...settings import Settings
+from ...voting import default_strategy
+from ..openapi import problems
+from ..route import WorkRoute
 from .bulk import elect_all
 from .candidates import Candidates
 from .election import Elected, Rounds, Terms, elect

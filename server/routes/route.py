@@ -13,21 +13,18 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unprm.errors import DeadlineExceeded, InvalidRequest, UnprmError
+from unprm.errors import InvalidRequest, UnprmError
 
+from ..admission import Claims
+from ..context import context_of, respond
+from ..http.body import check_media_type, read_body, validated
+from ..http.errors import event
 from ..service import Service
 from ..settings import Settings
-from .body import check_media_type, read_body, validated
-from .context import context_of
-from .errors import event, respond
-from .lifetime import Lifetime
 
 TIMEOUT_HEADER = "X-Request-Timeout"
-_HURRIED = 0.5
-"""A time below this share of the server's limit is the caller's own affair if it does not suffice. (A
-patient client always sends a little less than the limit.)"""
 SENT_BYTES = 65_536
-"""Most bytes of an answer that are handed to the connection at once; they are then out of the caller's share."""
+"""Bytes of an answer that are handed to the connection at once; they are then out of the caller's share."""
 
 
 class WorkRoute(APIRoute):
@@ -56,10 +53,7 @@ class WorkRoute(APIRoute):
         """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of `read_body`."""
         service: Service = scope["app"].state.service
         headers, context = Headers(scope=scope), context_of(scope)
-        limit = self.seconds(service.settings)
-        context.seconds = seconds_of(headers, limit)
-        context.hurried = context.seconds < _HURRIED * limit
-        context.deadline = context.arrived + context.seconds
+        claims, limit = context.claims, self.seconds(service.settings)
         start: Message | None = None
 
         async def send_noted(message: Message) -> None:
@@ -67,14 +61,11 @@ class WorkRoute(APIRoute):
             start = start or message
             await send(message)
 
-        if context.quota is not None:
-            context.quota.check()
         try:
-            async with Lifetime(context.deadline, DeadlineExceeded(context.seconds)) as lifetime:
-                with service.admitted(lifetime), service.bodies.holding(context.share) as hold:
-                    context.body = await read_body(headers, receive, service.settings.max_body_bytes, hold)
-                    context.size, context.hold = len(context.body), hold
-                    await run(self._answering, scope, receive, send_noted, lifetime)
+            async with claims.admitted(context.arrived, seconds_of(headers, limit), limit):
+                context.body = await read_body(headers, receive, service.settings.max_body_bytes, claims.hold)
+                context.size = len(context.body)
+                await answer(self._answering, scope, receive, send_noted, claims)
         except UnprmError as error:
             if start is None:
                 raise
@@ -86,14 +77,15 @@ class WorkRoute(APIRoute):
         context = context_of(request.scope)
         check_media_type(request.headers)
         assert self.body_field is not None, "FastAPI handles the others"
-        body = await service.read(context, partial(validated, self.body_field.validate, context.body, service.settings))
-        answer = await self.endpoint(service, body, context)
-        if not isinstance(answer, Response):
-            content = await service.read(context, answer.model_dump_json)
-            answer = Response(content, self.status_code or 200, media_type="application/json")
-        if not isinstance(answer, StreamingResponse):
-            context.hold(len(answer.body))
-        return answer
+        limits = service.settings.max_solutions, service.settings.max_steps
+        body = await service.read(context, partial(validated, self.body_field.validate, context.body, *limits))
+        response = await self.endpoint(service, body, context)
+        if not isinstance(response, Response):
+            content = await service.read(context, response.model_dump_json)
+            response = Response(content, self.status_code or 200, media_type="application/json")
+        if not isinstance(response, StreamingResponse):
+            context.claims.hold(len(response.body))
+        return response
 
 
 async def _break_off(error: UnprmError, start: Message, scope: Scope, send: Send) -> None:
@@ -104,27 +96,27 @@ async def _break_off(error: UnprmError, start: Message, scope: Scope, send: Send
         await send({"type": "http.response.body", "body": event(body)})
 
 
-async def run(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lifetime: Lifetime) -> None:
-    """Runs an app that needs no body, and ends its lifetime when the caller disconnects before the answer is complete.
+async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, claims: Claims) -> None:
+    """Runs an app that needs no body, and cancels it when the caller disconnects before the answer is complete.
 
     Once it is complete, cancelling would save nothing: it is sent in parts, each when the one before is nearly written,
     until the protocol hangs up on a caller that reads none of them.
     """
-    watch = asyncio.create_task(_watch(receive, lifetime))
+    watch = asyncio.create_task(_watch(receive, claims))
 
-    async def send_at_leisure(message: Message) -> None:
+    async def send_in_parts(message: Message) -> None:
         if _whole(message):
             watch.cancel()
-            if lifetime.over:  # only just now: a cancellation that is still due takes effect here
+            if claims.over:  # only just now: a cancellation that is still due takes effect here
                 await asyncio.sleep(0)
             else:
-                lifetime.last()
+                claims.finish()
         for part in _parts(message):
             await send(part)
 
     try:
         # all that will come is that the caller disconnects, which is watched for here
-        await app(scope, asyncio.Queue[Message]().get, send_at_leisure)
+        await app(scope, asyncio.Queue[Message]().get, send_in_parts)
     finally:
         watch.cancel()
 
@@ -145,10 +137,10 @@ def _parts(message: Message) -> Iterator[Message]:
     yield {**message, "body": bytes(body[last:])} if last else message
 
 
-async def _watch(receive: Receive, lifetime: Lifetime) -> None:
+async def _watch(receive: Receive, claims: Claims) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    lifetime.end(ClientDisconnect())
+    claims.end(ClientDisconnect())
 
 
 def seconds_of(headers: Headers, cap: float) -> float:
