@@ -58,7 +58,7 @@ def run(settings: Settings) -> int:
             raise
 
     def lose() -> None:
-        server.give_up(1, "the model is lost: it hangs or fails for good, and the lines above say how")
+        server.give_up(1, "the model is lost: it hangs or always fails; see the lines above")
 
     models = {name: partial(open_first, request) for name, request in settings.models().items()}
     try:

@@ -128,7 +128,7 @@ class Service:
         gauge, counter = self.metrics.gauge, self.metrics.counter
         models, equivalence = self.models, self._equivalence
         if (journal := self.journal) is not None:
-            counter("unprm_journal_dropped", "Requests that the journal lacks.", lambda: journal.dropped)
+            counter("unprm_journal_dropped", "Requests left out of the journal.", lambda: journal.dropped)
         gauge("unprm_running_requests", "Requests being worked on.", lambda: self.admission.running.count)
         gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
         gauge("unprm_ready", "Whether the server takes work, as /readyz says.", lambda: self.ready)
@@ -138,12 +138,12 @@ class Service:
         counter("unprm_equivalence_answers", "Answers compared.", lambda: equivalence.stats.compared)
         counter(
             "unprm_equivalence_timeouts",
-            "Answers compared as text for lack of time.",
+            "Answers compared as text because time ran out.",
             lambda: equivalence.stats.late,
         )
         counter(
             "unprm_equivalence_failures",
-            "Answers compared as text because comparing them met an error.",
+            "Answers compared as text because of an error.",
             lambda: equivalence.stats.failures,
         )
 

@@ -92,7 +92,7 @@ class DrainingServer(uvicorn.Server):
         """Serves until asked to stop, then drains."""
         port = self.servers[0].sockets[0].getsockname()[1]
         address = page_address(self._hosts[0], port, secure=self.config.is_ssl)
-        logger.info("the page is at %s, for a browser on this machine; scores wait for the model", address)
+        logger.info("the page is at %s for browsers on this machine; scores need the model, which is loading", address)
         announcement = asyncio.create_task(self._announce(address))
         await super().main_loop()
         announcement.cancel()
@@ -113,7 +113,7 @@ class DrainingServer(uvicorn.Server):
     def _report_shortage(self) -> None:
         refused, self._refused = BoundedProtocol.refused - self._refused, BoundedProtocol.refused
         if refused:
-            logger.warning("%d connections were refused: their addresses had as many as is their share", refused)
+            logger.warning("%d connections were refused: their addresses already had their share", refused)
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:
@@ -126,7 +126,7 @@ class DrainingServer(uvicorn.Server):
         logger.info("ready: %s serves %s", address, ", ".join(self._service.models.names))
         if self._open:
             logger.warning(
-                "anybody who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
+                "anyone who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
                 ", ".join(self._hosts),
             )
 

@@ -120,4 +120,4 @@ def _bound(solution: object, pointer: str, most: int) -> None:
 
 def _check_fields(value: dict[str, Any], pointer: str) -> None:
     if len(value) > _MOST_FIELDS:
-        raise InvalidRequest(f"an object has {len(value)} fields, at most {_MOST_FIELDS} are read", pointer)
+        raise InvalidRequest(f"an object has {len(value)} fields, the limit is {_MOST_FIELDS}", pointer)

@@ -109,9 +109,9 @@ class Keys:
             if seen != self._seen:
                 self._seen = seen
                 self._take(_read(self._file))
-                logger.info("%d keys were read anew", len(self._read))
+                logger.info("%d keys were reloaded", len(self._read))
         except KeysInvalid as error:
-            logger.error("the keys stay as they were: %s", error)
+            logger.error("the keys were not reloaded: %s", error)
 
     def _take(self, lines: Sequence["_Line"]) -> None:
         """Puts other keys in place; a quota that stays the same goes on."""
@@ -133,14 +133,14 @@ def _signature(file: Path) -> Signature:
     try:
         return signature(file)
     except OSError as error:
-        raise KeysInvalid(f"the file of keys {file} can't be read ({error.strerror})") from None
+        raise KeysInvalid(f"the key file {file} can't be read ({error.strerror})") from None
 
 
 def _read(file: Path) -> list[_Line]:
     try:
         lines = file.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise KeysInvalid(f"the file of keys {file} can't be read ({type(error).__name__})") from None
+        raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
     found: list[_Line] = []
     for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
         if not line or line.startswith("#"):
@@ -150,8 +150,8 @@ def _read(file: Path) -> list[_Line]:
             raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
         key, tokens = entry["key"].encode(), entry["tokens"]
         if any(each.name == entry["name"] or each.key == key for each in found):
-            raise KeysInvalid(f"{file}, line {number}: the name or the key is there twice")
+            raise KeysInvalid(f"{file}, line {number}: the name or the key is a duplicate")
         found.append(_Line(key, entry["name"], None if tokens is None else int(tokens)))
     if not found:
-        raise KeysInvalid(f"the file of keys {file} has none: nobody could ask")
+        raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
     return found

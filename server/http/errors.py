@@ -34,11 +34,11 @@ TABLE = {
     "malformed_json": Row(400, "The body is not JSON"),
     "unauthorized": Row(401, "The API key is missing or wrong"),
     "foreign_site": Row(403, "The request comes from another site"),
-    "not_found": Row(404, "There is nothing at this address"),
-    "method_not_allowed": Row(405, "The address does not take this method"),
+    "not_found": Row(404, "Nothing is served at this address"),
+    "method_not_allowed": Row(405, "The address does not accept this method"),
     "body_too_large": Row(413, "The body is too large"),
     "unsupported_media_type": Row(415, "The body is not declared as JSON"),
-    "invalid_request": Row(422, "The request does not fit the contract"),
+    "invalid_request": Row(422, "The request is invalid"),
     "too_many_solutions": Row(422, "Too many solutions"),
     "blank": Row(422, "A solution is blank"),
     "too_many_steps": Row(422, "Too many steps in a solution"),
@@ -52,7 +52,7 @@ TABLE = {
     "upstream_failed": Row(502, "The model behind the gateway did not answer", retry_after=1),
     "model_unavailable": Row(503, "The model is not available", retry_after=5),
     "shutting_down": Row(503, "The server is shutting down", retry_after=5),
-    "deadline_exceeded": Row(504, "The request's time ran out"),
+    "deadline_exceeded": Row(504, "The request timed out"),
 }
 
 
@@ -78,8 +78,8 @@ class ForeignSite(UnprmError):
 
     def __init__(self) -> None:
         super().__init__(
-            "without a key the server is called by its address or a local name, from pages of such: give it a key "
-            "(--api-key) to call it by another"
+            "without a key, the server answers only under its address or a local name, and pages from there: set a "
+            "key (--api-key) to use another name"
         )
 
 
@@ -107,7 +107,7 @@ class BodyTooSlow(UnprmError):
     code = "deadline_exceeded"
 
     def __init__(self, count: int, seconds: float) -> None:
-        super().__init__(f"the body comes too slowly: {count} bytes of it, or its rest, are waited for {seconds:g} s")
+        super().__init__(f"the body arrives too slowly: {count} bytes, or the rest, must arrive within {seconds:g} s")
 
 
 class UnsupportedMediaType(UnprmError):

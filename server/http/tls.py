@@ -29,9 +29,9 @@ class Certificate:
             for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._context):
                 context.load_cert_chain(self._file, self._key)
         except OSError as error:  # one of ssl's, too
-            logger.error("the certificate stays as it was: the new one or its key can't be used (%s)", error)
+            logger.error("the certificate was not reloaded: the new one or its key can't be used (%s)", error)
         else:
-            logger.info("the certificate was read anew")
+            logger.info("the certificate was reloaded")
 
     def _signature(self) -> Signature | None:
         try:

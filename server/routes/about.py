@@ -23,7 +23,7 @@ async def healthz() -> StatusResponse:
 
 @about.get("/readyz", **describe("readyz"))
 async def readyz(service: TheService) -> StatusResponse:
-    """Reports whether the models are loaded and can be reached; if not, why. How much work waits does not count."""
+    """Reports whether the models are loaded and can be reached, and if not, why. Load does not matter."""
     service.check_ready()
     return StatusResponse()
 

@@ -1,32 +1,15 @@
-"""The worked examples of the documentation, with the server's responses from the embedded model."""
+"""The worked examples of the documentation; the responses are those of the embedded model, in examples.json."""
 
-from dataclasses import replace
+import json
+from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
-from unprm.types import DEFAULT_STRATEGY, Solution, Strategy, Usage
-from unprm.votes.ballot import Ballot, Scores, score_response
-from unprm.votes.confidence import confidence_of
+from unprm.types import Strategy
 from unprm.votes.decide import STRATEGIES
 from unprm.votes.rules import RULES
-from unprm.wire import (
-    LimitsOut,
-    MemoryOut,
-    ModelResponse,
-    PreviewResponse,
-    ScoreRequest,
-    SelfTestOut,
-    StatusResponse,
-    VoteRequest,
-    VoteTerms,
-)
-
-from ..voting import about_demonstration
 
 Json = dict[str, Any]
 
-_MODEL = "unprm-mini"
 _PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 
 _SCORE: Json = {
@@ -72,84 +55,6 @@ REQUESTS: dict[str, Json] = {
 
 
 def responses() -> dict[str, Json]:
-    """Responses to the example requests, by operation name."""
-    models: dict[str, BaseModel] = {
-        "score_steps": _scores(),
-        "vote": _vote(DEFAULT_STRATEGY),
-        **{f"vote_{strategy}": _vote(strategy) for strategy in STRATEGIES},
-        "vote_compare": _ballot(_VOTE).compare(VoteTerms(), _MODEL, Usage()),
-        "preview": _preview(),
-        "healthz": StatusResponse(),
-        "readyz": StatusResponse(),
-        "model": _model(),
-    }
-    return {name: model.model_dump(mode="json") for name, model in models.items()}
-
-
-def _scores() -> BaseModel:
-    request = ScoreRequest.model_validate(_SCORE)
-    right, wrong = request.candidates()
-    solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
-    measured = [(0.9801, 0.9682), (0.0002, 0.0003)]
-    scores = Scores(measured, {}, demonstration=about_demonstration(_MODEL, _PROBLEM))
-    return score_response(request, solutions, scores, _MODEL, Usage(142, 101, 41))
-
-
-def _ballot(example: Json) -> Ballot:
-    request = VoteRequest.model_validate(example)
-    answers = ("83", "73", "83.0", None)
-    solutions = [
-        replace(solution, answer=answer) for solution, answer in zip(request.candidates(), answers, strict=True)
-    ]
-    steps = [solution.step_scores for solution in solutions]
-    scores = Scores(steps if any(steps) else None, {})
-    confidences = {
-        name: [confidence_of(each, name, VoteTerms()) for each in solutions]
-        for name in STRATEGIES
-        if example is _CONFIDENT
-    }
-    return Ballot(request, solutions, (0, 1, 0, None), scores, (), confidences)
-
-
-def _vote(strategy: Strategy) -> BaseModel:
-    return _ballot(_request(strategy)).vote(strategy, VoteTerms(), _MODEL, Usage())
-
-
-def _preview() -> BaseModel:
-    return PreviewResponse(
-        model=_MODEL,
-        family="unprm",
-        text="1 + 1?\n2.ş\\boxed{2}ş",
-        token_ids=[17, 276, 221, 17, 317, 18, 14, 265, 60, 328, 91, 18, 93, 265],
-        tokens=["1", "Ġ+", "Ġ", "1", "?Ċ", "2", ".", "ÅŁ", "\\", "boxed", "{", "2", "}", "ÅŁ"],
-        positions=[7, 13],
-        steps=["2.", "\\boxed{2}"],
-    )
-
-
-def _model() -> BaseModel:
-    return ModelResponse(
-        name=_MODEL,
-        models=[_MODEL],
-        family="unprm",
-        base=f"{_MODEL} base",
-        adapter=_MODEL,
-        revision=None,
-        engine="torch",
-        device="cpu",
-        dtype="float32",
-        input_format="{problem}\\n{step 1}ş{step 2}ş… (scored at each ş: P(+) against -)",
-        digest="45cc1af0efcb8c48",
-        self_test=SelfTestOut(difference=4.6e-5, tolerance=1.2e-3, cached=True),
-        memory=MemoryOut(weights=21_670_144, slots=16_777_216, activations=10_485_760),
-        demo=True,
-        default_strategy="majority",
-        limits=LimitsOut(
-            max_solutions=256,
-            max_steps_per_solution=1024,
-            max_tokens_per_solution=1024,
-            max_body_bytes=8 * 2**20,
-            max_queued_tokens=1_048_576,
-            max_request_seconds=60.0,
-        ),
-    )
+    """What a server with the embedded model answers to the example requests, by operation name."""
+    found: dict[str, Json] = json.loads((Path(__file__).parent / "examples.json").read_text("utf-8"))
+    return found

@@ -21,7 +21,7 @@ Scores the steps of candidate solutions with a process reward model, and votes f
 
 Errors are RFC 9457 problem details with a stable `code`. Every response carries `X-Request-ID`, the caller's
 own if it sends one of at most 128 letters, digits, `.`, `_` and `-`. If the server has a key, everything but
-the probes and this documentation asks for it as `Authorization: Bearer KEY`.
+the probes and this documentation requires it as `Authorization: Bearer KEY`.
 """
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -123,7 +123,7 @@ _TIMEOUT: Json = {
     "name": TIMEOUT_HEADER,
     "in": "header",
     "required": False,
-    "description": "Seconds after which the answer is of no use any more; the server's own limit caps it.",
+    "description": "Time limit of the request in seconds, capped by the server's own.",
     "schema": {"type": "number", "exclusiveMinimum": 0},
 }
 

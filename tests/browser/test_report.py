@@ -280,7 +280,7 @@ def test_given_rewards_are_voted_with_as_probabilities(report: Sheet) -> None:
     facts = page.locator("#solutions .facts").all_text_contents()
     assert all(f"reward {reward:.3f}" in text for reward, text in zip(rewards, facts, strict=True))
     assert not any("error" in text for text in facts)
-    expect(page.locator("#legend")).to_contain_text("Their steps have no scores.")
+    expect(page.locator("#legend")).to_contain_text("Steps are not scored.")
     expect(page.locator("#solutions .chip")).to_have_count(0)
     report.choose("weighted")
     assert f"{sum(rewards[:3]):.3f}" in page.locator("#explanation").inner_text()

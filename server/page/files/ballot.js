@@ -147,7 +147,7 @@ export class Ballot {
       el("span", { class: "how" }, side.map((strategy) => STRATEGIES[strategy].title).join(", ")),
     );
     const open = tiles.some((node) => node.closest(".fold")?.open);
-    const hint = el("p", { class: "hint" }, "Votes measure in different ways: only leads with the same words in brackets compare.");
+    const hint = el("p", { class: "hint" }, "Votes use different measures: compare only leads with the same words in brackets.");
     return el("details", { class: "fold", open }, summary, el("div", { class: "tiles" }, ...tiles), hint);
   }
 

@@ -3,7 +3,7 @@ import { byId, el } from "./dom.js";
 import { Problem } from "./errors.js";
 
 /** On a page without a field for the API key. */
-const KEY_ELSEWHERE = "Enter the API key on the page of scores and votes, and come back.";
+const KEY_ELSEWHERE = "Enter the API key on the main page, then come back.";
 
 /** Shows an error: what happened, what to do, and what the server says beyond that. */
 export function complain(error) {

@@ -88,7 +88,7 @@ class FirstErrors {
     showSolutions(byId("errors-solutions"), scored, THRESHOLD);
     const truths = scored.map(({ label, step_scores: scores }, k) => truth(k, label, firstError(scores, THRESHOLD)));
     const unread = rows.length - scored.length;
-    if (unread > 0) truths.push(el("li", {}, `${counted(unread, "solution")} did not fit the model.`));
+    if (unread > 0) truths.push(el("li", {}, `${counted(unread, "solution")} were too long for the model.`));
     byId("truths").replaceChildren(...truths);
   }
 }
@@ -167,5 +167,5 @@ async function show() {
 await guarded(show)();
 const empty = byId("main").querySelector("section:not([hidden]), .complaint") === null;
 byId("status").textContent = empty
-  ? "There is nothing to show. Start the server with --report and the directory of a training lab or evaluate run."
+  ? "There is nothing to show. Start the server with --report and the directory of a `research lab` or `evaluate` run."
   : "";

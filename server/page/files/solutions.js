@@ -16,8 +16,8 @@ const onView = new IntersectionObserver(
 
 /** Why a solution was not scored, by the code of the reason. */
 const REASONS = {
-  blank: "it has no step",
-  solution_too_long: "it did not fit the model",
+  blank: "it has no steps",
+  solution_too_long: "it is too long for the model",
   too_many_steps: "it has too many steps",
   no_verdict: "the judge gave no verdict on a step",
 };
@@ -94,7 +94,7 @@ export function truth(correct) {
 
 function verdict({ steps, step_scores: scores, unscored }, wrong) {
   if (unscored) {
-    const reason = REASONS[unscored.code] ?? "the server gives no reason that this page knows";
+    const reason = REASONS[unscored.code] ?? "unknown reason";
     return el("span", { class: "verdict wrong" }, `✗ not scored: ${reason}`);
   }
   if (scores === null) return null;
@@ -126,7 +126,7 @@ function unscoredStep(text) {
 export function legend(threshold, solutions) {
   const steps = solutions.reduce((sum, solution) => sum + solution.steps.length, 0);
   const count = el("span", {}, `${counted(solutions.length, "solution")}, ${counted(steps, "step")}. `);
-  if (solutions.every((solution) => solution.step_scores === null)) return [count, el("span", {}, "Their steps have no scores.")];
+  if (solutions.every((solution) => solution.step_scores === null)) return [count, el("span", {}, "Steps are not scored.")];
   return [
     count,
     el("span", { class: "scale", "aria-hidden": "true" }),

@@ -18,7 +18,7 @@ class _Kept(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not is_json(self.model_dump(exclude={"logprobs"})):
-            raise ValueError("a number that JSON can't hold")
+            raise ValueError("a number that JSON can't represent")
         return self
 
 

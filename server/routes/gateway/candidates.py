@@ -109,7 +109,7 @@ class Candidates:
         self.rounds += 1
         seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
         sampled, early = Sampled(), dict[int, Sampled]()
-        late, missing = False, "the upstream gave fewer candidates than were asked for"
+        late, missing = False, "the upstream returned fewer candidates than requested"
 
         def add(part: Sampled) -> None:
             for index, choice in enumerate(part.choices, len(self.sampled.choices) + len(sampled.choices)):
@@ -129,7 +129,7 @@ class Candidates:
             if not (self.sampled.choices or sampled.choices or early):
                 raise
             late = isinstance(error, TimeoutError)
-            missing = "the upstream did not give them in time" if late else str(error)
+            missing = "the upstream did not return them in time" if late else str(error)
         for _, part in sorted(early.items()):  # those before them failed
             add(part)
         try:
@@ -162,7 +162,7 @@ class Candidates:
         `UpstreamFailed` if these are no JSON."""
         choice = self.sampled.choices[index]
         if self._shows_logprobs and not is_json(choice.get("logprobs")):
-            raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't hold")
+            raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't represent")
         return choice
 
     async def _read(self, sampled: Sampled) -> list[AnySolution]:

@@ -18,7 +18,7 @@ def notes(report: Report, token_limit: str | None, *, by_letters: bool, by_frequ
         signal = RULES[report.strategy].signal
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
     if by_letters:
-        found.append("the question lists options, so answers are read as their letters")
+        found.append("the question lists options, so answers are read as option letters")
     return found
 
 

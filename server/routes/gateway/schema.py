@@ -42,11 +42,10 @@ class Election(VoteTerms):
     """How the answer is elected: `unprm` of a chat request. Fields left out follow the server's settings."""
 
     strategy: Strategy | None = None
-    budget: int | None = Field(default=None, ge=1, le=MOST, description="Most candidates to sample.")
+    budget: int | None = Field(default=None, ge=1, le=MOST, description="Maximum number of candidates to sample.")
     stable: Probability | None = Field(
         default=None,
-        description="Sampling stops as soon as the vote stays as it is with this probability; 1: when nothing can "
-        "change it.",
+        description="Sampling stops once the vote won't change with this probability; 1: once it can't change.",
     )
     round: int = Field(default=4, ge=1, le=MOST, description="Candidates sampled between two checks of the vote.")
     split: SplitField = "auto"
@@ -70,7 +69,7 @@ class _Passed(BaseModel):
     @model_validator(mode="after")
     def _check_numbers(self) -> Self:
         if not is_json(self.model_dump(exclude={"unprm"})):
-            raise ValueError("a number in it is infinite or none: expected numbers that JSON can hold")
+            raise ValueError("it has a number that JSON can't represent, infinity or NaN")
         return self
 
 
@@ -94,7 +93,7 @@ class ChatRequest(_Passed):
     stream: bool = False
     stream_options: Json | None = None
     n: int | None = Field(
-        default=None, ge=1, le=MOST, description="The n best answers, fewer if there are not as many."
+        default=None, ge=1, le=MOST, description="Returns the n best answers, or as many as there are."
     )
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_logprobs: int | None = Field(default=None, ge=0, strict=True)
@@ -121,7 +120,7 @@ class ChatRequest(_Passed):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.uses_tools and self.unprm != Election():
-            raise ValueError("unprm goes with answers in text: a request with tools is passed on as it is")
+            raise ValueError("unprm can't be combined with tools: a request with tools is passed on unchanged")
         if not self.uses_tools and self.problem is None:
             raise ValueError("the last user message has no text; send the problem as `unprm.problem`")
         return self
@@ -193,7 +192,7 @@ class BulkRequest(BaseModel):
     budget: int = Field(
         ge=1,
         le=MOST_IN_BULK,
-        description="Most candidates for all requests together; `unprm.budget` still limits each of them.",
+        description="Maximum number of candidates for all requests together; `unprm.budget` still limits each.",
     )
 
     @model_validator(mode="after")
@@ -201,7 +200,7 @@ class BulkRequest(BaseModel):
         if self.budget < len(self.requests):
             raise ValueError(f"budget is {self.budget}: expected a candidate for each of {len(self.requests)} requests")
         if any(request.stream or request.uses_tools for request in self.requests):
-            raise ValueError("requests of a bulk have neither stream nor tools")
+            raise ValueError("requests in a bulk can't stream or use tools")
         return self
 
 
@@ -222,7 +221,7 @@ class TooManyCandidates(InvalidRequest):
     code = "too_many_solutions"
 
     def __init__(self, count: int, limit: int) -> None:
-        super().__init__(f"{count} candidates are asked for, the limit is {limit} for an answer")
+        super().__init__(f"{count} candidates were requested, the limit is {limit} per answer")
 
 
 class UnscoredCandidate(Unscored):

@@ -246,7 +246,7 @@ def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
     try:
         completion = Completion.model_validate(value)
     except ValidationError:
-        raise UpstreamFailed("the upstream's answer is no chat completion") from None
+        raise UpstreamFailed("the upstream's answer is not a chat completion") from None
     choices, usage = value["choices"][:count], completion.usage or Usage()
     if "timings" in value:  # llama.cpp, which counts the first choice alone: the others' tokens are as their lengths
         first, *others = (len(encoded(choice["message"])) for choice in choices)
@@ -260,7 +260,7 @@ def _cards(answer: bytes) -> list[Json]:
     try:
         return ModelList.model_validate(_parsed(answer, _all)).data
     except ValidationError:
-        raise UpstreamFailed("the upstream's answer is no list of models") from None
+        raise UpstreamFailed("the upstream's answer is not a list of models") from None
 
 
 def _reseeded(body: Json, number: int) -> Json:
@@ -284,7 +284,7 @@ def _refusal(error: APIStatusError) -> UnprmError:
     status = error.status
     if status in (429, 503):
         seconds = 1.0 if error.retry_after is None else min(error.retry_after, LONGEST_RETRY_AFTER)
-        return Overloaded(f"the upstream asks for patience ({status})", seconds)
+        return Overloaded(f"the upstream is overloaded ({status})", seconds)
     if status in (401, 403):
         return UpstreamFailed(f"the upstream refuses the gateway's key ({status}); it is set by --upstream-key")
     if 400 <= status < 500:

@@ -335,11 +335,11 @@ def test_an_upstream_that_keeps_failing_is_not_called_again() -> None:
         (PlainTextResponse("<html>"), 502, "upstream_failed", "not JSON"),
         (JSONResponse({"choices": 3}), 502, "upstream_failed", "no chat completion"),
         (JSONResponse([]), 502, "upstream_failed", "no chat completion"),
-        (refusal(429, **{"Retry-After": "17"}), 429, "overloaded", "the upstream asks for patience"),
-        (refusal(429, **{"Retry-After": "999999999"}), 429, "overloaded", "the upstream asks for patience"),
+        (refusal(429, **{"Retry-After": "17"}), 429, "overloaded", "the upstream is overloaded"),
+        (refusal(429, **{"Retry-After": "999999999"}), 429, "overloaded", "the upstream is overloaded"),
         (JSONResponse({"choices": []}), 502, "upstream_failed", "no chat completion"),
         (PlainTextResponse('{"choices": [{"message": {"content": "\\ud83d"}}]}'), 502, "upstream_failed", "not JSON"),
-        (refusal(503), 429, "overloaded", "the upstream asks for patience"),
+        (refusal(503), 429, "overloaded", "the upstream is overloaded"),
     ],
 )
 def test_errors_of_the_upstream_are_reported(response: Response, status: int, code: str, detail: str) -> None:
@@ -691,7 +691,7 @@ def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
         answer = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"})
     report = answer.json()["unprm"]
     assert (report["sampled"], report["stopped"]) == (2, "failures")
-    assert report["failures"] == [{"candidates": 2, "detail": "the upstream did not give them in time"}]
+    assert report["failures"] == [{"candidates": 2, "detail": "the upstream did not return them in time"}]
     late = threading.Event()
     with upstream(boxed(1), held={0: late}) as reasoner, gateway(reasoner, gateway_seconds=0.5) as running:
         answer = running.post("/v1/chat/completions", body)

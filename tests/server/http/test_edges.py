@@ -192,7 +192,7 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
     with serving() as server, server.connect(raw(None, length=100_000) + b" " * before) as connection:
         connection.settimeout(0.02)
         answer = b""
-        while b"the body comes too slowly" not in answer:
+        while b"the body arrives too slowly" not in answer:
             if not answer:
                 connection.send(more)
             with suppress(TimeoutError):
