@@ -96,7 +96,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     host: Annotated[list[str], NoDecode] = Field(
         default=["127.0.0.1"],
         min_length=1,
-        description="Address to listen on; 0.0.0.0 for every network, :: for IPv6 too. Several: repeat it or use commas.",
+        description="Address to listen on; 0.0.0.0 for every network, :: for IPv6 too. Several: each, or with commas.",
     )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: SecretStr | None = Field(
