@@ -20,7 +20,6 @@ from .http.callers import Keys
 from .middleware import Authorization, Envelope
 from .models.model import Source
 from .observe.metrics import Metrics
-from .page import report
 from .routes import about, admin, votes
 from .routes.admin import Open
 from .routes.openapi import ABOUT, DocumentedApp
@@ -88,7 +87,6 @@ def create_app(
         app.state.upstream = upstream
         app.include_router(gateway.router(upstream))
     app.include_router(page.router)
-    app.include_router(report.router(settings.report))
     if settings.admin_key is not None and open_model is not None:
         app.include_router(admin.router(open_model))
     return app

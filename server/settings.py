@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
-    DirectoryPath,
     Field,
     FilePath,
     SecretStr,
@@ -171,9 +170,6 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         ge=1,
         allow_inf_nan=False,
         description="MiB of the journal; the oldest entries are deleted first.",
-    )
-    report: DirectoryPath | None = Field(
-        default=None, description="Directory of a `research lab` or `evaluate` run, shown at /page/report.html."
     )
     ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
     ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate's file.")

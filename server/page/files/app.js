@@ -258,12 +258,6 @@ async function offerUpstream() {
   input.offerUpstream(data.map(({ id }) => id), limits.max_candidates);
 }
 
-/** Leads to the report, if the server has one; where it asks for a key, nothing is said here. */
-async function showReport() {
-  const { name } = await fetchJson("report").catch(() => ({ name: null }));
-  byId("report-link").hidden = name === null;
-}
-
 // ---- taking it elsewhere
 
 async function link() {
@@ -346,7 +340,6 @@ async function scoreAgain() {
 async function setKey() {
   key.set(byId("key").value.trim());
   await showModel();
-  await showReport();
 }
 
 async function readFile() {
@@ -375,4 +368,3 @@ byId("key").value = key.get();
 input.showCount();
 await showModel();
 await openLink().catch(complain);
-await showReport();

@@ -29,8 +29,8 @@ export function firstError(scores, threshold) {
 }
 
 /**
- * Shows solutions `{id, steps, step_scores, reward, answer, correct, unscored}`. `step_scores` are null where there are
- * none, and so may rewards be; `answer` and `correct` (whether it is right) may be undefined; `unscored` is
+ * Shows solutions `{id, steps, step_scores, reward, answer, unscored}`. `step_scores` are null where there are none, and
+ * so may rewards be; `answer` may be undefined; `unscored` is
  * `{code, detail}` where the solution could not be scored. Returns the cards, in the same order.
  */
 export function showSolutions(place, solutions, threshold) {
@@ -80,16 +80,10 @@ function facts(solution, wrong) {
   return el(
     "p",
     { class: "facts row" },
-    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, stated()), " ", truth(solution.correct)),
+    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, stated())),
     el("span", {}, "reward ", el("strong", {}, reward === null ? el("em", {}, "none") : reward.toFixed(3))),
     verdict(solution, wrong),
   );
-}
-
-/** Whether an answer is right, in words and by a symbol; nothing where that is not known. */
-export function truth(correct) {
-  if (correct === undefined) return "";
-  return el("span", { class: correct ? "truth fine" : "truth wrong" }, correct ? "✓ right" : "✗ wrong");
 }
 
 function verdict({ steps, step_scores: scores, unscored }, wrong) {
