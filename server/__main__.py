@@ -6,11 +6,10 @@ python -m server reference
 """
 
 import atexit
+import gc
 import os
 import sys
 from typing import NoReturn
-
-from .imports import uncollected
 
 
 def main() -> int:
@@ -26,15 +25,18 @@ def main() -> int:
 
         print(page(), end="")
         return 0
-    with uncollected():
-        from .settings import Settings, SettingsInvalid
+    gc.disable()  # imports make many objects that live long: collecting garbage meanwhile takes time and finds none
+    from .settings import Settings, SettingsInvalid
+
     try:
         settings = Settings.load(sys.argv[1:])
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
-    with uncollected():
-        from .run import run
+    from .run import run
+
+    gc.freeze()
+    gc.enable()
     return run(settings)
 
 

@@ -6,7 +6,9 @@ that callers share are reached through `Claims`; leaving its block releases them
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from unprm.budget import Budget, Held
@@ -20,6 +22,7 @@ _HURRIED = 0.5
 """A time limit below this fraction of the server's is the caller's responsibility if it does not suffice. (A patient
 client always sends a little less than the limit.)"""
 
+T = TypeVar("T")
 Room = TypeVar("Room", covariant=True)
 
 
@@ -166,3 +169,72 @@ class Claims:
         """Takes room in every model, or in none, until the end of the block. Raises `Overloaded`."""
         with ExitStack() as stack:
             yield [stack.enter_context(model.reserve(lengths, self.share)) for model in models]
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A call that waits for a thread; `before`: what its request had spent earlier; `turn` is done at its turn."""
+
+    share: str
+    before: int
+    cost: int
+    turn: "asyncio.Future[None]"
+
+
+class FairPool:
+    """Threads that callers share by the cost of their calls, in any unit.
+
+    The next call is that of the caller with the least cost so far and, among that caller's requests, of the one that
+    has spent least: small work waits only for the running calls. Used from one event loop.
+    """
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, name)
+        self._size = self._free = threads
+        self._waiting: list[_Waiting] = []
+        self._spent: dict[str, int] = {}
+        self._floor = 0
+        """Cost that a new caller starts with: that of the last caller served, before its call."""
+
+    def close(self) -> None:
+        """Ends the threads after the running calls."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, claims: "Claims", cost: int, function: Callable[[], T]) -> T:
+        """Waits for a turn, then for the call; returns its result or raises its error. A call cancelled before its turn
+        never runs; one cancelled later runs to its end and keeps its thread."""
+        loop = asyncio.get_running_loop()
+        call = _Waiting(claims.share, claims.spent, cost, loop.create_future())
+        claims.spent += cost
+        self._waiting.append(call)
+        self._begin()
+        try:
+            await call.turn
+        except asyncio.CancelledError:
+            if not call.turn.cancelled():  # it was its turn already
+                self._end()
+            raise
+        running = loop.run_in_executor(self._threads, function)
+        running.add_done_callback(lambda _: self._end())
+        return await asyncio.shield(running)
+
+    def _begin(self) -> None:
+        while self._free and self._waiting:
+            call = min(self._waiting, key=lambda waiting: (self._standing(waiting.share), waiting.before))
+            self._waiting.remove(call)
+            if call.turn.cancelled():
+                continue
+            self._floor = self._standing(call.share)
+            self._spent[call.share] = self._floor + call.cost
+            self._spent = {share: spent for share, spent in self._spent.items() if spent > self._floor}
+            self._free -= 1
+            call.turn.set_result(None)
+
+    def _standing(self, share: str) -> int:
+        return max(self._spent.get(share, 0), self._floor)
+
+    def _end(self) -> None:
+        self._free += 1
+        self._begin()
+        if self._free == self._size:
+            self._spent.clear()

@@ -14,9 +14,8 @@ from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
 from unprm.errors import ShuttingDown, UnprmError
 
-from .admission import Admission
+from .admission import Admission, FairPool
 from .context import Context
-from .fair_pool import FairPool
 from .models.model import Source, Watch
 from .models.registry import Models
 from .observe.journal import Journal

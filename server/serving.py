@@ -9,13 +9,14 @@ import socket
 import ssl
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
 from .http.protocol import HEAD_SECONDS, BoundedProtocol
-from .http.tls import Certificate
+from .http.reloading import Reloading
 from .service import Service
 from .settings import Settings
 
@@ -62,9 +63,9 @@ class DrainingServer(uvicorn.Server):
         except (OSError, ssl.SSLError) as error:
             raise CertificateInvalid(f"the certificate or its key can't be used ({error})") from None
         super().__init__(config)
-        self._certificate: Certificate | None = None
+        self._certificate: Reloading | None = None
         if config.ssl is not None and settings.ssl_certfile is not None:
-            self._certificate = Certificate(config.ssl, settings.ssl_certfile, settings.ssl_keyfile)
+            self._certificate = _certificate(config.ssl, settings.ssl_certfile, settings.ssl_keyfile)
         self._hosts, self._port = settings.host, settings.port
         self.status, self.reason = 0, ""
         self._service: Service = app.state.service
@@ -129,6 +130,17 @@ class DrainingServer(uvicorn.Server):
                 "anyone who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
                 ", ".join(self._hosts),
             )
+
+
+def _certificate(context: ssl.SSLContext, file: Path, key: Path | None) -> Reloading:
+    """A certificate and its private key, None if they are in one file. New connections get its latest version."""
+
+    def load() -> None:
+        # a context that is given a certificate without its key has none afterwards
+        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+            each.load_cert_chain(file, key)
+
+    return Reloading("certificate", load, *(each for each in (file, key) if each is not None))
 
 
 def _is_loopback(host: str) -> bool:

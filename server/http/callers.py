@@ -1,7 +1,6 @@
 """Callers: whose share of the server they use, their quotas, and their keys, which are read again when they change."""
 
 import hmac
-import logging
 import re
 import string
 import time
@@ -14,9 +13,7 @@ from pydantic import SecretStr
 
 from unprm.errors import Overloaded
 
-from .changes import Signature, signature
-
-logger = logging.getLogger(__name__)
+from .reloading import Reloading
 
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})(\s+(?P<tokens>[1-9]\d{0,17}))?", re.ASCII)
@@ -61,8 +58,8 @@ class Quota:
         self._left, self._then = min(self.per_minute, self._left + earned) - tokens, now
 
 
-class KeysInvalid(Exception):
-    """The file of keys can't be used; the message says where and contains no key."""
+class KeysInvalid(ValueError):
+    """The key file can't be used; the message says where and contains no key."""
 
 
 class Keys:
@@ -75,13 +72,9 @@ class Keys:
 
     def __init__(self, key: SecretStr | None, file: Path | None) -> None:
         self._configured = {} if key is None else {key.get_secret_value().encode(): ""}
-        self._file = file
         self._read: dict[bytes, str] = {}
         self._quotas: dict[str, Quota] = {}
-        self._seen: Signature | None = None
-        if file is not None:
-            self._seen = _signature(file)
-            self._take(_read(file))
+        self._file = None if file is None else Reloading("keys", lambda: self._take(_read(file)), file)
 
     @property
     def needed(self) -> bool:
@@ -90,7 +83,8 @@ class Keys:
 
     def caller(self, sent: bytes) -> str | None:
         """The name of the caller with this key, None if there is none. Takes equally long for every key."""
-        self._refresh()
+        if self._file is not None:
+            self._file.refresh()
         found = None
         for key, name in (self._configured | self._read).items():
             if hmac.compare_digest(sent, key):
@@ -100,18 +94,6 @@ class Keys:
     def quota(self, caller: str) -> Quota | None:
         """The quota of a caller, by its name; None if it has none."""
         return self._quotas.get(caller)
-
-    def _refresh(self) -> None:
-        if self._file is None:
-            return
-        try:
-            seen = _signature(self._file)
-            if seen != self._seen:
-                self._seen = seen
-                self._take(_read(self._file))
-                logger.info("%d keys were reloaded", len(self._read))
-        except KeysInvalid as error:
-            logger.error("the keys were not reloaded: %s", error)
 
     def _take(self, lines: Sequence["_Line"]) -> None:
         """Puts other keys in place; a quota that stays the same goes on."""
@@ -127,13 +109,6 @@ class _Line(NamedTuple):
     key: bytes
     name: str
     tokens: int | None
-
-
-def _signature(file: Path) -> Signature:
-    try:
-        return signature(file)
-    except OSError as error:
-        raise KeysInvalid(f"the key file {file} can't be read ({error.strerror})") from None
 
 
 def _read(file: Path) -> list[_Line]:

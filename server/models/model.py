@@ -17,8 +17,7 @@ from unprm.models.names import public_name
 from unprm.types import Engine, Usage
 from unprm.wire import ModelState
 
-from ..admission import InUse
-from ..fair_pool import FairPool
+from ..admission import FairPool, InUse
 from ..settings import Settings
 
 logger = logging.getLogger(__name__)

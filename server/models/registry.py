@@ -9,7 +9,7 @@ from typing import Any
 from unprm.errors import InvalidRequest
 from unprm.wire import ModelState
 
-from ..fair_pool import FairPool
+from ..admission import FairPool
 from ..settings import Settings
 from .model import Model, Source, Watch
 

@@ -298,7 +298,7 @@ def test_how_texts_are_read_is_part_of_the_request(sheet: Sheet) -> None:
         sheet.page.get_by_label("Split solutions").select_option("line")
     assert second.value.post_data_json == first.value.post_data_json | {"split": "line"}
     with sheet.page.expect_request("**/score_steps") as third:
-        sheet.page.get_by_label("The answer is").select_option("choice")
+        sheet.page.get_by_label("Find answers").select_option("choice")
     assert third.value.post_data_json == second.value.post_data_json | {"extraction": "choice"}
 
 
@@ -319,7 +319,7 @@ def test_wrf_is_taken_by_shares(sheet: Sheet, browser: Browser, running: Running
     expect(sheet.page.locator("#status")).to_contain_text("copied")
     assert '"normalization": "share"' in sheet.page.evaluate("navigator.clipboard.readText()")
     sheet.press("Copy link")
-    expect(sheet.page.locator("#status")).to_contain_text("link is copied")
+    expect(sheet.page.locator("#status")).to_contain_text("Link copied")
     address = sheet.page.evaluate("navigator.clipboard.readText()")
     other = Sheet(browser.new_page(), sheet.url).open(address.removeprefix(sheet.url + "/"))
     expect(other.page.locator("#normalization")).to_have_value("share")

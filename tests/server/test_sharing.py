@@ -2,23 +2,18 @@
 
 import asyncio
 import threading
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
-from server.fair_pool import FairPool
+from server.admission import Admission, Claims, FairPool
 from server.http.callers import Quota, share_of
 from tests.support import PATIENCE
 from unprm.errors import Overloaded
 
 
-@dataclass
-class Request:
-    """What threads are shared by: a caller's share, and what the request has spent."""
-
-    share: str
-    spent: int = 0
+def request(share: str) -> Claims:
+    return Claims(Admission(max_body_bytes=1), share)
 
 
 @pytest.mark.parametrize(
@@ -58,16 +53,12 @@ def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None
 
     async def test() -> None:
         pool, gate = FairPool("test", 1), threading.Event()
-        blocking = asyncio.create_task(pool.run(Request("much"), 100, gate.wait))
-        long, short, other = Request("much"), Request("much"), Request("one")
+        blocking = asyncio.create_task(pool.run(request("much"), 100, gate.wait))
+        long, short, other = request("much"), request("much"), request("one")
         calls = [blocking]
-        for name, request, cost in (
-            ("long", long, 50),
-            ("longer", long, 50),
-            ("short", short, 1),
-            ("other", other, 60),
-        ):
-            calls.append(asyncio.create_task(pool.run(request, cost, partial(ran.append, name))))
+        costs = (("long", long, 50), ("longer", long, 50), ("short", short, 1), ("other", other, 60))
+        for name, claims, cost in costs:
+            calls.append(asyncio.create_task(pool.run(claims, cost, partial(ran.append, name))))
         gone = asyncio.create_task(pool.run(other, 1, partial(ran.append, "gone")))
         await asyncio.sleep(0)
         gone.cancel()
@@ -84,8 +75,8 @@ def test_a_call_raises_where_it_is_waited_for_and_its_thread_goes_on() -> None:
     async def test() -> None:
         pool = FairPool("test", 1)
         with pytest.raises(ZeroDivisionError):
-            await pool.run(Request(""), 1, lambda: 1 // 0)
-        assert await pool.run(Request(""), 1, lambda: 7) == 7
+            await pool.run(request(""), 1, lambda: 1 // 0)
+        assert await pool.run(request(""), 1, lambda: 7) == 7
         pool.close()
 
     asyncio.run(test())
@@ -95,13 +86,13 @@ def test_a_call_that_is_cancelled_at_any_moment_leaves_its_thread_to_others() ->
     async def test() -> None:
         pool = FairPool("test", 1)
         for number in range(500):
-            calls = [asyncio.create_task(pool.run(Request(""), 1, int)) for _ in range(3)]
+            calls = [asyncio.create_task(pool.run(request(""), 1, int)) for _ in range(3)]
             for _ in range(number % 25):
                 await asyncio.sleep(0)
             calls[1].cancel()
             await asyncio.wait(calls)
         async with asyncio.timeout(PATIENCE):
-            assert await pool.run(Request(""), 1, lambda: 7) == 7
+            assert await pool.run(request(""), 1, lambda: 7) == 7
         pool.close()
 
     asyncio.run(test())

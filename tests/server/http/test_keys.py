@@ -62,8 +62,8 @@ def test_a_key_may_have_any_character_but_ascii_space(tmp_path: Path, key: str) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has none"),
-        ("# nobody\n", "has none"),
+        ("", "has no keys"),
+        ("# nobody\n", "has no keys"),
         ("one short\n", "line 1: expected NAME KEY"),
         ("o/ne 12345678\n", "line 1"),
         ("one 12345678\none 87654321\n", "line 2: the name or the key is a duplicate"),
