@@ -75,5 +75,5 @@ def run(settings: Settings) -> int:
 def _open_more_files() -> None:
     """Raises the soft limit of open files, often 1,024, towards the hard one: each connection is a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

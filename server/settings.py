@@ -219,8 +219,13 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
 
     @property
     def names_model(self) -> bool:
-        """Whether the model was chosen, and is not what a server serves that was told of none."""
+        """Whether the operator chose the model, which is else the default."""
         return "model" in self.model_fields_set
+
+    @property
+    def max_candidates(self) -> int:
+        """Maximum number of candidates of a chat completion."""
+        return self.gateway_budget or self.max_solutions
 
     @property
     def max_drain_seconds(self) -> float:

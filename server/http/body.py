@@ -17,7 +17,7 @@ from .errors import BodyTooLarge, BodyTooSlow, MalformedJson, UnsupportedMediaTy
 
 PART_BYTES, PART_SECONDS = 65_536, 5.0
 """At least this many bytes of a body, or the rest of it, must arrive within each period of this many seconds."""
-_MOST_FIELDS = 64
+_MAX_FIELDS = 64
 """Most fields in an object: far more than any object needs, few enough that reporting unknown ones stays fast."""
 
 
@@ -106,18 +106,18 @@ def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
     return value
 
 
-def _bound(solution: object, pointer: str, most: int) -> None:
+def _bound(solution: object, pointer: str, max_steps: int) -> None:
     """Joins the steps beyond the maximum into one, and drops the step scores. The solution still has too many steps,
     but the answer in its last one is kept; validating a million steps one by one would take long."""
     if isinstance(solution, dict):
         _check_fields(solution, pointer)
     steps = solution.get("steps") if isinstance(solution, dict) else solution
-    if isinstance(steps, list) and len(steps) > most and all(isinstance(step, str) for step in steps[most:]):
-        steps[most:] = [step_text.join(steps[most:])]
+    if isinstance(steps, list) and len(steps) > max_steps and all(isinstance(step, str) for step in steps[max_steps:]):
+        steps[max_steps:] = [step_text.join(steps[max_steps:])]
         if isinstance(solution, dict):
             solution["step_scores"] = None
 
 
 def _check_fields(value: dict[str, Any], pointer: str) -> None:
-    if len(value) > _MOST_FIELDS:
-        raise InvalidRequest(f"an object has {len(value)} fields, the limit is {_MOST_FIELDS}", pointer)
+    if len(value) > _MAX_FIELDS:
+        raise InvalidRequest(f"an object has {len(value)} fields, the limit is {_MAX_FIELDS}", pointer)

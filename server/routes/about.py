@@ -59,7 +59,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
             max_body_bytes=settings.max_body_bytes,
             max_queued_tokens=settings.max_queued_tokens,
             max_request_seconds=settings.max_request_seconds,
-            max_candidates=None if settings.upstream_url is None else settings.gateway_budget or settings.max_solutions,
+            max_candidates=None if settings.upstream_url is None else settings.max_candidates,
         ),
     }
     return ModelResponse(**fields)

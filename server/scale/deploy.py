@@ -72,9 +72,9 @@ def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.
 
 
 def _count(settings: ScaleSettings) -> dict[str, Any]:
-    if settings.most_replicas == settings.replicas:
+    if settings.upper_replicas == settings.replicas:
         return {"num_replicas": settings.replicas}
-    bounds = {"min_replicas": settings.replicas, "max_replicas": settings.most_replicas}
+    bounds = {"min_replicas": settings.replicas, "max_replicas": settings.upper_replicas}
     scaling = AutoscalingConfig(target_ongoing_requests=settings.target_ongoing_requests, **bounds)
     return {"num_replicas": "auto", "autoscaling_config": scaling}
 

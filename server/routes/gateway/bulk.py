@@ -47,9 +47,9 @@ class _SharedBudget:
             self._open.remove(index)
             await self._sample(index, self._left)
 
-    async def _sample(self, index: int, most: int) -> None:
+    async def _sample(self, index: int, limit: int) -> None:
         rounds = self._elections[index]
-        count = min(rounds.next_size, most)
+        count = min(rounds.next_size, limit)
         self._left -= count
         try:
             await rounds.sample(count)

@@ -17,7 +17,8 @@ from unprm.wire import AnySolution, SolutionIn
 from ...context import Context
 from ...service import Service
 from .answers import LogProbs
-from .schema import ChatRequest, Election, Sample, UpstreamFailure
+from .report import Sample, UpstreamFailure
+from .schema import ChatRequest, Election
 from .upstream import Sampled, Upstream, UpstreamFailed
 
 WARM = 0.7
@@ -25,7 +26,7 @@ WARM = 0.7
 _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
 _ALTERNATIVES = 5
-"""Likeliest tokens at each place that a vote by confidence asks for."""
+"""Likeliest tokens per position that a vote by confidence needs."""
 
 
 _NO_ANSWER = " "
@@ -79,7 +80,7 @@ class Candidates:
 
     @property
     def cut(self) -> int:
-        """Number of candidates that end at the most tokens that they may have."""
+        """Number of candidates that reached their token limit."""
         return sum(map(_is_cut, self.sampled.choices))
 
     @property
@@ -102,9 +103,9 @@ class Candidates:
         """All candidates so far, in sampling order."""
         return list(map(_sample, range(len(self.sampled.choices)), self.sampled.choices))
 
-    async def sample(self, count: int, until: float, tell: Callable[[Sample], None]) -> None:
-        """Samples one more round, until a time of the event loop's clock; `tell` is told of each candidate as soon as
-        it and those before it have arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`,
+    async def sample(self, count: int, until: float, observe: Callable[[Sample], None]) -> None:
+        """Samples one more round, until a time of the event loop's clock; `observe` is called with each candidate as
+        soon as it and those before it have arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`,
         `Overloaded` or `TimeoutError` if there is no candidate so far."""
         self.rounds += 1
         seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
@@ -113,7 +114,7 @@ class Candidates:
 
         def add(part: Sampled) -> None:
             for index, choice in enumerate(part.choices, len(self.sampled.choices) + len(sampled.choices)):
-                tell(_sample(index, choice))
+                observe(_sample(index, choice))
             sampled.add(part)
 
         def arrived(number: int, part: Sampled) -> None:

@@ -20,8 +20,8 @@ from ...context import Context
 from ...models.model import Model
 from ...service import Service
 from .candidates import Candidates
-from .notes import notes
-from .schema import Report, Sample, Stopped, UnscoredCandidate
+from .report import Report, Sample, Stopped, UnscoredCandidate, notes
+from .schema import Election
 from .upstream import Sampled, UpstreamFailed
 
 _RESERVE = 0.1
@@ -30,21 +30,18 @@ _RESERVE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms of an election, from a request and the server's settings; `scoring`: fields of `ScoreRequest`.
-    `named`: whether the request itself names the strategy; `extraction`: how answers are read, None if the problem
-    decides that; `shown`: whether all candidates are to be shown."""
+    """How an answer is elected: what the request says, and what the server decides where it says nothing."""
 
+    request: Election
     problem: str
     strategy: Strategy
-    named: bool
     budget: int
     stable: float
-    round: int
-    extraction: Extraction | None
-    shown: bool
-    vote: VoteTerms
-    model: str | None
-    scoring: Mapping[str, Any]
+
+    @property
+    def extraction(self) -> Extraction | None:
+        """How answers are read; None if the problem decides that."""
+        return self.request.extraction if "extraction" in self.request.model_fields_set else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +53,13 @@ class Progress:
     answer: str | None
 
 
-Tell = Callable[[Sample | Progress], None]
-"""Is told how an election goes on: of every candidate as it arrives, if they are to be shown; and of the progress after
-each, and after each vote but the last."""
+Observer = Callable[[Sample | Progress], None]
+"""Is called with every candidate as it arrives, if they are to be shown, and with the progress after each of them, and
+after each vote but the last."""
 
 
-def untold(step: Sample | Progress) -> None:
-    """Tells nobody."""
+def unobserved(step: Sample | Progress) -> None:
+    """Ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +86,9 @@ class Rounds:
         candidates: Candidates,
         terms: Terms,
         context: Context,
-        tell: Tell = untold,
+        observe: Observer = unobserved,
     ) -> None:
-        self._service, self._models, self._context, self._tell = service, models, context, tell
+        self._service, self._models, self._context, self._observe = service, models, context, observe
         self.candidates, self.terms = candidates, terms
         self.stopped: Stopped | None = None
         self.stable = 0.0
@@ -102,7 +99,7 @@ class Rounds:
     @property
     def next_size(self) -> int:
         """Number of candidates that the next round samples."""
-        return min(self.terms.round, self.terms.budget - self.candidates.attempted)
+        return min(self.terms.request.round, self.terms.budget - self.candidates.attempted)
 
     async def sample(self, count: int) -> None:
         """One more round, of `count` candidates, and a vote.
@@ -120,15 +117,15 @@ class Rounds:
         context.claims.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
-            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.vote).answer
+            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.request).answer
         await self._judge()
         if self.stopped is None:
-            self._tell(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
+            self._observe(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
 
     def _arrived(self, candidate: Sample) -> None:
-        if self.terms.shown:
-            self._tell(candidate)
-        self._tell(Progress(candidate.index + 1, self.terms.budget, self._leader))
+        if self.terms.request.candidates:
+            self._observe(candidate)
+        self._observe(Progress(candidate.index + 1, self.terms.budget, self._leader))
 
     async def elected(self) -> Elected:
         """The completion that the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text
@@ -140,7 +137,7 @@ class Rounds:
         if ballot is None:
             won, others = await self._without_answers(), []
         else:
-            won = _by_vote(self._service, ballot, strategy, terms.vote)
+            won = _by_vote(self._service, ballot, strategy, terms.request)
             values = ballot.values(strategy)
             others = [representative(each.members, values) for each in won["candidates"][1:]]
         report = Report(
@@ -156,7 +153,7 @@ class Rounds:
             stable=self.stable,
             failures=candidates.failures,
             usage=usage_out(self._context.usage),
-            solutions=candidates.samples if terms.shown else None,
+            solutions=candidates.samples if terms.request.candidates else None,
             **won,
         )
         report.notes = notes(
@@ -187,7 +184,9 @@ class Rounds:
             # the final number of candidates: these and those still to come; failed ones are not replaced
             whole = len(ballot.classes) + left
             values = ballot.values(terms.strategy)
-            self.stable = await asyncio.to_thread(stability, terms.strategy, ballot.classes, values, whole, terms.vote)
+            self.stable = await asyncio.to_thread(
+                stability, terms.strategy, ballot.classes, values, whole, terms.request
+            )
         if self.candidates.failing:
             self.stopped = "failures"
         elif left == 0:
@@ -199,7 +198,7 @@ class Rounds:
         """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected if the
         request names a vote by these."""
         terms, count = self.terms, len(self.candidates.sampled.choices)
-        signal = RULES[terms.strategy].signal if terms.named else "none"
+        signal = RULES[terms.strategy].signal if terms.request.strategy is not None else "none"
         best = self.candidates.first_whole
         decided_by: DecidedBy | None = None
         rewards: dict[int, float] = {}
@@ -240,23 +239,25 @@ class Rounds:
         terms = self.terms
         if self._extraction is None:
             self._extraction = "choice" if lists_options(terms.problem) else "auto"
-        settings = {name: getattr(terms.vote, name) for name in VoteTerms.model_fields}
+        election = terms.request
+        settings = {name: getattr(election, name) for name in VoteTerms.model_fields}
         return CompareRequest(
             problem=terms.problem,
             solutions=self.candidates.solutions(self._extraction),
-            model=terms.model,
+            model=election.model,
             extraction=self._extraction,
+            aggregate=election.aggregate,
+            split=election.split,
             **settings,
-            **terms.scoring,
         )
 
 
 async def elect(
-    service: Service, candidates: Candidates, terms: Terms, context: Context, tell: Tell = untold
+    service: Service, candidates: Candidates, terms: Terms, context: Context, observe: Observer = unobserved
 ) -> Elected:
     """The elected completion. Raises as `Rounds`."""
-    with service.models.chosen(terms.model) as models:
-        rounds = Rounds(service, models, candidates, terms, context, tell)
+    with service.models.chosen(terms.request.model) as models:
+        rounds = Rounds(service, models, candidates, terms, context, observe)
         while rounds.stopped is None:
             await rounds.sample(rounds.next_size)
         return await rounds.elected()

@@ -14,7 +14,7 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 
 from unprm.openai_api import Json
-from unprm.types import Strategy, Usage
+from unprm.types import Usage
 
 from ...context import Context, TheContext
 from ...http.errors import TABLE, problem
@@ -27,7 +27,7 @@ from .bulk import elect_all
 from .candidates import Candidates
 from .election import Elected, Rounds, Terms, elect
 from .responses import ResponsesRequest, response
-from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, TooManyCandidates, UnknownVote
+from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, MisspelledVote, TooManyCandidates
 from .stream import EVENTS, Chunks, ElectionStream
 from .upstream import UnknownToUpstream, Upstream, UpstreamFailed, UpstreamRefused
 
@@ -84,18 +84,18 @@ def router(upstream: Upstream) -> APIRouter:
     def _election(service: Service, request: ChatRequest, context: Context) -> partial[Coroutine[Any, Any, Elected]]:
         """The election, still to be called. Raises what is known before the upstream is asked."""
         terms = _terms(request, service)
-        with service.models.chosen(terms.model):
+        with service.models.chosen(terms.request.model):
             candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
             return partial(elect, service, candidates, terms, context)
 
     async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
-        """Raises `UnknownVote` for a model whose name seems to choose a vote, unless the upstream lists it so, or
-        lists none."""
+        """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name, or
+        can't list any."""
         for name in {request.model for request in requests if request.may_be_misnamed}:
             try:
                 await upstream.model(name, context)
             except UnknownToUpstream:
-                raise UnknownVote from None
+                raise MisspelledVote from None
             except (UpstreamRefused, UpstreamFailed):
                 pass  # it has no list
 
@@ -109,7 +109,7 @@ def router(upstream: Upstream) -> APIRouter:
             rounds = [
                 Rounds(
                     service,
-                    stack.enter_context(service.models.chosen(terms.model)),
+                    stack.enter_context(service.models.chosen(terms.request.model)),
                     Candidates(service, upstream, request, terms.budget, terms.strategy, each),
                     terms,
                     each,
@@ -171,31 +171,22 @@ def router(upstream: Upstream) -> APIRouter:
 
 
 def _terms(request: ChatRequest, service: Service) -> Terms:
+    """Raises `TooManyCandidates`, `UnknownModel` and `ModelUnavailable`."""
     election, settings = request.unprm, service.settings
-    most = settings.gateway_budget or settings.max_solutions
-    budget = election.budget or settings.gateway_budget or min(BUDGET, most)
-    if budget > most:
-        raise TooManyCandidates(budget, most)
-    assert request.problem is not None, "the request's validation asks for it"
-    return Terms(
-        problem=request.problem,
-        strategy=election.strategy or settings.gateway_strategy or _default_strategy(request, service),
-        named=election.strategy is not None,
-        budget=budget,
-        stable=settings.gateway_stable if election.stable is None else election.stable,
-        round=election.round,
-        extraction=election.extraction if "extraction" in election.model_fields_set else None,
-        shown=election.candidates,
-        vote=election,
-        model=election.model,
-        scoring={"aggregate": election.aggregate, "split": election.split},
-    )
+    budget = election.budget or settings.gateway_budget or min(BUDGET, settings.max_candidates)
+    _check_count(budget, settings)
+    assert request.problem is not None, "validation requires one"
+    if (strategy := election.strategy or settings.gateway_strategy) is None:
+        with service.models.chosen(election.model) as models:
+            named = election.model is not None
+            strategy = default_strategy(settings, models, request.problem, named=named)
+    stable = settings.gateway_stable if election.stable is None else election.stable
+    return Terms(election, request.problem, strategy, budget, stable)
 
 
-def _default_strategy(request: ChatRequest, service: Service) -> Strategy:
-    name = request.unprm.model
-    with service.models.chosen(name) as models:
-        return default_strategy(service.settings, models, request.problem, named=name is not None)
+def _check_count(candidates: int, settings: Settings) -> None:
+    if candidates > settings.max_candidates:
+        raise TooManyCandidates(candidates, settings.max_candidates)
 
 
 def _answer(request: ChatRequest, elected: Elected) -> Json:
@@ -235,9 +226,7 @@ async def _relayed(
     context: Context,
 ) -> Response:
     """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
-    most = service.settings.gateway_budget or service.settings.max_solutions
-    if count > most:
-        raise TooManyCandidates(count, most)
+    _check_count(count, service.settings)
     dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
     parts = upstream.relay(path, await service.read(context, dump), context)
     streamed = (await anext(parts)).startswith(b"text/event-stream")

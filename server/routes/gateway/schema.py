@@ -1,29 +1,25 @@
-"""The fields that the gateway reads of a chat request, and those it adds to the response."""
+"""The fields that the gateway reads of requests."""
 
 import re
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from unprm.errors import InvalidRequest
 from unprm.openai_api import Json, is_json
-from unprm.types import Aggregate, DecidedBy, Strategy
+from unprm.types import Aggregate, Strategy
 from unprm.wire import (
-    CandidateOut,
-    DemonstrationField,
     ExtractionField,
     ModelName,
     Probability,
     SplitField,
     Text,
-    Unscored,
-    UsageOut,
     VoteTerms,
 )
 
-MOST = 256
+MAX_CANDIDATES = 256
 """Maximum number of candidates for an answer."""
-MOST_IN_BULK = 4096
+MAX_IN_BULK = 4096
 """Maximum number of candidates for all requests of a bulk together."""
 BUDGET = 8
 """Candidates for an answer if neither the request nor the server's settings say how many."""
@@ -35,19 +31,21 @@ _LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
 _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 _OTHER_PROBLEM = "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?"
 
-Stopped = Literal["stable", "budget", "failures"]
-
 
 class Election(VoteTerms):
     """How the answer is elected: `unprm` of a chat request. Fields left out follow the server's settings."""
 
     strategy: Strategy | None = None
-    budget: int | None = Field(default=None, ge=1, le=MOST, description="Maximum number of candidates to sample.")
+    budget: int | None = Field(
+        default=None, ge=1, le=MAX_CANDIDATES, description="Maximum number of candidates to sample."
+    )
     stable: Probability | None = Field(
         default=None,
         description="Sampling stops once the vote won't change with this probability; 1: once it can't change.",
     )
-    round: int = Field(default=4, ge=1, le=MOST, description="Candidates sampled between two checks of the vote.")
+    round: int = Field(
+        default=4, ge=1, le=MAX_CANDIDATES, description="Candidates sampled between two checks of the vote."
+    )
     split: SplitField = "auto"
     extraction: ExtractionField = "auto"
     aggregate: Aggregate = "min"
@@ -93,11 +91,11 @@ class ChatRequest(_Passed):
     stream: bool = False
     stream_options: Json | None = None
     n: int | None = Field(
-        default=None, ge=1, le=MOST, description="Returns the n best answers, or as many as there are."
+        default=None, ge=1, le=MAX_CANDIDATES, description="Returns the n best answers, or as many as there are."
     )
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_logprobs: int | None = Field(default=None, ge=0, strict=True)
-    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MOST)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MAX_CANDIDATES)
     tools: list[Json] | None = None
     tool_choice: str | Json | None = None
     unprm: Election = Election()
@@ -162,8 +160,8 @@ class CompletionRequest(_Passed):
 
     model: str
     prompt: Any = None
-    n: int | None = Field(default=None, ge=1, le=MOST)
-    best_of: int | None = Field(default=None, ge=1, le=MOST)
+    n: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
+    best_of: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
 
     @property
     def candidates(self) -> int:
@@ -188,10 +186,10 @@ class BulkRequest(BaseModel):
         },
     )
 
-    requests: list[ChatRequest] = Field(min_length=1, max_length=MOST)
+    requests: list[ChatRequest] = Field(min_length=1, max_length=MAX_CANDIDATES)
     budget: int = Field(
         ge=1,
-        le=MOST_IN_BULK,
+        le=MAX_IN_BULK,
         description="Maximum number of candidates for all requests together; `unprm.budget` still limits each.",
     )
 
@@ -204,7 +202,7 @@ class BulkRequest(BaseModel):
         return self
 
 
-class UnknownVote(InvalidRequest):
+class MisspelledVote(InvalidRequest):
     """A model's name that seems to choose a vote, and chooses none."""
 
     def __init__(self) -> None:
@@ -222,70 +220,6 @@ class TooManyCandidates(InvalidRequest):
 
     def __init__(self, count: int, limit: int) -> None:
         super().__init__(f"{count} candidates were requested, the limit is {limit} per answer")
-
-
-class UnscoredCandidate(Unscored):
-    """Why a candidate has no reward; `index` is in sampling order."""
-
-    index: int
-
-
-class UpstreamFailure(BaseModel):
-    """Candidates that were requested and not received."""
-
-    candidates: int
-    detail: str
-
-
-class Sample(BaseModel):
-    """A candidate as the upstream wrote it; `index` is in sampling order."""
-
-    index: int
-    text: str
-    finish_reason: str | None
-
-
-class Report(BaseModel):
-    """How the answer was elected: `unprm` of a chat response.
-
-    `notes` says the most important of it in sentences. `sampled` of `budget` candidates in `rounds`; `saved` were not
-    needed, and `cut` end at the most tokens that they may have. `stable` is the probability that the vote would stay as
-    it is if the whole budget was sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were
-    sampled (`budget`) or the upstream failed (`failures`).
-
-    `share`: of the candidates with an answer, how many have the elected one. `answer` is None if no candidate has one.
-    Then the highest reward or confidence is elected if the request names a vote by these; else there is no vote,
-    `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`, whatever the
-    strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
-    `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions`
-    has all candidates if the request asks for them, and is missing otherwise, and in a stream.
-    """
-
-    notes: list[str]
-    strategy: Strategy
-    budget: int
-    sampled: int
-    saved: int
-    cut: int
-    rounds: int
-    stopped: Stopped
-    stable: float
-    answer: str | None
-    decided_by: DecidedBy | None
-    share: float | None
-    tie: bool
-    margin: float | None
-    solution_index: int
-    reward: float | None
-    candidates: list[CandidateOut]
-    unscored: list[UnscoredCandidate]
-    without_answer_count: int
-    compared_as_text: list[int]
-    failures: list[UpstreamFailure]
-    model: str
-    demonstration: DemonstrationField
-    usage: UsageOut
-    solutions: list[Sample] | None = Field(default=None, exclude_if=lambda solutions: solutions is None)
 
 
 def _text(content: object) -> str:

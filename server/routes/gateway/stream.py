@@ -16,8 +16,8 @@ from unprm.openai_api import Json
 from ...context import Context
 from ...http.errors import event, problem
 from .candidates import text_of
-from .election import Elected, Progress, Tell
-from .schema import Sample
+from .election import Elected, Observer, Progress
+from .report import Sample
 
 EVENTS = "text/event-stream"
 SILENCE = 5.0
@@ -73,7 +73,7 @@ class ElectionStream(StreamingResponse):
 
     def __init__(
         self,
-        election: Callable[[Tell], Coroutine[Any, Any, Elected]],
+        election: Callable[[Observer], Coroutine[Any, Any, Elected]],
         chunks: Chunks,
         context: Context,
         silence: float = SILENCE,

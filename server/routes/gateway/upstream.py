@@ -32,12 +32,12 @@ from ...context import Context
 from ...service import Service
 from .answers import Completion, ModelList, Usage
 
-AT_A_TIME = 64
-"""Most requests of one caller that the upstream works on at a time; further ones wait for their turn."""
-_LONG, _LONG_AT_A_TIME = 2**20, 2
-"""More bytes than this are read of two answers of a caller at a time."""
-_TOGETHER = 16
-"""Most candidates that are asked for in one request; with log-probabilities, which are long, one."""
+MAX_CONCURRENT = 64
+"""Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
+_LONG, _MAX_LONG = 2**20, 2
+"""Answers of more bytes than this are read two at a time for each caller."""
+_PER_REQUEST = 16
+"""Maximum number of candidates per request; with log-probabilities, which are long, one."""
 _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
 
@@ -127,7 +127,7 @@ class Upstream:
         self, body: Json, count: int, context: Context, brief: bool, apart: bool, arrived: Arrived
     ) -> Sampled:
         """`count` completions, or fewer if the upstream returns fewer, in as many requests as it takes. `brief`: of
-        tokens, only the log-probabilities are kept. `apart`: each completion is asked for on its own.
+        tokens, only the log-probabilities are kept. `apart`: each completion is requested on its own.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
@@ -137,8 +137,8 @@ class Upstream:
             arrived(first, sampled)
             return sampled
 
-        most = 1 if apart or body.get("logprobs") else _TOGETHER
-        return _together(await self._choices.gather(ask, count, most))
+        size = 1 if apart or body.get("logprobs") else _PER_REQUEST
+        return _together(await self._choices.gather(ask, count, size))
 
     async def models(self, context: Context) -> bytes:
         """The upstream's models, in JSON. Raises as `sample`."""
@@ -160,7 +160,7 @@ class Upstream:
     async def relay(self, path: str, body: Json, context: Context) -> AsyncGenerator[bytes, None]:
         """The upstream's answer as it arrives: first its media type, then its parts. Raises as `sample`."""
         content = await self._service.read(context, partial(encoded, body))
-        async with self._place(context, AT_A_TIME):
+        async with self._place(context, MAX_CONCURRENT):
             with _upstream_errors():
                 response = await self._client.stream(path, content)
             async with aclosing(read_on(response)) as parts:
@@ -172,9 +172,9 @@ class Upstream:
         """Closes the connections."""
         await self._client.close()
 
-    def _place(self, context: Context, most: int) -> asyncio.Semaphore:
-        """One of `most` places that the caller has."""
-        return self._places.setdefault((context.claims.share, most), asyncio.Semaphore(most))
+    def _place(self, context: Context, limit: int) -> asyncio.Semaphore:
+        """One of the caller's `limit` places."""
+        return self._places.setdefault((context.claims.share, limit), asyncio.Semaphore(limit))
 
     @asynccontextmanager
     async def _taking(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
@@ -189,7 +189,7 @@ class Upstream:
             async def take(size: int) -> None:
                 nonlocal taken
                 if taken <= _LONG < taken + size:
-                    await turn.enter_async_context(self._place(context, _LONG_AT_A_TIME))
+                    await turn.enter_async_context(self._place(context, _MAX_LONG))
                 taken += size
                 if taken > limit:
                     raise UpstreamFailed(f"the upstream's answer is longer than {limit} bytes")
@@ -198,7 +198,7 @@ class Upstream:
             yield take
 
     async def _complete(self, body: Json, count: int, context: Context, brief: bool) -> Sampled:
-        async with self._place(context, AT_A_TIME):
+        async with self._place(context, MAX_CONCURRENT):
             asked = body | ({"n": count} if count > 1 else {})
             content = await self._service.read(context, partial(encoded, asked))
             async with self._taking(context, body) as take:

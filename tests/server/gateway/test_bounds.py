@@ -96,7 +96,7 @@ def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_upstream_that_gives_one_at_a_time_gets_few_calls_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_module, "AT_A_TIME", 2)
+    monkeypatch.setattr(upstream_module, "MAX_CONCURRENT", 2)
     gate = threading.Event()
     with (
         upstream(boxed(1), takes_n=False, held=dict.fromkeys(range(40), gate)) as reasoner,

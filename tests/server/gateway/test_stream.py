@@ -14,8 +14,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from server.admission import Admission, Claims
 from server.context import Context
-from server.routes.gateway.election import Elected, Progress, Tell
-from server.routes.gateway.schema import Report, Sample
+from server.routes.gateway.election import Elected, Observer, Progress
+from server.routes.gateway.report import Report, Sample
 from server.routes.gateway.stream import Chunks, ElectionStream
 from server.routes.gateway.upstream import Sampled, UpstreamFailed
 from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, gateway
@@ -157,7 +157,7 @@ def served(stream: ElectionStream, sent: list[bytes], go_on: asyncio.Event) -> o
 async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> None:
     go_on, sent = asyncio.Event(), list[bytes]()
 
-    async def election(tell: Tell) -> Elected:
+    async def election(tell: Observer) -> Elected:
         tell(Sample(index=0, text="It is 7", finish_reason="stop"))
         tell(Progress(1, 4, None))
         await go_on.wait()
@@ -183,7 +183,7 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
 async def test_an_error_after_silence_is_an_event() -> None:
     go_on = asyncio.Event()
 
-    async def election(tell: Tell) -> Elected:
+    async def election(tell: Observer) -> Elected:
         await go_on.wait()
         raise UpstreamFailed("the upstream answered 500")
 
@@ -200,7 +200,7 @@ async def test_an_error_after_silence_is_an_event() -> None:
 async def test_an_election_ends_with_its_stream() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def election(tell: Tell) -> Elected:
+    async def election(tell: Observer) -> Elected:
         begun.set()
         try:
             await asyncio.Event().wait()
