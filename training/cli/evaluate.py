@@ -135,6 +135,37 @@ def best_of_n(
     Console().print(vote_results.table(results))
 
 
+@app.command()
+@with_options
+def trajectories(
+    data: Annotated[Path, typer.Argument(help="AgentProcessBench: JSON lines with labels of steps.", exists=True)],
+    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
+    prm: PrmOptions,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Measure people and the recorded judges instead of a model.")
+    ] = False,
+    evidence: Annotated[
+        Literal["before", "after"], typer.Option(help="Whether a step is judged with what came after it.")
+    ] = "after",
+) -> None:
+    """Judge the steps of agents' trajectories, and find the best of several of a task, next to what people say. The
+    table is also written to trajectories.md."""
+    from unprm.trajectories import Reading as TrajectoryReading
+
+    from ..evaluate import trajectories
+
+    rows = trajectories.load(data)
+    output.mkdir(parents=True, exist_ok=True)
+    if recorded:
+        scores = trajectories.recorded(rows)
+    else:
+        reading = TrajectoryReading(evidence=evidence)
+        with prm.scoring() as scorer:
+            scores = {scorer.identity.model: trajectories.score(rows, scorer, reading, output, console)}
+    measured = {name: trajectories.measure(rows, each) for name, each in scores.items()}
+    _write_table(output / "trajectories.md", trajectories.table(rows, measured))
+
+
 @app.command("all")
 @with_options
 def every(
