@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
+from unprm.votes.acceptance import CONFIDENCE
+
 from .. import resumable
 from ..settings import Reading, WrfSettings
 from ..stage import directory
@@ -221,6 +223,28 @@ def votes(
 
     measured = {run.name: crossfit.measure(judging.load(run), candidates) for run in runs}
     _write_table(output, crossfit.markdown(measured))
+
+
+@app.command("calibrate-votes")
+def calibrate_votes(
+    run: Annotated[Path, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)],
+    output: Annotated[Path, typer.Option(help="File for the calibration, JSON: `unprm serve --vote-calibration`.")],
+    pool: Annotated[str, typer.Option(help="Name of the questions, told in responses. Default: the directory's.")] = "",
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.999, help="Probability that the risk asked for is kept.")
+    ] = CONFIDENCE,
+) -> None:
+    """Calibrate which elected answers can be accepted: of those at most the share is wrong that a request allows."""
+    from datetime import date
+
+    from ..evaluate import acceptance, judging
+
+    made = acceptance.calibrate(judging.load(run), pool or run.name, date.today().isoformat(), confidence)
+    made.write(output)
+    for strategy, elections in made.elections.items():
+        lowest = made.threshold(strategy, 0.05)
+        accepted = sum(lowest is not None and value >= lowest for value, _ in elections)
+        console.print(f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted")
 
 
 @app.command()
