@@ -120,6 +120,17 @@ def steps(
 
 
 @app.command()
+def searches(
+    study: Annotated[Path, typer.Argument(help="Directory that `training study` wrote.", file_okay=False, exists=True)],
+    labels: Annotated[Path, typer.Option(help="JSON lines: `problem`, `steps`, `first_error` (from 0).", exists=True)],
+) -> None:
+    """Tell what each search costs and finds, where people labelled the first errors."""
+    from .searches import markdown
+
+    Console().print(markdown(study, labels), markup=False, soft_wrap=True)
+
+
+@app.command()
 def coverage(
     runs: Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)],
     output: Annotated[Path, typer.Option(help="Directory for the table and the figure.", callback=directory)],
