@@ -88,8 +88,8 @@ class VoteCalibration:
 
 
 def read(path: Path) -> VoteCalibration:
-    """A calibration that `training evaluate calibrate-votes` wrote. Raises `RecordInvalid` if it is none, `OSError` if the file
-    can't be read."""
+    """A calibration that `training evaluate calibrate-votes` wrote. Raises `RecordInvalid` if it is none, `OSError` if
+    the file can't be read."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -97,7 +97,9 @@ def read(path: Path) -> VoteCalibration:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise RecordInvalid(str(path), 1, f"{place}: {first['msg']}; make it by `training evaluate calibrate-votes`") from error
+        raise RecordInvalid(
+            str(path), 1, f"{place}: {first['msg']}; make it by `training evaluate calibrate-votes`"
+        ) from error
 
 
 def certainty(classes: Sequence[int | None], rewards: Values | None, members: Sequence[int]) -> float:
