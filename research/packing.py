@@ -12,8 +12,8 @@ from training import resumable
 from training.schema import adapter
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
+from unprm.election.decide import decide
 from unprm.errors import RecordInvalid
-from unprm.votes.decide import decide
 
 from .sampling import PATIENCE, TOP, Candidate
 

@@ -19,7 +19,6 @@ from unprm.answers.extraction import extract
 from unprm.openai_api import OpenAIClient
 from unprm.samplers.openai_sampler import ChatSampler
 from unprm.types import SamplingSettings
-from unprm.votes.confidence import confidence
 
 from .settings import PoolSettings
 
@@ -101,7 +100,7 @@ async def sample(
                     answer,
                     answer is not None and equivalence.equal(answer, question.gold_answer),
                     fmean(wrote.logprobs) if wrote.logprobs else None,
-                    confidence(wrote.top_logprobs, "mean", 1) if wrote.top_logprobs else None,
+                    -fmean(map(fmean, wrote.top_logprobs)) if wrote.top_logprobs else None,
                 )
                 written.append(candidate)
                 board.advance(right=int(candidate.correct), tokens=candidate.tokens)

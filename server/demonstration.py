@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from unprm import mini
 from unprm.mini.domain import knows
-from unprm.types import DEFAULT_STRATEGY, Strategy
+from unprm.types import DEFAULT_STRATEGY
+from unprm.votes.registry import Strategy
 from unprm.wire import Demonstration
 
 from .models.model import Model

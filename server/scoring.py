@@ -7,11 +7,11 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from unprm.concurrent import all_of
+from unprm.election.ballot import averaged
 from unprm.engines.queue import Permit
 from unprm.engines.turns import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Solution, Usage
-from unprm.votes.ballot import averaged
 
 from .http.context import Context
 from .models.model import Model

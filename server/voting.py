@@ -9,12 +9,11 @@ from typing import NamedTuple
 from fastapi import APIRouter
 
 from unprm.answers.extraction import extract
+from unprm.election.ballot import Ballot, Scores, score_response
+from unprm.election.decide import needed_signal
 from unprm.errors import BlankSolution, InvalidRequest, NoAnswer, TooManySteps, Unscorable
-from unprm.types import Encoded, Solution, Strategy
-from unprm.votes import decide as votes
-from unprm.votes.ballot import Ballot, Scores, score_response
-from unprm.votes.confidence import confidence_of
-from unprm.votes.rules import RULES, Values
+from unprm.types import Encoded, Solution
+from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
     Candidates,
@@ -26,7 +25,6 @@ from unprm.wire import (
     ScoreRequest,
     ScoreResponse,
     VoteResponse,
-    VoteTerms,
 )
 
 from . import scoring
@@ -50,8 +48,8 @@ class NoConfidence(InvalidRequest):
 
     def __init__(self) -> None:
         super().__init__(
-            "confidences decide this vote, and no solution with an answer brings one: send `confidence`, or "
-            "`token_logprobs` (cisc) or `top_logprobs` (deepconf, self_certainty)",
+            "confidences decide this vote, and no solution with an answer brings one: send `confidence` or "
+            "`token_logprobs`",
             "/solutions",
         )
 
@@ -96,7 +94,7 @@ def _add_vote(strategy: Strategy) -> None:
     work.add_api_route(f"/vote/{strategy}", this_vote, methods=["POST"], **describe_vote(strategy))
 
 
-for each in votes.STRATEGIES:
+for each in VOTES:
     _add_vote(each)
 
 
@@ -105,7 +103,7 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
     """Takes every vote over one scoring pass; each has the same result as at its own address. Votes by confidence are
     left out unless a solution brings what they need."""
     with service.models.chosen(request.model) as models:
-        taken = await ballot(service, models, request, votes.STRATEGIES, context)
+        taken = await ballot(service, models, request, list(VOTES), context)
         response = taken.compare(request.terms, name(models), context.usage)
     for outcome in response.strategies.values():
         service.metrics.voted(outcome)
@@ -160,11 +158,7 @@ async def ballot(
         classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context)
     if all(number is None for number in classes):
         raise NoAnswer(len(classes))
-    needed = {votes.needed_signal(strategy, classes, request.terms) for strategy in strategies}
-    find = partial(_confidences, parsed.solutions, classes, strategies, request.terms)
-    confidences = await service.read(context, find)
-    if needed == {"confidence"} and not confidences:
-        raise NoConfidence
+    needed = {needed_signal(strategy, classes, request.terms) for strategy in strategies}
     scored = "reward" in needed
     if scored and parsed.missing and request.problem is None:
         raise InvalidRequest(_NO_PROBLEM, "/problem")
@@ -172,19 +166,10 @@ async def ballot(
     if scored or parsed.given:
         answered = [index for index, number in enumerate(classes) if number is not None]
         scores = await _scores(models, request, parsed, context, answered if scored else None)
-    return Ballot(request, parsed.solutions, classes, scores, compared_as_text, confidences)
-
-
-def _confidences(
-    solutions: Sequence[Solution], classes: Sequence[int | None], strategies: Sequence[Strategy], terms: VoteTerms
-) -> dict[Strategy, Values]:
-    """The confidences of the solutions for each vote that takes them and finds any that it can elect by."""
-    found = {
-        strategy: [confidence_of(solution, strategy, terms) for solution in solutions]
-        for strategy in strategies
-        if RULES[strategy].signal == "confidence"
-    }
-    return {strategy: values for strategy, values in found.items() if votes.of_answered(classes, values)}
+    found = Ballot(request, parsed.solutions, classes, scores, compared_as_text)
+    if needed == {"confidence"} and found.confidences is None:
+        raise NoConfidence
+    return found
 
 
 class _Parsed(NamedTuple):

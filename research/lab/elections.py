@@ -10,9 +10,9 @@ from training.evaluate import best_of_n
 from training.evaluate.bootstrap import Numbers
 from training.evaluate.right_votes import STUDIED, RightShare, right_share
 from training.schema import JudgedCandidates
+from unprm.election import decide as votes
 from unprm.types import AnswerClass
-from unprm.votes import decide as votes
-from unprm.wire import VoteTerms
+from unprm.votes.registry import VoteTerms
 
 Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""

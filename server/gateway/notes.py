@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from unprm.votes.rules import RULES
+from unprm.votes.registry import VOTES
 
 from .schema import Report
 
@@ -15,7 +15,7 @@ def notes(report: Report, token_limit: str | None, *, by_letters: bool, by_frequ
     """
     found = [*_missing(report, token_limit), *_outcome(report)]
     if by_frequency:
-        signal = RULES[report.strategy].signal
+        signal = VOTES[report.strategy].signal
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
     if by_letters:
         found.append("the question lists options, so answers are read as their letters")

@@ -14,7 +14,8 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 
 from unprm.openai_api import Json
-from unprm.types import Strategy, Usage
+from unprm.types import Usage
+from unprm.votes.registry import Strategy
 
 from ..demonstration import default_strategy
 from ..http.context import Context, TheContext

@@ -1,24 +1,23 @@
 """The fields that the gateway reads of a chat request, and those it adds to the response."""
 
 import re
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from unprm.errors import InvalidRequest
 from unprm.openai_api import Json, is_json
-from unprm.types import Aggregate, DecidedBy, Strategy
+from unprm.types import Aggregate, DecidedBy, Probability
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import (
     CandidateOut,
     DemonstrationField,
     ExtractionField,
     ModelName,
-    Probability,
     SplitField,
     Text,
     Unscored,
     UsageOut,
-    VoteTerms,
 )
 
 MOST = 256
@@ -28,7 +27,7 @@ MOST_IN_BULK = 4096
 BUDGET = 8
 """Candidates for an answer if neither the request nor the server's settings say how many."""
 
-NAMED = re.compile(rf"({'|'.join(get_args(Strategy))})(?:-(\d{{1,6}}))?@(.+)")
+NAMED = re.compile(rf"({'|'.join(VOTES)})(?:-(\d{{1,6}}))?@(.+)")
 """A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
 _LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
 
@@ -211,7 +210,7 @@ class UnknownVote(InvalidRequest):
     def __init__(self) -> None:
         super().__init__(
             "the upstream lists no model of this name, and what stands before its @ is no vote: expected "
-            f"{', '.join(get_args(Strategy))}, as in `majority-8@MODEL`",
+            f"{', '.join(VOTES)}, as in `majority-8@MODEL`",
             "/model",
         )
 

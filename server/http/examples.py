@@ -5,11 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from unprm.types import DEFAULT_STRATEGY, Solution, Strategy, Usage
-from unprm.votes.ballot import Ballot, Scores, score_response
-from unprm.votes.confidence import confidence_of
-from unprm.votes.decide import STRATEGIES
-from unprm.votes.rules import RULES
+from unprm.election.ballot import Ballot, Scores, score_response
+from unprm.types import DEFAULT_STRATEGY, Solution, Usage
+from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.wire import (
     LimitsOut,
     MemoryOut,
@@ -19,7 +17,6 @@ from unprm.wire import (
     SelfTestOut,
     StatusResponse,
     VoteRequest,
-    VoteTerms,
 )
 
 from ..demonstration import about
@@ -50,22 +47,22 @@ _CONFIDENT: Json = {
         {"text": "4 * 15 = 60.\nThe answer is \\boxed{83}.", "confidence": 0.81},
         {"text": "4 * 15 = 50.\nThe answer is \\boxed{73}.", "confidence": 0.35},
         {"text": "The answer is \\boxed{83.0}.", "token_logprobs": [-0.01, -0.2, -0.05]},
-        {"text": "I can't tell.", "top_logprobs": [[-0.9, -1.1], [-0.1, -3.0]]},
+        {"text": "I can't tell."},
     ]
 }
 _PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
 
 
 def _request(strategy: Strategy) -> Json:
-    return _CONFIDENT if RULES[strategy].signal == "confidence" else _VOTE
+    example = _CONFIDENT if VOTES[strategy].signal == "confidence" else _VOTE
+    return example | VOTES[strategy].terms().model_dump()
 
 
 REQUESTS: dict[str, Json] = {
     "score_steps": _SCORE,
     "vote": _VOTE,
-    **{f"vote_{strategy}": _request(strategy) for strategy in STRATEGIES},
-    "vote_wrf": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
-    "vote_compare": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
+    **{f"vote_{strategy}": _request(strategy) for strategy in VOTES},
+    "vote_compare": _VOTE | DEFAULTS.model_dump(),
     "preview": _PREVIEW,
 }
 """Example requests by operation name."""
@@ -76,8 +73,8 @@ def responses() -> dict[str, Json]:
     models: dict[str, BaseModel] = {
         "score_steps": _scores(),
         "vote": _vote(DEFAULT_STRATEGY),
-        **{f"vote_{strategy}": _vote(strategy) for strategy in STRATEGIES},
-        "vote_compare": _ballot(_VOTE).compare(VoteTerms(), _MODEL, Usage()),
+        **{f"vote_{strategy}": _vote(strategy) for strategy in VOTES},
+        "vote_compare": _ballot(_VOTE).compare(DEFAULTS, _MODEL, Usage()),
         "preview": _preview(),
         "healthz": StatusResponse(),
         "readyz": StatusResponse(),
@@ -96,23 +93,17 @@ def _scores() -> BaseModel:
 
 
 def _ballot(example: Json) -> Ballot:
-    request = VoteRequest.model_validate(example)
+    request = VoteRequest.model_validate({name: example[name] for name in example.keys() & _VOTE.keys()})
     answers = ("83", "73", "83.0", None)
     solutions = [
         replace(solution, answer=answer) for solution, answer in zip(request.candidates(), answers, strict=True)
     ]
     steps = [solution.step_scores for solution in solutions]
-    scores = Scores(steps if any(steps) else None, {})
-    confidences = {
-        name: [confidence_of(each, name, VoteTerms()) for each in solutions]
-        for name in STRATEGIES
-        if example is _CONFIDENT
-    }
-    return Ballot(request, solutions, (0, 1, 0, None), scores, (), confidences)
+    return Ballot(request, solutions, (0, 1, 0, None), Scores(steps if any(steps) else None, {}))
 
 
 def _vote(strategy: Strategy) -> BaseModel:
-    return _ballot(_request(strategy)).vote(strategy, VoteTerms(), _MODEL, Usage())
+    return _ballot(_request(strategy)).vote(strategy, DEFAULTS, _MODEL, Usage())
 
 
 def _preview() -> BaseModel:

@@ -14,7 +14,7 @@ from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.mini.domain import parse
 from unprm.steps import first_error
-from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES
 
 PROBLEM = "How many?"
 EXAMPLES = ["A slip", "A close vote", "LaTeX"]

@@ -19,7 +19,7 @@ from training.evaluate.scorers import Identity, Solution
 from training.settings import WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
-from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES
 
 SILENT = Console(file=io.StringIO())
 PIXEL = bytes.fromhex(

@@ -10,8 +10,8 @@ from playwright.sync_api import Route, expect
 from server.http.openapi import STRATEGY_TEXTS
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running
+from unprm.election import decide as votes
 from unprm.types import AnswerClass, Normalization
-from unprm.votes import decide as votes
 from unprm.wire import VoteTerms
 
 PROBLEM = "How many?"

@@ -112,7 +112,7 @@ def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
     assert sorted((each.problem, each.gold_answer) for each in kept) == sorted(
         {(row["problem"], row["gold"]) for row in rows}
     )
-    assert all(each.confidences["deepconf"] == (2.5, 2.5, 2.5) for each in kept)
+    assert all(each.confidences == (2.5, 2.5, 2.5) for each in kept)
     card = (tmp_path / "packed" / "README.md").read_text()
     assert f"9 candidate solutions of 3 questions of `questions.jsonl`, sampled from `a-model`; {right / 9:.1%}" in card
     elected = sum(sum(row["correct"] for row in rows if row["problem"] == each.problem) > 1 for each in kept)

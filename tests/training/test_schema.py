@@ -94,6 +94,13 @@ def test_a_record_that_does_not_fit_is_named_by_line_and_field_without_its_text(
     assert "secret" not in str(caught.value)
 
 
+def test_confidences_are_read_as_they_were_once_written_by_vote():
+    old = {"id": "a", "classes": [0], "correct": [True], "rewards": [0.5], "confidences": {"cisc": [0.9], "other": [2]}}
+    judged = adapter(JudgedCandidates).validate_python(old)
+    assert judged.confidences == (0.9,)
+    assert adapter(JudgedCandidates).validate_json(to_line(judged)) == judged
+
+
 @pytest.mark.parametrize(
     ("file", "kinds"),
     [
