@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from unprm import mini
+from unprm.mini.demonstration import about
 from unprm.mini.domain import knows
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
@@ -27,13 +27,6 @@ def demonstration(models: Sequence[Model], problem: str | None) -> Demonstration
     """What to know of scores by these models; None if none of them is a demonstration."""
     found = _demonstrations(models)
     return about(found[0].name, problem) if found else None
-
-
-def about(name: str, problem: str | None) -> Demonstration:
-    """What to know of a demonstration's scores of solutions to a problem."""
-    inside = _knows(problem)
-    place = "this problem is in it" if inside else "this problem is outside it: the scores mean nothing"
-    return Demonstration(in_domain=inside, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}.")
 
 
 def _demonstrations(models: Sequence[Model]) -> list[Model]:

@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from fastapi import APIRouter
 
-from unprm.answers.extraction import extract
 from unprm.election.ballot import Ballot, Scores, score_response
 from unprm.election.decide import needed_signal
-from unprm.errors import BlankSolution, InvalidRequest, NoAnswer, TooManySteps, Unscorable
+from unprm.election.parsing import ParsedCandidates, parse, why_unscorable
+from unprm.errors import InvalidRequest, NoAnswer, Unscorable
 from unprm.types import Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -115,7 +113,7 @@ async def preview(service: TheService, request: PreviewRequest, context: TheCont
     """Shows the exact text, token ids and scored positions of one solution, without running the model."""
     with service.models.chosen(request.model) as (model,):
         solution = await service.read(context, request.candidate)
-        error = _unscorable(0, solution, service.settings.max_steps)
+        error = why_unscorable(0, solution, service.settings.max_steps)
         encoded = error or (await scoring.encode(model, request.problem, {0: solution}, context))[0]
         if isinstance(encoded, Unscorable):
             encoded.pointer = "/solution"
@@ -172,60 +170,19 @@ async def ballot(
     return found
 
 
-class _Parsed(NamedTuple):
-    """A request's solutions with their answers; `unscorable`: by index, why a solution can't have a reward."""
-
-    solutions: list[Solution]
-    unscorable: dict[int, Unscorable]
-
-    @property
-    def missing(self) -> dict[int, Solution]:
-        """The solutions that a model has to score, by index."""
-        return {
-            index: solution
-            for index, solution in enumerate(self.solutions)
-            if solution.step_scores is None and index not in self.unscorable
-        }
-
-    @property
-    def given(self) -> bool:
-        """Whether the request came with the scores of all scorable solutions."""
-        return not self.missing and any(solution.step_scores for solution in self.solutions)
-
-
-async def _parse(service: Service, request: Candidates, context: Context) -> _Parsed:
+async def _parse(service: Service, request: Candidates, context: Context) -> ParsedCandidates:
     """Splits the texts and extracts their answers. Raises `Unscorable` if the request says to refuse."""
     context.solutions = len(request.solutions)
-    parsed = await service.read(context, partial(_answered, request, service.settings.max_steps))
+    parsed = await service.read(context, partial(parse, request, service.settings.max_steps))
     if parsed.unscorable and request.on_invalid == "refuse":
         raise parsed.unscorable[min(parsed.unscorable)]
     return parsed
 
 
-def _answered(request: Candidates, max_steps: int) -> _Parsed:
-    solutions, unscorable = [], {}
-    for index, (solution, text) in enumerate(zip(request.candidates(), request.texts(), strict=True)):
-        scores, answer = solution.step_scores, solution.answer
-        if (error := _unscorable(index, solution, max_steps)) is not None:
-            unscorable[index], scores = error, None
-        if answer is None:
-            answer = extract(text, request.extraction)
-        stated = answer is not None and answer.strip() != ""
-        solutions.append(replace(solution, answer=answer if stated else None, step_scores=scores))
-    return _Parsed(solutions, unscorable)
-
-
-def _unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
-    """Why no model can score the solution, judged by its steps alone."""
-    if not solution.steps:
-        return BlankSolution(index)
-    return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
-
-
 async def _scores(
     models: Sequence[Model],
     request: Candidates,
-    parsed: _Parsed,
+    parsed: ParsedCandidates,
     context: Context,
     electable: Sequence[int] | None = None,
 ) -> Scores:

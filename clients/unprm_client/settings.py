@@ -18,10 +18,12 @@ def with_settings(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Cal
     default and annotation that `parameter` makes of the setting's field and of its description."""
 
     def decorate(function: Function) -> Function:
-        plain = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+        signature = inspect.signature(function)
+        plain = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         shown = [*plain, *_parameters(parameter)]
-        function.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        function.__annotations__ = {each.name: each.annotation for each in shown}
+        function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+        function.__annotations__ |= {each.name: each.annotation for each in shown}
+        del function.__annotations__["settings"]
         return function
 
     return decorate

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from unprm.election.ballot import Ballot, Scores, score_response
+from unprm.mini.demonstration import about
 from unprm.types import DEFAULT_STRATEGY, Solution, Usage
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.wire import (
@@ -18,8 +19,6 @@ from unprm.wire import (
     StatusResponse,
     VoteRequest,
 )
-
-from ..demonstration import about
 
 Json = dict[str, Any]
 

@@ -54,8 +54,17 @@ async def docs(request: Request) -> Response:
 @router.api_route(BELOW + "strategies.json", methods=["GET", "HEAD"])
 async def strategies() -> Response:
     """The votes that need answers and rewards alone, which the page shows: what it says of them."""
-    said = ("title", "score_name", "decided_by", "why_frequency", "why_reward")
-    texts = {name: {field: getattr(VOTES[name], field) for field in said} for name in REWARD_STRATEGIES}
+    texts = {
+        name: {
+            "title": vote.title,
+            "score": vote.score_name,
+            "decided_by": vote.decided_by,
+            "why_frequency": vote.why_frequency,
+            "why_reward": vote.why_reward,
+        }
+        for name, vote in VOTES.items()
+        if name in REWARD_STRATEGIES
+    }
     return JSONResponse(texts, headers=HEADERS)
 
 

@@ -58,9 +58,9 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             '"scores": [[0.5], null]}\n',
         ),
         (
-            JudgedCandidates("a", (0,), (True,), (0.5,), confidences={"cisc": (0.25,)}),
+            JudgedCandidates("a", (0,), (True,), (0.5,), confidences=(0.25,)),
             '{"id": "a", "classes": [0], "correct": [true], "rewards": [0.5], "scores": null, '
-            '"confidences": {"cisc": [0.25]}}\n',
+            '"confidences": [0.25]}\n',
         ),
         (
             Election("a", "Why?", 2, 1, {"majority": True}),

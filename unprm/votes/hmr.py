@@ -24,6 +24,6 @@ VOTE = Vote(
     runs_prm="only without such a majority",
     take_when="the PRM is expensive and most problems are easy",
     score_name="highest reward",
-    why_frequency="that is at least half, so the majority decides, whatever the rewards",
+    why_frequency="that is at least half: the majority decides, whatever the rewards",
     why_reward="No answer alone has half of the candidates, so the highest reward decides",
 )
