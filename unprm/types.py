@@ -138,28 +138,24 @@ class Completion:
 
     `logprobs`: natural-log probabilities (≤ 0) under the model itself, before temperature, one per token, the
     end-of-text token included. `ids`: the tokens, empty where an API does not return them. `finished`: ended by the
-    model, not by the token limit. `top_logprobs`: for each token, the log-probabilities of the likeliest ones at that
-    place, descending; empty if the settings ask for none.
+    model, not by the token limit.
     """
 
     text: str
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finished: bool
-    top_logprobs: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
     """How completions are sampled. `max_tokens`: maximum length of one completion. `worked_examples`: chat prompts
-    begin with two worked examples. `top_logprobs`: number of likeliest tokens at each place whose log-probabilities are
-    returned."""
+    begin with two worked examples."""
 
     temperature: float = 0.8
     top_p: float = 1.0
     max_tokens: int = 2048
     worked_examples: bool = False
-    top_logprobs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

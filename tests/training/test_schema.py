@@ -33,9 +33,9 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
     ("record", "line"),
     [
         (
-            SampledQuestion("a", "ş?", "1", "m", (1, 2), (Completion("t", (3,), (-1e-05,), True, ((-0.5, -1.0),)),)),
+            SampledQuestion("a", "ş?", "1", "m", (1, 2), (Completion("t", (3,), (-1e-05,), True),)),
             '{"id": "a", "problem": "ş?", "answer": "1", "model": "m", "prompt": [1, 2], "completions": '
-            '[{"text": "t", "ids": [3], "logprobs": [-1e-05], "finished": true, "top_logprobs": [[-0.5, -1.0]]}]}\n',
+            '[{"text": "t", "ids": [3], "logprobs": [-1e-05], "finished": true}]}\n',
         ),
         (annotated(labels=(True, False)), HEAD + '"correct": false, "labels": [true, false], ' + TAIL),
         (annotated(reason="why", rank=None), HEAD + '"correct": false, "reason": "why", "rank": null, ' + TAIL),
@@ -59,8 +59,7 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
         ),
         (
             JudgedCandidates("a", (0,), (True,), (0.5,), confidences=(0.25,)),
-            '{"id": "a", "classes": [0], "correct": [true], "rewards": [0.5], "scores": null, '
-            '"confidences": [0.25]}\n',
+            '{"id": "a", "classes": [0], "correct": [true], "rewards": [0.5], "scores": null, "confidences": [0.25]}\n',
         ),
         (
             Election("a", "Why?", 2, 1, {"majority": True}),
