@@ -86,6 +86,14 @@ def test_the_readme_alone_counts_the_votes() -> None:
     assert [page.name for page in others if page.name != "LOG.md" and count.search(page.read_text("utf-8"))] == []
 
 
+def test_the_table_of_votes_is_that_of_the_registry() -> None:
+    """All but what each gains."""
+    section = (ROOT / "docs/concepts.md").read_text("utf-8").partition("## Which vote when")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    said = [f"| `{v.name}` | {v.summary} | {v.runs_prm} | {v.take_when} | " for v in VOTES.values()]
+    assert [row[: len(own)] for row, own in zip(rows, said, strict=True)] == said
+
+
 def test_every_vote_is_among_the_operations() -> None:
     page = (ROOT / "docs/requests.md").read_text("utf-8")
     assert [name for name in VOTES if f"/vote/{name}`" not in page] == []

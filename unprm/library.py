@@ -17,7 +17,7 @@ StepScores = Sequence[Sequence[float] | None]
 
 def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
     """As `unprm.score`."""
-    request = ScoreRequest(problem=problem, solutions=list(solutions))
+    request = ScoreRequest.model_validate({"problem": problem, "solutions": list(solutions)})
     steps, _ = _scores(prm, problem, parse(request).missing, {})
     return [steps.get(index) for index in range(len(request.solutions))]
 
@@ -39,9 +39,10 @@ def vote(
     compared = Equivalence().compare([each.answer for each in parsed.solutions if each.answer is not None])
     names = iter(compared.classes)
     classes = [None if each.answer is None else next(names) for each in parsed.solutions]
+    by_reward = needed_signal(strategy, classes, request.terms) == "reward"
     steps = {index: each.step_scores for index, each in enumerate(parsed.solutions) if each.step_scores is not None}
     usage, unscorable, known = Usage(), dict(parsed.unscorable), None
-    if prm is not None and parsed.missing and needed_signal(strategy, classes, request.terms) == "reward":
+    if by_reward and parsed.missing and prm is not None:
         if problem is None:
             raise ValueError("rewards decide this vote, and the PRM needs the problem to score: problem is None")
         computed, usage = _scores(prm, problem, parsed.missing, unscorable)
@@ -49,7 +50,8 @@ def vote(
         if not steps:
             raise unscorable[min(unscorable)]
         known = about(prm.description.name, problem) if prm.description.demo else None
-    scores = Scores([steps.get(index) for index in range(len(classes))] if steps else None, unscorable, None, known)
+    used = [steps.get(index) for index in range(len(classes))] if by_reward or parsed.given else None
+    scores = Scores(used, unscorable, None, known)
     stated = [index for index, name in enumerate(classes) if name is not None]
     ballot = Ballot(request, parsed.solutions, classes, scores, [stated[index] for index in compared.as_text])
     return ballot.vote(strategy, request.terms, "" if prm is None else prm.description.name, usage)

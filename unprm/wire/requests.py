@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
@@ -214,8 +214,10 @@ def _request_of(vote: Vote) -> type[Candidates]:
     base = RewardVoteRequest if vote.needs_problem else VoteRequest
     if vote.terms is Terms:
         return base
+    bases: Any = (base, vote.terms)
     name = f"{vote.name.title().replace('_', '')}Request"
-    return create_model(name, __base__=(base, vote.terms), __doc__=f"Candidates for the vote `{vote.name}`.")
+    request: type[Candidates] = create_model(name, __base__=bases, __doc__=f"Candidates for the vote `{vote.name}`.")
+    return request
 
 
 VOTE_REQUESTS: dict[Strategy, type[Candidates]] = {name: _request_of(vote) for name, vote in VOTES.items()}
