@@ -13,8 +13,8 @@ from training.data.search_findings import table
 from training.evaluate.acceptance import elections
 from training.evaluate.right_votes import takeable
 from training.schema import JudgedCandidates
-from unprm.types import Strategy
-from unprm.votes.acceptance import CONFIDENCE, Election, threshold
+from unprm.election.acceptance import CONFIDENCE, Election, threshold
+from unprm.votes.registry import Strategy
 
 SPLITS = 200
 """Ways to cut the questions into halves: one calibrates, the other judges."""

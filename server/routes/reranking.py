@@ -125,7 +125,8 @@ async def _rewards(
     service: Service, model: str | None, problem: str, texts: Sequence[str], context: Context
 ) -> tuple[str, list[float]]:
     """The model's name, and a reward for each text. Raises `Unscorable` if one can't be scored."""
-    request = ScoreRequest(problem=problem, solutions=list(texts), model=model, on_invalid="refuse")
+    sent = {"problem": problem, "solutions": texts, "model": model, "on_invalid": "refuse"}
+    request = ScoreRequest.model_validate(sent)
     before = context.usage
     scored = await voting.score_steps(service, request, context)
     context.usage = before + context.usage

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from unprm.votes.acceptance import CONFIDENCE
+from unprm.election.acceptance import CONFIDENCE
 
 from .. import resumable
 from ..settings import Reading, WrfSettings

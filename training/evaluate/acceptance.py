@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
+from unprm.election.acceptance import CONFIDENCE, Election, Statistics, VoteCalibration, certainty
+from unprm.election.decide import decide, needed_signal
 from unprm.errors import RecordInvalid
-from unprm.types import Strategy
-from unprm.votes.acceptance import CONFIDENCE, Election, Statistics, VoteCalibration, certainty
-from unprm.votes.decide import decide, needed_signal
+from unprm.votes.registry import Strategy
 
 from ..schema import JudgedCandidates
 from .right_votes import takeable

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from unprm.votes.adaptive import Standing, least_decided
+from unprm.election.adaptive import Standing, least_decided
 
 from .election import Elected, Rounds
 

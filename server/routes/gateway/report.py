@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from unprm.types import DecidedBy, Strategy
-from unprm.votes.rules import RULES
+from unprm.types import DecidedBy
+from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import CandidateOut, DemonstrationField, Unscored, UsageOut
 
 Stopped = Literal["stable", "budget", "failures"]
@@ -44,8 +44,8 @@ class Report(BaseModel):
 
     `share`: the fraction of the candidates with an answer that have the elected one. `answer` is None if no candidate
     has one. Then the highest reward or confidence is elected if the request names a vote by these; else there is no
-    vote, `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`, whatever the
-    strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
+    vote, `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`,
+    whatever the strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
     `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions`
     has all candidates if the request asks for them, and is missing otherwise, and in a stream.
     """
@@ -85,7 +85,7 @@ def notes(report: Report, token_limit: str | None, *, by_letters: bool, by_frequ
     """
     found = [*_missing(report, token_limit), *_outcome(report)]
     if by_frequency:
-        signal = RULES[report.strategy].signal
+        signal = VOTES[report.strategy].signal
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
     if by_letters:
         found.append("the question lists options, so answers are read as option letters")

@@ -89,7 +89,7 @@ def router(upstream: Upstream) -> APIRouter:
             return partial(elect, service, candidates, terms, context)
 
     async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
-        """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name, or
+        """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name or
         can't list any."""
         for name in {request.model for request in requests if request.may_be_misnamed}:
             try:

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from unprm.election.acceptance import Statistics, VoteCalibration, certainty, read, threshold
 from unprm.errors import RecordInvalid
-from unprm.votes.acceptance import Statistics, VoteCalibration, certainty, read, threshold
 
 
 def test_certainty_is_share_times_highest_reward():

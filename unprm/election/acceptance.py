@@ -22,8 +22,8 @@ from itertools import groupby
 from pathlib import Path
 
 from unprm.errors import RecordInvalid
-from unprm.types import Strategy
-from unprm.votes.rules import Values
+from unprm.votes.registry import Strategy
+from unprm.votes.vote import Values
 
 CONFIDENCE = 0.9
 """Probability over the calibration questions that the risk is kept, unless the calibration says otherwise."""
