@@ -1,12 +1,14 @@
 """Takes votes: parse a request's solutions, compare their answers, score them if a vote needs it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from unprm.election.ballot import Ballot, Scores, score_response
 from unprm.election.decide import needed_signal
 from unprm.election.parsing import ParsedCandidates, parse
-from unprm.errors import InvalidRequest, NoAnswer
+from unprm.errors import InvalidRequest, NoAnswer, Unscorable
 from unprm.mini.demonstration import about
 from unprm.mini.domain import knows
 from unprm.types import DEFAULT_STRATEGY
@@ -42,8 +44,9 @@ async def score_steps(service: Service, request: ScoreRequest, context: Context)
     with service.models.chosen(request.model) as models:
         if not request.scored:  # refuses before any text is read
             context.claims.check_room(models, list(request.lengths))
-        parsed = await _parse(service, request, context)
-        scores = await _scores(models, request, parsed, context)
+        with _pointing(request):
+            parsed = await _parse(service, request, context)
+            scores = await _scores(models, request, parsed, context)
         return score_response(request, parsed.solutions, scores, name(models), context.usage)
 
 
@@ -64,11 +67,17 @@ async def ballot(
     Raises `NoAnswer`; `Unscorable` and `NoConfidence` if no solution with an answer has a reward or confidence, and a
     vote needs one; `InvalidRequest` without a problem to score by; and the errors of scoring.
     """
-    parsed = await _parse(service, request, context)
+    with _pointing(request):
+        parsed = await _parse(service, request, context)
     with span("answers"):
         classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context)
+    solutions = parsed.solutions
     if all(number is None for number in classes):
-        raise NoAnswer(len(classes))
+        if request.trajectories is None:
+            raise NoAnswer(len(classes))
+        # without answers each trajectory stands for itself, so that rewards elect one
+        classes = tuple(range(len(classes)))
+        solutions = [replace(each, answer=f"trajectory {k}") for k, each in enumerate(solutions)]
     needed = {needed_signal(strategy, classes, request.terms) for strategy in strategies}
     scored = "reward" in needed
     if scored and parsed.missing and request.problem is None:
@@ -76,16 +85,28 @@ async def ballot(
     scores = Scores(None, parsed.unscorable)
     if scored or parsed.given:
         answered = [index for index, number in enumerate(classes) if number is not None]
-        scores = await _scores(models, request, parsed, context, answered if scored else None)
-    found = Ballot(request, parsed.solutions, classes, scores, compared_as_text)
+        with _pointing(request):
+            scores = await _scores(models, request, parsed, context, answered if scored else None)
+    found = Ballot(request, solutions, classes, scores, compared_as_text)
     if needed == {"confidence"} and found.confidences is None:
         raise NoConfidence
     return found
 
 
+@contextmanager
+def _pointing(request: Candidates) -> Iterator[None]:
+    """Errors about a candidate point to where it was sent."""
+    try:
+        yield
+    except Unscorable as error:
+        if request.trajectories is not None:
+            error.pointer = error.pointer.replace("/solutions", "/trajectories", 1)
+        raise
+
+
 async def _parse(service: Service, request: Candidates, context: Context) -> ParsedCandidates:
     """Splits the texts and extracts their answers. Raises `Unscorable` if the request says to refuse."""
-    context.solutions = len(request.solutions)
+    context.solutions = request.count
     parsed = await service.read(context, partial(parse, request, service.settings.max_steps))
     if parsed.unscorable and request.on_invalid == "refuse":
         raise parsed.unscorable[min(parsed.unscorable)]

@@ -19,7 +19,7 @@ def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[flo
     """As `unprm.score`."""
     request = ScoreRequest.model_validate({"problem": problem, "solutions": list(solutions)})
     steps, _ = _scores(prm, problem, parse(request).missing, {})
-    return [steps.get(index) for index in range(len(request.solutions))]
+    return [steps.get(index) for index in range(request.count)]
 
 
 def vote(

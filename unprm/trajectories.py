@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from unprm.errors import InvalidRequest
+from unprm.types import Cut
 
 Evidence = Literal["before", "after"]
 """What a step is judged by: what was known `before` it, or also what came `after` it, up to the next step."""
@@ -73,14 +74,6 @@ class Reading:
     evidence: Evidence = "after"
     observation_tokens: int = 500
     thoughts: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Characters of a message of evidence, and how many of them are read."""
-
-    characters: int
-    kept: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,19 @@ DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Characters of a message, and how many of them are read."""
+
+    characters: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
 class Solution:
     """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step.
 
-    `confidence`, ≥ 0: that of the model that wrote it.
+    `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `messages`: for each step the index of its
+    message; `cut`: by index, the messages that are not read whole.
     """
 
     steps: tuple[str, ...]
@@ -42,6 +51,8 @@ class Solution:
     id: str | None = None
     step_scores: tuple[float, ...] | None = None
     confidence: float | None = None
+    messages: tuple[int, ...] | None = None
+    cut: Mapping[int, Cut] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

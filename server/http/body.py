@@ -102,6 +102,8 @@ def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
             raise TooManySolutions(len(solutions), max_solutions)
         for index, solution in enumerate(solutions):
             _bound(solution, f"/solutions/{index}", max_steps)
+    if isinstance(trajectories := value.get("trajectories"), list) and len(trajectories) > max_solutions:
+        raise TooManySolutions(len(trajectories), max_solutions)
     _bound(value.get("solution"), "/solution", max_steps)
     return value
 

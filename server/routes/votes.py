@@ -84,11 +84,11 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
 async def preview(service: TheService, request: PreviewRequest, context: TheContext) -> PreviewResponse:
     """Shows the exact text, token ids and scored positions of one solution, without running the model."""
     with service.models.chosen(request.model) as (model,):
-        solution = await service.read(context, request.candidate)
+        problem, solution = await service.read(context, request.read)
         try:
-            encoded = await scoring.encode_one(model, request.problem, solution, service.settings.max_steps, context)
+            encoded = await scoring.encode_one(model, problem, solution, service.settings.max_steps, context)
         except Unscorable as error:
-            error.pointer = "/solution"
+            error.pointer = "/solution" if request.trajectory is None else "/trajectory"
             raise
         return await asyncio.to_thread(_shown, model, solution, encoded)
 

@@ -16,6 +16,7 @@ from unprm.wire import (
     CandidateOut,
     Candidates,
     CompareResponse,
+    CutOut,
     Demonstration,
     ScoredSolution,
     ScoreResponse,
@@ -174,6 +175,10 @@ def _result(request: Candidates, index: int, solution: Solution, scores: Scores)
         "threshold": recorded,
         "step_log_odds": None if steps is None or not request.log_odds else list(map(log_odds, steps)),
         "unscored": None if error is None else Unscored.of(error),
+        "message_scores": None
+        if steps is None or solution.messages is None
+        else dict(zip(map(str, solution.messages), steps, strict=True)),
+        "cut": {str(index): CutOut(**asdict(cut)) for index, cut in solution.cut.items()} or None,
     }
 
 

@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, create_model, model_validator
+from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
 from unprm import steps as step_text
+from unprm import trajectories as agents
 from unprm.errors import InvalidRequest
 from unprm.types import Aggregate, Probability, Solution, Split
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
@@ -102,6 +103,62 @@ AnySolution = Annotated[
 ]
 
 
+class TrajectoryIn(WireModel):
+    """A trajectory of an agent: OpenAI's messages, or a whole trajectory in Harbor's format (ATIF). Each assistant
+    message is a step."""
+
+    id: str | None = Field(None, description="Returned with this trajectory's result.")
+    messages: list[agents.Message] = Field(min_length=1, max_length=2000, fail_fast=True)
+    answer: str | None = Field(None, description="Overrides the answer found in the last assistant message.")
+    step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_atif(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "schema_version" not in data:
+            return data
+        return {"id": data.get("session_id"), "messages": agents.from_atif(data)}
+
+    def candidate(self, rendered: agents.Rendered, index: int) -> Solution:
+        """The trajectory as a solution. Raises `InvalidRequest` if its steps are not as many as its step scores."""
+        scores = None if self.step_scores is None else tuple(self.step_scores)
+        if scores is not None and len(scores) != len(rendered.steps):
+            reason = _mismatch(len(scores), len(rendered.steps))
+            raise InvalidRequest(f"trajectory {index}: {reason}", f"/trajectories/{index}/step_scores")
+        return Solution(rendered.steps, self.answer, self.id, scores, messages=rendered.messages, cut=rendered.cut)
+
+
+class TrajectoryTerms(WireModel):
+    """How trajectories are read."""
+
+    tools: list[dict[str, Any]] = Field([], max_length=256, description="The agent's tools, as in OpenAI's API.")
+    evidence: agents.Evidence = Field(
+        "after",
+        description="Whether a step is judged with what its tools returned (`after`), or only with what was known "
+        "`before` it.",
+    )
+    observation_tokens: int = Field(
+        500,
+        ge=1,
+        le=100_000,
+        description="Length to which what a tool returned is cut in the middle; four characters count as a token.",
+    )
+    thoughts: bool = Field(False, description="Whether steps begin with the model's thoughts.")
+
+    def render(self, trajectory: TrajectoryIn, pointer: str) -> agents.Rendered:
+        """The trajectory as texts. Raises `InvalidRequest` for what is not text; `pointer`: the trajectory's."""
+        reading = agents.Reading(self.evidence, self.observation_tokens, self.thoughts)
+        try:
+            return agents.render(trajectory.messages, reading)
+        except InvalidRequest as error:
+            raise InvalidRequest(str(error), f"{pointer}{error.pointer}") from None
+
+    def problem_of(self, problem: str | None, rendered: agents.Rendered) -> str | None:
+        """The problem with the tools, and with the messages before the first step."""
+        parts = (problem, agents.describe_tools(self.tools), rendered.problem)
+        return "\n\n".join(part for part in parts if part) or None
+
+
 def _as_object(solution: str | list[str] | SolutionIn) -> SolutionIn:
     if isinstance(solution, SolutionIn):
         return solution
@@ -109,16 +166,23 @@ def _as_object(solution: str | list[str] | SolutionIn) -> SolutionIn:
     return SolutionIn.model_construct(text=text, steps=steps)
 
 
-class Candidates(WireModel):
-    """Candidate solutions of one problem, and how they are read and scored."""
+class Candidates(TrajectoryTerms):
+    """Candidate solutions of one problem, or trajectories of one task, and how they are read and scored."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"problem": _PROBLEM, "solutions": [[_RIGHT], _WRONG]}})
 
     problem: Text | None = Field(None, description="Required if the model has to score.")
-    solutions: list[AnySolution] = Field(min_length=1, max_length=MAX_SOLUTIONS)
+    solutions: list[AnySolution] = Field(default_factory=list, min_length=1, max_length=MAX_SOLUTIONS)
+    trajectories: list[TrajectoryIn] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_SOLUTIONS,
+        description="In place of solutions. The messages before the first step are the same in all, and belong to the "
+        "problem.",
+    )
     split: SplitField = "auto"
     extraction: ExtractionField = "auto"
-    aggregate: Aggregate = "min"
+    aggregate: Aggregate = Field("min", description="By default the lowest score; of trajectories the mean.")
     threshold: Probability | None = Field(
         None,
         description="A step that scores below it, a number in [0, 1], is an error. By default 0.5; for scores of one "
@@ -134,26 +198,57 @@ class Candidates(WireModel):
         None, description="A served model, by default the first; for several, the mean of their calibrated step scores."
     )
 
+    _rendered: list[agents.Rendered] = PrivateAttr(default_factory=list)
+
+    @model_validator(mode="after")
+    def _read_trajectories(self) -> Self:
+        if bool(self.solutions) == (self.trajectories is not None):
+            raise ValueError("exactly one of solutions and trajectories must be given")
+        if self.trajectories is not None:
+            self._rendered = [self.render(each, f"/trajectories/{k}") for k, each in enumerate(self.trajectories)]
+            begins = {each.problem for each in self._rendered}
+            if len(begins) > 1:
+                raise ValueError("the messages before the first step differ among the trajectories")
+            self.problem = self.problem_of(self.problem, self._rendered[0])
+            if "aggregate" not in self.model_fields_set:
+                self.aggregate = "mean"
+        return self
+
+    @property
+    def count(self) -> int:
+        """Number of candidates."""
+        return len(self.trajectories or self.solutions)
+
     @property
     def scored(self) -> bool:
-        """Whether every solution comes with step scores, so that no model is needed."""
-        return all(solution.step_scores is not None for solution in self._objects)
+        """Whether every candidate comes with step scores, so that no model is needed."""
+        return all(each.step_scores is not None for each in self.trajectories or self._objects)
 
     @property
     def lengths(self) -> list[int]:
         """Characters of problem plus solution, for each solution without step scores, which a model has to read."""
         before = len(self.problem or "")
-        return [before + solution.characters for solution in self._objects if solution.step_scores is None]
+        sent = self.trajectories or self._objects
+        characters = [sum(map(len, each.steps)) for each in self._rendered] or [
+            each.characters for each in self._objects
+        ]
+        return [before + each for each, one in zip(characters, sent, strict=True) if one.step_scores is None]
 
     def candidates(self) -> list[Solution]:
         """The solutions, split into steps; `answer` is the caller's, not extracted yet.
 
         Raises `InvalidRequest` for a text whose number of steps differs from its number of step scores.
         """
+        if self.trajectories is not None:
+            pairs = zip(self.trajectories, self._rendered, strict=True)
+            return [each.candidate(rendered, index) for index, (each, rendered) in enumerate(pairs)]
         return [solution.candidate(self.split, index) for index, solution in enumerate(self._objects)]
 
     def texts(self) -> list[str]:
-        """Each solution as one text to extract its answer from: the text as sent, or the joined steps."""
+        """Each candidate as one text to extract its answer from: the text as sent, or the joined steps; of a
+        trajectory the last assistant message."""
+        if self.trajectories is not None:
+            return [each.final for each in self._rendered]
         return [solution.whole() for solution in self._objects]
 
     @property
@@ -194,19 +289,32 @@ class CompareRequest(ScoreRequest, VoteTerms):
     """Candidates for all votes."""
 
 
-class PreviewRequest(WireModel):
-    """One solution whose exact model input is requested."""
+class PreviewRequest(TrajectoryTerms):
+    """One solution or trajectory whose exact model input is requested."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"problem": _PROBLEM, "solution": _RIGHT}})
 
-    problem: Text
-    solution: AnySolution
+    problem: Text | None = Field(None, description="Required with a solution.")
+    solution: AnySolution | None = None
+    trajectory: TrajectoryIn | None = None
     split: SplitField = "auto"
     model: ModelName | None = Field(None, description="A served model, by default the first.")
 
-    def candidate(self) -> Solution:
-        """The solution, split into steps; raises `InvalidRequest` as `ScoreRequest.candidates` does."""
-        return _as_object(self.solution).candidate(self.split, 0)
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.solution is None) == (self.trajectory is None):
+            raise ValueError("exactly one of solution and trajectory must be given")
+        if self.solution is not None and self.problem is None:
+            raise ValueError("problem is required with a solution")
+        return self
+
+    def read(self) -> tuple[str, Solution]:
+        """The problem, and the solution split into steps. Raises `InvalidRequest` as `Candidates.candidates`."""
+        if self.trajectory is None:
+            assert self.solution is not None, "checked before"
+            return self.problem or "", _as_object(self.solution).candidate(self.split, 0)
+        rendered = self.render(self.trajectory, "/trajectory")
+        return self.problem_of(self.problem, rendered) or "", self.trajectory.candidate(rendered, 0)
 
 
 def _request_of(vote: Vote) -> type[Candidates]:

@@ -28,6 +28,23 @@ _UsedThreshold = Annotated[
 ]
 
 
+class CutOut(WireModel):
+    """Characters of a message that is not read whole, and how many of them are read."""
+
+    characters: int
+    kept: int
+
+
+_MessageScores = Annotated[
+    dict[str, float] | None,
+    Field(exclude_if=_is_none, description="Of a trajectory: the scores by the index of the assistant message."),
+]
+_CutMessages = Annotated[
+    dict[str, CutOut] | None,
+    Field(exclude_if=_is_none, description="Of a trajectory: the messages that were cut, by index."),
+]
+
+
 class UsageOut(WireModel):
     """Tokens of a request: in total, actually run by the model, and reused from earlier computation. Its times, in
     milliseconds: `tokenization_ms` from texts to token ids, `queue_ms` until the first batch, and `scoring_ms` from
@@ -80,6 +97,8 @@ class ScoredSolution(WireModel):
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
     threshold: _UsedThreshold = None
+    message_scores: _MessageScores = None
+    cut: _CutMessages = None
 
 
 class ScoreResponse(WireModel):
@@ -116,6 +135,8 @@ class VotedSolution(WireModel):
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
     threshold: _UsedThreshold = None
+    message_scores: _MessageScores = None
+    cut: _CutMessages = None
     confidence: float | None = Field(
         default=None,
         exclude_if=_is_none,
