@@ -44,8 +44,8 @@ class Report(BaseModel):
 
     `share`: the fraction of the candidates with an answer that have the elected one. `answer` is None if no candidate
     has one. Then the highest reward or confidence is elected if the request names a vote by these; else there is no
-    vote, `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`, whatever the
-    strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
+    vote, `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`,
+    whatever the strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
     `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions`
     has all candidates if the request asks for them, and is missing otherwise, and in a stream.
     """
