@@ -13,7 +13,7 @@ from unprm.votes.confidence import self_certainty
 from unprm.votes.decide import REWARD_STRATEGIES, STRATEGIES
 
 SCORED = {"unscored": None}
-NO_USAGE = {"tokens": 0, "computed_tokens": 0, "cached_tokens": 0}
+NO_USAGE = dict.fromkeys(wire.UsageOut.model_fields, 0)
 
 
 def given(answer: object, *scores: float, **more: object) -> dict[str, object]:
