@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unprm.engines.fake import FakeEngine
+from unprm.votes.registry import VOTES
 
 from .app import create_app
 from .http.errors import TABLE
@@ -25,10 +26,11 @@ with `--upstream-url` alone.
 
 
 def page() -> str:
-    """All operations, then schemas, then errors, in Markdown."""
+    """All operations, then votes, schemas and errors, in Markdown."""
     settings = Settings(upstream_url="http://upstream")
     document = create_app(settings, FakeEngine()).openapi()
-    parts = [_HEAD, *_operations(document), "## Schemas\n", *_schemas(document), "## Errors\n", *_errors()]
+    votes, schemas = ("## Votes\n", *_votes(), ""), ("## Schemas\n", *_schemas(document))
+    parts = [_HEAD, *_operations(document), *votes, *schemas, "## Errors\n", *_errors()]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -51,6 +53,13 @@ def _operations(document: Json) -> Iterator[str]:
 def _example(content: Json) -> Iterator[str]:
     if example := content.get("example"):
         yield "```json\n" + json.dumps(example, indent=1, ensure_ascii=False) + "\n```\n"
+
+
+def _votes() -> Iterator[str]:
+    yield "| vote | elects | runs the PRM | take it when | settings |\n|---|---|---|---|---|"
+    for vote in VOTES.values():
+        settings = ", ".join(f"`{name}`" for name in vote.terms.model_fields)
+        yield f"| `{vote.name}` | {vote.summary} | {vote.runs_prm} | {vote.take_when} | {settings} |"
 
 
 def _schemas(document: Json) -> Iterator[str]:

@@ -6,10 +6,11 @@ from functools import partial
 from typing import NamedTuple
 
 from unprm.concurrent import all_of
+from unprm.election.ballot import averaged
+from unprm.election.parsing import why_unscorable
 from unprm.engines.turns import Scored
-from unprm.errors import BlankSolution, DeadlineExceeded, NoVerdict, SolutionTooLong, TooManySteps, Unscorable
+from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Solution, Usage
-from unprm.votes.ballot import averaged
 
 from .context import Context
 from .models.model import Model, Room
@@ -105,20 +106,13 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
 
 async def encode_one(model: Model, problem: str, solution: Solution, max_steps: int, context: Context) -> Encoded:
     """The model input of a single solution. Raises `Unscorable`, `Overloaded` and `ModelUnavailable`."""
-    if (error := unscorable(0, solution, max_steps)) is not None:
+    if (error := why_unscorable(0, solution, max_steps)) is not None:
         raise error
     with model.encoding([length(problem, solution)], context.claims.share):
         outcome = (await encode(model, problem, {0: solution}, context))[0]
     if isinstance(outcome, SolutionTooLong):
         raise outcome
     return outcome
-
-
-def unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
-    """Why no model can score the solution, judged by its steps alone."""
-    if not solution.steps:
-        return BlankSolution(index)
-    return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
 
 
 def length(problem: str, solution: Solution) -> int:

@@ -35,7 +35,7 @@ from pydantic_settings import (
 )
 
 from unprm.models.options import JUDGE, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
-from unprm.types import Strategy
+from unprm.votes.registry import Strategy
 from unprm.wire import MAX_SOLUTIONS
 
 PREFIX = "UNPRM_"

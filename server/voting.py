@@ -1,20 +1,17 @@
 """Takes votes: parse a request's solutions, compare their answers, score them if a vote needs it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
-from unprm import mini
-from unprm.answers.extraction import extract
-from unprm.errors import InvalidRequest, NoAnswer, Unscorable
+from unprm.election.ballot import Ballot, Scores, score_response
+from unprm.election.decide import needed_signal
+from unprm.election.parsing import ParsedCandidates, parse
+from unprm.errors import InvalidRequest, NoAnswer
+from unprm.mini.demonstration import about
 from unprm.mini.domain import knows
-from unprm.types import DEFAULT_STRATEGY, Solution, Strategy
-from unprm.votes import decide as votes
-from unprm.votes.ballot import Ballot, Scores, score_response
-from unprm.votes.confidence import confidence_of
-from unprm.votes.rules import RULES, Values
-from unprm.wire import Candidates, Demonstration, ScoreRequest, ScoreResponse, VoteTerms
+from unprm.types import DEFAULT_STRATEGY
+from unprm.votes.registry import Strategy
+from unprm.wire import Candidates, Demonstration, ScoreRequest, ScoreResponse
 
 from . import scoring
 from .context import Context
@@ -34,8 +31,8 @@ class NoConfidence(InvalidRequest):
 
     def __init__(self) -> None:
         super().__init__(
-            "confidences decide this vote, and no solution with an answer has one: send `confidence`, or "
-            "`token_logprobs` (cisc) or `top_logprobs` (deepconf, self_certainty)",
+            "confidences decide this vote, and no solution with an answer has one: send `confidence` or "
+            "`token_logprobs`",
             "/solutions",
         )
 
@@ -72,11 +69,7 @@ async def ballot(
         classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context)
     if all(number is None for number in classes):
         raise NoAnswer(len(classes))
-    needed = {votes.needed_signal(strategy, classes, request.terms) for strategy in strategies}
-    find = partial(_confidences, parsed.solutions, classes, strategies, request.terms)
-    confidences = await service.read(context, find)
-    if needed == {"confidence"} and not confidences:
-        raise NoConfidence
+    needed = {needed_signal(strategy, classes, request.terms) for strategy in strategies}
     scored = "reward" in needed
     if scored and parsed.missing and request.problem is None:
         raise InvalidRequest(_NO_PROBLEM, "/problem")
@@ -84,68 +77,25 @@ async def ballot(
     if scored or parsed.given:
         answered = [index for index, number in enumerate(classes) if number is not None]
         scores = await _scores(models, request, parsed, context, answered if scored else None)
-    return Ballot(request, parsed.solutions, classes, scores, compared_as_text, confidences)
+    found = Ballot(request, parsed.solutions, classes, scores, compared_as_text)
+    if needed == {"confidence"} and found.confidences is None:
+        raise NoConfidence
+    return found
 
 
-def _confidences(
-    solutions: Sequence[Solution], classes: Sequence[int | None], strategies: Sequence[Strategy], terms: VoteTerms
-) -> dict[Strategy, Values]:
-    """The confidences of the solutions for each vote that takes them and finds any that it can elect by."""
-    found = {
-        strategy: [confidence_of(solution, strategy, terms) for solution in solutions]
-        for strategy in strategies
-        if RULES[strategy].signal == "confidence"
-    }
-    return {strategy: values for strategy, values in found.items() if votes.of_answered(classes, values)}
-
-
-class _Parsed(NamedTuple):
-    """A request's solutions with their answers; `unscorable`: by index, why a solution can't have a reward."""
-
-    solutions: list[Solution]
-    unscorable: dict[int, Unscorable]
-
-    @property
-    def missing(self) -> dict[int, Solution]:
-        """The solutions that a model has to score, by index."""
-        return {
-            index: solution
-            for index, solution in enumerate(self.solutions)
-            if solution.step_scores is None and index not in self.unscorable
-        }
-
-    @property
-    def given(self) -> bool:
-        """Whether the request came with the scores of all scorable solutions."""
-        return not self.missing and any(solution.step_scores for solution in self.solutions)
-
-
-async def _parse(service: Service, request: Candidates, context: Context) -> _Parsed:
+async def _parse(service: Service, request: Candidates, context: Context) -> ParsedCandidates:
     """Splits the texts and extracts their answers. Raises `Unscorable` if the request says to refuse."""
     context.solutions = len(request.solutions)
-    parsed = await service.read(context, partial(_answered, request, service.settings.max_steps))
+    parsed = await service.read(context, partial(parse, request, service.settings.max_steps))
     if parsed.unscorable and request.on_invalid == "refuse":
         raise parsed.unscorable[min(parsed.unscorable)]
     return parsed
 
 
-def _answered(request: Candidates, max_steps: int) -> _Parsed:
-    solutions, unscorable = [], {}
-    for index, (solution, text) in enumerate(zip(request.candidates(), request.texts(), strict=True)):
-        scores, answer = solution.step_scores, solution.answer
-        if (error := scoring.unscorable(index, solution, max_steps)) is not None:
-            unscorable[index], scores = error, None
-        if answer is None:
-            answer = extract(text, request.extraction)
-        stated = answer is not None and answer.strip() != ""
-        solutions.append(replace(solution, answer=answer if stated else None, step_scores=scores))
-    return _Parsed(solutions, unscorable)
-
-
 async def _scores(
     models: Sequence[Model],
     request: Candidates,
-    parsed: _Parsed,
+    parsed: ParsedCandidates,
     context: Context,
     electable: Sequence[int] | None = None,
 ) -> Scores:
@@ -182,14 +132,7 @@ def default_strategy(settings: Settings, models: Sequence[Model], problem: str |
 def demonstration(models: Sequence[Model], problem: str | None) -> Demonstration | None:
     """What to know of scores by these models; None if none of them is a demonstration."""
     found = _demonstrations(models)
-    return about_demonstration(found[0].name, problem) if found else None
-
-
-def about_demonstration(name: str, problem: str | None) -> Demonstration:
-    """What to know of a demonstration's scores of solutions to a problem."""
-    inside = _knows(problem)
-    place = "this problem is in it" if inside else "this problem is outside it: the scores mean nothing"
-    return Demonstration(in_domain=inside, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}.")
+    return about(found[0].name, problem) if found else None
 
 
 def _demonstrations(models: Sequence[Model]) -> list[Model]:

@@ -5,7 +5,6 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -13,7 +12,7 @@ from starlette.responses import Response
 
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
 from unprm.fields import field_errors, summary
-from unprm.types import Strategy
+from unprm.votes import registry
 from unprm.wire import FieldError, ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
@@ -89,7 +88,7 @@ class UnknownVote(UnprmError):
     code = "not_found"
 
     def __init__(self) -> None:
-        super().__init__(f"there is no such vote; expected one of {', '.join(get_args(Strategy))}, or compare")
+        super().__init__(f"there is no such vote; expected one of {', '.join(registry.VOTES)}, or compare")
 
 
 class BodyTooLarge(UnprmError):

@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from unprm.types import Strategy
-from unprm.votes.decide import STRATEGIES
-from unprm.votes.rules import RULES
+from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 
 Json = dict[str, Any]
 
@@ -33,22 +31,22 @@ _CONFIDENT: Json = {
         {"text": "4 * 15 = 60.\nThe answer is \\boxed{83}.", "confidence": 0.81},
         {"text": "4 * 15 = 50.\nThe answer is \\boxed{73}.", "confidence": 0.35},
         {"text": "The answer is \\boxed{83.0}.", "token_logprobs": [-0.01, -0.2, -0.05]},
-        {"text": "I can't tell.", "top_logprobs": [[-0.9, -1.1], [-0.1, -3.0]]},
+        {"text": "I can't tell."},
     ]
 }
 _PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
 
 
 def _request(strategy: Strategy) -> Json:
-    return _CONFIDENT if RULES[strategy].signal == "confidence" else _VOTE
+    example = _CONFIDENT if VOTES[strategy].signal == "confidence" else _VOTE
+    return example | VOTES[strategy].terms().model_dump()
 
 
 REQUESTS: dict[str, Json] = {
     "score_steps": _SCORE,
     "vote": _VOTE,
-    **{f"vote_{strategy}": _request(strategy) for strategy in STRATEGIES},
-    "vote_wrf": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
-    "vote_compare": _VOTE | {"alpha": 0.5, "normalization": "minmax"},
+    **{f"vote_{strategy}": _request(strategy) for strategy in VOTES},
+    "vote_compare": _VOTE | DEFAULTS.model_dump(),
     "preview": _PREVIEW,
 }
 """Example requests by operation name."""

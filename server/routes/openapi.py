@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import FastAPI
 
-from unprm.types import Strategy
+from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import ProblemDetails
 
 from ..http.errors import MEDIA_TYPE, TABLE, details_of
@@ -30,94 +30,6 @@ _PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable",
 _ELSEWHERE = ("not_found", "method_not_allowed", "upstream_refused", "upstream_failed")
 _WORK = tuple(code for code in TABLE if code not in _ELSEWHERE)
 _NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",)}
-
-
-class StrategyText(NamedTuple):
-    """A strategy in words: its short name, what its `score` is, and what the OpenAPI document says of it."""
-
-    title: str
-    score: str
-    summary: str
-    description: str
-
-
-STRATEGY_TEXTS: dict[Strategy, StrategyText] = {
-    "majority": StrategyText(
-        "Majority",
-        "number of candidates",
-        "The answer with the most solutions",
-        "Needs no rewards and no problem: the model is not run.",
-    ),
-    "prm": StrategyText(
-        "PRM best-of-N",
-        "highest reward",
-        "The answer of the solution with the highest reward",
-        "Best-of-N by the process reward model.",
-    ),
-    "hmr": StrategyText(
-        "Hybrid (HMR)",
-        "highest reward",
-        "Hybrid majority reward: the majority if there is one, else the highest reward",
-        "The one answer that at least half of all solutions state wins without scoring; if there is none, or there are "
-        "two, the model is run.",
-    ),
-    "wrf": StrategyText(
-        "Weighted (WRF)",
-        "combined",
-        "Weighted reward-frequency",
-        "Per answer, mean reward and frequency are made comparable as `normalization` says; the highest "
-        "`alpha * reward + (1 - alpha) * frequency` wins.",
-    ),
-    "weighted": StrategyText(
-        "Reward sum",
-        "sum of rewards",
-        "The answer with the highest sum of rewards",
-        "Weighted majority voting.",
-    ),
-    "logodds": StrategyText(
-        "Log-odds",
-        "log-likelihood",
-        "The answer with the highest sum of log-odds",
-        "Weighted majority (Kuang et al., 2025): a candidate weighs `scale` times the log-odds of its reward, plus the "
-        "log-odds that the model that wrote it, right with probability `accuracy`, means this answer and not one of "
-        "the others. Rewards should be probabilities: calibrated.",
-    ),
-    "best_of_majority": StrategyText(
-        "Best of majority",
-        "highest reward",
-        "The highest reward among the frequent answers",
-        "Answers of less than `min_share` of all candidates are dropped (Di et al., 2025). If a single one is left, it "
-        "wins without scoring; if none is, the most frequent stay.",
-    ),
-    "soft": StrategyText(
-        "Soft best-of-N",
-        "probability",
-        "The answer that soft best-of-N most probably takes",
-        "A softmax over the candidates' rewards (Verdun et al., 2025): near `temperature` 0 it is `prm`, far above 1 "
-        "it is `majority`.",
-    ),
-    "cisc": StrategyText(
-        "Confidence (CISC)",
-        "sum of weights",
-        "The answer with the highest sum of softmax weights of confidences",
-        "Confidence-informed self-consistency (Taubenfeld et al., 2025), without a PRM: the confidence is the one "
-        "sent, or the probability per token by `token_logprobs`.",
-    ),
-    "deepconf": StrategyText(
-        "DeepConf",
-        "sum of confidences",
-        "The answer with the highest sum of confidences among the most confident candidates",
-        "Deep think with confidence (Fu et al., 2025), without a PRM: the confidence is the one sent, or taken from "
-        "`top_logprobs` as `measure` and `window` say; the `top_share` most confident vote.",
-    ),
-    "self_certainty": StrategyText(
-        "Self-certainty",
-        "Borda votes",
-        "The answer with the most Borda votes by self-certainty",
-        "Without a PRM (Kang et al., 2025): candidates are ranked by the confidence sent, or by how far `top_logprobs` "
-        "are from uniform; the k-th of n has (n - k + 1) ** `power` votes.",
-    ),
-}
 
 _TIMEOUT: Json = {
     "name": TIMEOUT_HEADER,
@@ -175,8 +87,8 @@ def describe(name: str) -> Json:
 
 def describe_vote(strategy: Strategy) -> Json:
     """Options of the route of a vote."""
-    text = STRATEGY_TEXTS[strategy]
-    return describe(f"vote_{strategy}") | {"summary": text.summary, "description": text.description}
+    vote = VOTES[strategy]
+    return describe(f"vote_{strategy}") | {"summary": vote.summary, "description": vote.description}
 
 
 def problems(codes: Iterable[str]) -> dict[int | str, Json]:

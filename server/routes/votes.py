@@ -5,8 +5,8 @@ import asyncio
 from fastapi import APIRouter
 
 from unprm.errors import Unscorable
-from unprm.types import Encoded, Solution, Strategy
-from unprm.votes import decide as votes
+from unprm.types import Encoded, Solution
+from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
     Candidates,
@@ -64,7 +64,7 @@ def _add_vote(strategy: Strategy) -> None:
     work.add_api_route(f"/vote/{strategy}", this_vote, methods=["POST"], **describe_vote(strategy))
 
 
-for each in votes.STRATEGIES:
+for each in VOTES:
     _add_vote(each)
 
 
@@ -73,7 +73,7 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
     """Takes every vote over one scoring pass; each has the same result as at its own address. Votes by confidence are
     left out unless a solution brings what they need."""
     with service.models.chosen(request.model) as models:
-        ballot = await voting.ballot(service, models, request, votes.STRATEGIES, context)
+        ballot = await voting.ballot(service, models, request, list(VOTES), context)
         response = ballot.compare(request.terms, voting.name(models), context.usage)
     for outcome in response.strategies.values():
         service.metrics.voted(outcome)

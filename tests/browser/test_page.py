@@ -14,7 +14,7 @@ from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.mini.domain import parse
 from unprm.steps import first_error
-from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES
 
 PROBLEM = "How many?"
 EXAMPLES = ["A slip", "A close vote", "LaTeX"]
@@ -329,7 +329,7 @@ def test_wrf_is_taken_by_shares(sheet: Sheet, browser: Browser, running: Running
 def test_hmr_at_two_halves_asks_the_reward(sheet: Sheet) -> None:
     sheet.score("", scored(1, [0.5]), scored(2, [0.6]))
     sheet.choose("hmr")
-    expect(sheet.page.locator("#explanation")).to_contain_text("Two answers have half of the 2 candidates each")
+    expect(sheet.page.locator("#explanation")).to_contain_text("No answer alone has half of the candidates")
     assert sheet.elected("hmr") == "2"
 
 

@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from unprm.errors import Unscorable
-from unprm.types import Aggregate, DecidedBy, Strategy
+from unprm.types import Aggregate, DecidedBy
+from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
 LONGEST_COMPARED = 1000

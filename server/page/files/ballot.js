@@ -13,9 +13,6 @@ const SHOWN = 8;
 /** Lengths of α up to this are rounding. */
 const NOTHING = 1e-9;
 
-/** The votes by the highest reward, whose score is a frequency where that alone decides. */
-const BY_HIGHEST = new Set(["prm", "hmr", "best_of_majority"]);
-
 /**
  * The panel. `onStrategy` is called when another strategy is chosen, `onWeights` when WRF is to weigh in another way,
  * `onShow` with the first member of the class whose solutions are to be shown.
@@ -195,8 +192,9 @@ export class Ballot {
       measure("mean reward", figure(mean), [mean ?? 0]),
     ];
     const { alpha, normalization } = this.weights;
-    const { score: title } = STRATEGIES[this.strategy];
-    if (BY_HIGHEST.has(this.strategy)) measures.push(measure(title, figure(best), [best ?? 0]));
+    const { score: title, decided_by: decidedBy } = STRATEGIES[this.strategy];
+    // the score of a vote by the highest reward is a frequency where that alone decides
+    if (decidedBy === "reward") measures.push(measure(title, figure(best), [best ?? 0]));
     else if (this.strategy === "wrf") {
       if (normalization === "minmax") {
         measures.push(

@@ -37,23 +37,10 @@ class Choice(_Kept):
     logprobs: Any = None
 
 
-class Alternative(BaseModel):
-    """One of the likeliest tokens at a place, with its natural-log probability."""
-
-    model_config = ConfigDict(extra="allow")
+class Token(BaseModel):
+    """A sampled token's natural-log probability."""
 
     logprob: Annotated[float, Field(ge=LEAST_LOGPROB, allow_inf_nan=False)]
-
-
-class Token(Alternative):
-    """The token that was sampled, and the likeliest ones at its place."""
-
-    top_logprobs: list[Alternative] = []
-
-    @property
-    def likeliest(self) -> list[float]:
-        """Log-probabilities of the likeliest tokens; rounding may have left some just above 0."""
-        return [min(0.0, each.logprob) for each in self.top_logprobs]
 
 
 class LogProbs(BaseModel):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from unprm.concurrent import all_of
-from unprm.votes.adaptive import Standing, least_decided
+from unprm.election.adaptive import Standing, least_decided
 
 from .election import Elected, Rounds
 

@@ -9,26 +9,21 @@ from pydantic import ValidationError
 from unprm.answers.extraction import extract
 from unprm.errors import UnprmError
 from unprm.openai_api import Json, is_json
-from unprm.types import Extraction, Solution, Strategy
-from unprm.votes.confidence import confidence_of
-from unprm.votes.rules import RULES
-from unprm.wire import AnySolution, SolutionIn
+from unprm.types import Extraction
+from unprm.votes.registry import VOTES, Strategy
+from unprm.wire import AnySolution, SolutionIn, confidence_of
 
 from ...context import Context
 from ...service import Service
 from .answers import LogProbs
 from .report import Sample, UpstreamFailure
-from .schema import ChatRequest, Election
+from .schema import ChatRequest
 from .upstream import Sampled, Upstream, UpstreamFailed
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
 _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
-_ALTERNATIVES = 5
-"""Likeliest tokens per position that a vote by confidence needs."""
-
-
 _NO_ANSWER = " "
 """As the answer of a solution: it states none, wherever one would be looked for."""
 
@@ -49,13 +44,11 @@ class Candidates:
         context: Context,
     ) -> None:
         self._service, self._upstream, self._context = service, upstream, context
-        self._strategy, self._terms = strategy, request.unprm
-        self._confident = confident = RULES[strategy].signal == "confidence"
+        self._confident = VOTES[strategy].signal == "confidence"
         self._body = request.for_upstream()
         self._shows_logprobs = bool(self._body.get("logprobs"))
-        if confident:
+        if self._confident:
             self._body["logprobs"] = True
-            self._body["top_logprobs"] = max(_ALTERNATIVES, self._body.get("top_logprobs") or 0)
         self._apart = request.stream and request.unprm.candidates  # together they would arrive together
         self._seed = request.seed
         if budget > 1 and request.temperature == 0:
@@ -149,10 +142,7 @@ class Candidates:
         """All candidates so far, in sampling order; those that are cut with the answers that they state. Raises
         `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
         if self._confident and all(getattr(solution, "confidence", None) is None for solution in self._solutions):
-            raise UpstreamFailed(
-                "the upstream sends no log-probabilities of tokens and their alternatives, which votes by confidence "
-                "need"
-            )
+            raise UpstreamFailed("the upstream sends no log-probabilities of tokens, which votes by confidence need")
         return [
             _with_answer(solution, extraction) if _is_cut(choice) else solution
             for solution, choice in zip(self._solutions, self.sampled.choices, strict=True)
@@ -188,8 +178,7 @@ class Candidates:
         for choice in sampled.choices:
             text = text_of(choice)
             if self._confident:
-                confidence = _confidence(choice, self._strategy, self._terms)
-                solutions.append(SolutionIn.model_validate({"text": text, "confidence": confidence}))
+                solutions.append(SolutionIn.model_validate({"text": text, "confidence": _confidence(choice)}))
             else:
                 solutions.append(text)
             if choice.get("logprobs") and not self._shows_logprobs:
@@ -199,18 +188,14 @@ class Candidates:
         return solutions
 
 
-def _confidence(choice: Json, strategy: Strategy, terms: Election) -> float | None:
-    """The confidence of a completion, None if it comes without log-probabilities of its tokens and their
-    alternatives."""
+def _confidence(choice: Json) -> float | None:
+    """The confidence of a completion, None if it comes without log-probabilities of its tokens."""
     try:
-        tokens = LogProbs.model_validate(choice.get("logprobs")).content or []
-        sampled = [min(0.0, token.logprob) for token in tokens]  # rounding may have left some just above 0
-        likeliest = [token.likeliest for token in tokens]
-        found = SolutionIn.model_validate({"text": "", "token_logprobs": sampled, "top_logprobs": likeliest})
+        tokens = LogProbs.model_validate(choice.get("logprobs")).content
     except ValidationError:
         return None
-    solution = Solution((), token_logprobs=found.token_logprobs, top_logprobs=found.top_logprobs)
-    return confidence_of(solution, strategy, terms)
+    # rounding may have left some just above 0
+    return confidence_of(None, [min(0.0, token.logprob) for token in tokens] if tokens else None)
 
 
 def _with_answer(cut: AnySolution, extraction: Extraction) -> SolutionIn:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from unprm.answers.options import lists_options
+from unprm.election.adaptive import stability
+from unprm.election.ballot import Ballot, usage_out
+from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai_api import Json
-from unprm.types import DecidedBy, Extraction, Strategy
-from unprm.votes.adaptive import stability
-from unprm.votes.ballot import Ballot, usage_out
-from unprm.votes.decide import representative
-from unprm.votes.rules import RULES
-from unprm.wire import CompareRequest, Demonstration, Unscored, VoteTerms
+from unprm.types import DecidedBy, Extraction
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
+from unprm.wire import CompareRequest, Demonstration, Unscored
 
 from ... import voting
 from ...context import Context
@@ -196,7 +196,7 @@ class Rounds:
         """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected if the
         request names a vote by these."""
         terms, count = self.terms, len(self.candidates.sampled.choices)
-        signal = RULES[terms.strategy].signal if terms.request.strategy is not None else "none"
+        signal = VOTES[terms.strategy].signal if terms.request.strategy is not None else "none"
         best = self.candidates.first_whole
         decided_by: DecidedBy | None = None
         rewards: dict[int, float] = {}

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from unprm.types import DecidedBy, Strategy
-from unprm.votes.rules import RULES
+from unprm.types import DecidedBy
+from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import CandidateOut, DemonstrationField, Unscored, UsageOut
 
 Stopped = Literal["stable", "budget", "failures"]
@@ -85,7 +85,7 @@ def notes(report: Report, token_limit: str | None, *, by_letters: bool, by_frequ
     """
     found = [*_missing(report, token_limit), *_outcome(report)]
     if by_frequency:
-        signal = RULES[report.strategy].signal
+        signal = VOTES[report.strategy].signal
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
     if by_letters:
         found.append("the question lists options, so answers are read as option letters")

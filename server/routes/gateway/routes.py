@@ -89,8 +89,8 @@ def router(upstream: Upstream) -> APIRouter:
             return partial(elect, service, candidates, terms, context)
 
     async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
-        """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists this name,
-        or has no list."""
+        """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name or
+        can't list any."""
         for name in {request.model for request in requests if request.may_be_misnamed}:
             try:
                 await upstream.model(name, context)

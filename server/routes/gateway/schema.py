@@ -1,20 +1,19 @@
 """The fields that the gateway reads of requests."""
 
 import re
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from unprm.errors import InvalidRequest
 from unprm.openai_api import Json, is_json
-from unprm.types import Aggregate, Strategy
+from unprm.types import Aggregate, Probability
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import (
     ExtractionField,
     ModelName,
-    Probability,
     SplitField,
     Text,
-    VoteTerms,
 )
 
 MAX_CANDIDATES = 256
@@ -24,7 +23,7 @@ MAX_IN_BULK = 4096
 BUDGET = 8
 """Candidates for an answer if neither the request nor the server's settings say how many."""
 
-NAMED = re.compile(rf"({'|'.join(get_args(Strategy))})(?:-(\d{{1,6}}))?@(.+)")
+NAMED = re.compile(rf"({'|'.join(VOTES)})(?:-(\d{{1,6}}))?@(.+)")
 """A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
 _LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
 
@@ -208,7 +207,7 @@ class MisspelledVote(InvalidRequest):
     def __init__(self) -> None:
         super().__init__(
             "the upstream lists no model of this name, and what stands before its @ is no vote: expected "
-            f"{', '.join(get_args(Strategy))}, as in `majority-8@MODEL`",
+            f"{', '.join(VOTES)}, as in `majority-8@MODEL`",
             "/model",
         )
 

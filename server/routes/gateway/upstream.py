@@ -234,10 +234,8 @@ def _all(value: Json) -> Json:
 
 
 def _logprobs(value: Json) -> Json:
-    """Of a token, what a vote needs: the rest is six times as much to keep, and for the garbage collector to visit."""
-    if "logprob" not in value:
-        return value
-    return {name: value[name] for name in ("logprob", "top_logprobs") if name in value}
+    """Of a token, what a vote needs: the rest is several times as much to keep, and for the garbage collector."""
+    return {"logprob": value["logprob"]} if "logprob" in value else value
 
 
 def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:

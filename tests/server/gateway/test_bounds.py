@@ -47,7 +47,7 @@ def test_long_answers_are_read_and_written_while_others_are_answered(
     monkeypatch.setattr(module, name, held)
     problem = PROBLEM + (LONG if name == "encoded" else "")
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": problem}]}
-    body["unprm"] = {"strategy": "deepconf", "budget": 2}
+    body["unprm"] = {"strategy": "cisc", "budget": 2}
     with upstream(boxed(1, LONG)) as reasoner, gateway(reasoner) as running:
         long = Background(lambda: running.post("/v1/chat/completions", body))
         assert begun.wait(PATIENCE)
@@ -64,7 +64,7 @@ def test_an_answer_that_is_too_long_is_the_upstream_s_failure() -> None:
         assert (caught.value.status_code, caught.value.code) == (502, "upstream_failed")
         reasoner.texts = [boxed(1), "x" * 16_000]
         reasoner.given = 0
-        _, report = elected(running, budget=2, strategy="deepconf", round=1, stable=1)
+        _, report = elected(running, budget=2, strategy="cisc", round=1, stable=1)
         assert report["sampled"] == 1
         (failure,) = report["failures"]
         assert failure["detail"] == "the upstream's answer is longer than 16000 bytes"
@@ -80,7 +80,7 @@ def test_texts_of_all_candidates_are_together_no_longer_than_a_body() -> None:
 
 def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "BODIES", 8)
-    long: Any = {"extra_body": {"unprm": {"strategy": "deepconf", "budget": 1}, "top_logprobs": 20}}
+    long: Any = {"extra_body": {"unprm": {"strategy": "cisc", "budget": 1}, "top_logprobs": 20}}
     with upstream(boxed(1)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
         holding = running.service.admission.bodies.holding
         with holding("127.0.0.1/32") as hold:

@@ -13,7 +13,7 @@ from server.serving import AddressUnusable, listening, page_address
 from tests.server.harness import Running, serving
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine
-from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES
 
 FILES = Path(server.page.__file__).parent / "files"
 NAMES = sorted(path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.is_file())

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unprm.election import decide as votes
 from unprm.errors import NoAnswer
-from unprm.votes import decide as votes
-from unprm.votes.rules import RULES
-from unprm.wire import VoteTerms
+from unprm.votes.registry import DEFAULTS, VOTES, VoteTerms
+from unprm.votes.vote import TIE
 
 ballots = st.lists(
     st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.floats(0, 1, allow_nan=False)),
@@ -27,7 +27,7 @@ def _winner(result, classes):
     return classes[result.solution_index]
 
 
-def _decide(strategy, classes, values, terms=votes.DEFAULTS):
+def _decide(strategy, classes, values, terms=DEFAULTS):
     """A vote on values that are rewards and confidences at once."""
     return votes.decide(strategy, classes, values, terms, values)
 
@@ -171,7 +171,7 @@ def test_rewards_of_which_none_is_there_decide_nothing():
 def test_values_of_candidates_without_an_answer_decide_nothing():
     assert votes.of_answered([None, 0, 1], [0.9, None, 0.0]) == [None, None, 0.0]
     assert votes.of_answered([None, 0, 1], [0.9, None, None]) is None
-    for strategy in votes.STRATEGIES:
+    for strategy in list(VOTES):
         if votes.needed_signal(strategy, [None, 0, 1]) != "none":
             with pytest.raises(ValueError, match="needs the candidates'"):
                 _decide(strategy, [None, 0, 1], [0.9, None, None])
@@ -182,7 +182,7 @@ def test_a_hair_counts_as_a_tie_and_more_does_not():
     assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-9]).tied == ()
 
 
-@pytest.mark.parametrize("strategy", votes.STRATEGIES)
+@pytest.mark.parametrize("strategy", list(VOTES))
 def test_one_class_wins_without_scoring(strategy):
     classes = [None, 4, 4]
     assert not votes.needs_rewards(strategy, classes)
@@ -201,7 +201,7 @@ def test_missing_rewards_are_an_error():
         votes.decide("wrf", [0, 1])
 
 
-@given(ballots, st.sampled_from(votes.STRATEGIES), st.floats(0, 1), st.randoms(use_true_random=False))
+@given(ballots, st.sampled_from(list(VOTES)), st.floats(0, 1), st.randoms(use_true_random=False))
 def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, alpha, rng):
     shuffled = rng.sample(ballot, len(ballot))
     one, other = (_decide(strategy, *_split(b), VoteTerms(alpha=alpha)) for b in (ballot, shuffled))
@@ -209,7 +209,7 @@ def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, al
     # sums of numbers so small that they have fewer digits depend on their order
     assert one.margin == (None if other.margin is None else pytest.approx(other.margin, abs=1e-300))
     best = [c for c in one.classes if one.tied == () or one.classes.index(c) in one.tied]
-    by_reward = RULES[strategy].signal == "reward" and one.decided_by != "majority"
+    by_reward = VOTES[strategy].signal == "reward" and one.decided_by != "majority"
     keys = [(c.count, c.mean_reward if by_reward else 0) for c in best]
     if keys.count(max(keys)) == 1:  # else only the order could break the tie
         assert ballot[one.solution_index][0] == shuffled[other.solution_index][0]
@@ -228,7 +228,7 @@ def test_hmr_is_majority_at_half_and_prm_below(ballot):
     )
 
 
-@given(ballots, st.sampled_from(votes.STRATEGIES))
+@given(ballots, st.sampled_from(list(VOTES)))
 def test_a_vote_that_needs_no_rewards_elects_the_same_with_them(ballot, strategy):
     classes, rewards = _split(ballot)
     if votes.needed_signal(strategy, classes) == "none":
@@ -248,7 +248,7 @@ def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alph
         assert winner.mean_reward == pytest.approx(max(means), abs=1e-8)
 
 
-@given(ballots, st.sampled_from(votes.STRATEGIES))
+@given(ballots, st.sampled_from(list(VOTES)))
 def test_every_answer_is_in_exactly_one_candidate_and_the_best_is_first(ballot, strategy):
     classes, rewards = _split(ballot)
     result = _decide(strategy, classes, rewards)
@@ -256,30 +256,7 @@ def test_every_answer_is_in_exactly_one_candidate_and_the_best_is_first(ballot, 
     assert sorted(members) == [index for index, name in enumerate(classes) if name is not None]
     assert result.solution_index in result.classes[0].members
     scores = [-math.inf if c.score is None else c.score for c in result.classes]
-    assert all(left >= right - votes.TIE for left, right in pairwise(scores))
-
-
-def test_log_odds_by_hand():
-    # three answers: each candidate weighs log(0.8 / 0.2) + log 2 more than its reward's log-odds
-    written = math.log(4) + math.log(2)
-    result = votes.decide("logodds", [0, 0, 1, 2], [0.5, 0.2, 0.9, None], VoteTerms(accuracy=0.8))
-    scores = {c.members: c.score for c in result.classes}
-    assert scores == pytest.approx({(0, 1): 2 * written + math.log(0.25), (2,): written + math.log(9), (3,): written})
-    assert (result.solution_index, result.decided_by) == (2, "combined")
-    halved = votes.decide("logodds", [0, 0, 1, 2], [0.5, 0.2, 0.9, None], VoteTerms(accuracy=0.8, scale=0.5))
-    assert halved.classes[0].score == pytest.approx(2 * written + math.log(0.5))
-
-
-def test_log_odds_count_rewards_of_zero_and_one_as_nearly_sure():
-    result = votes.decide("logodds", [0, 1, 1, 1], [1.0, 0.9, 0.9, 0.9], VoteTerms(accuracy=0.9))
-    assert result.classes[0].members == (1, 2, 3)
-    assert all(math.isfinite(c.score) for c in votes.decide("logodds", [0, 1], [1.0, 0.0]).classes)
-
-
-def test_a_model_that_is_mostly_wrong_makes_frequent_answers_suspect():
-    classes, rewards = [0, 0, 0, 1], [0.5, 0.5, 0.5, 0.5]
-    assert votes.decide("logodds", classes, rewards, VoteTerms(accuracy=0.7)).solution_index == 0
-    assert votes.decide("logodds", classes, rewards, VoteTerms(accuracy=0.3)).solution_index == 3
+    assert all(left >= right - TIE for left, right in pairwise(scores))
 
 
 def test_best_of_majority_drops_the_rare_and_takes_the_highest_reward():
@@ -303,8 +280,18 @@ def test_best_of_majority_needs_no_reward_where_one_answer_is_frequent():
     assert votes.decide("best_of_majority", [0, 0, 1, 1, 2], [0.1, 0.2, 0.1, 0.3, 0.9], terms).solution_index == 3
 
 
-def test_soft_by_hand():
-    result = votes.decide("soft", [0, 0, 1, None], [0.5, 0.5, 1.0, 0.0], VoteTerms(temperature=0.5))
+@given(ballots, st.floats(-5, 5))
+def test_cisc_knows_no_zero(ballot, shift):
+    """Only differences of confidences count."""
+    classes, confidences = _split(ballot)
+    one, other = (
+        votes.decide("cisc", classes, None, DEFAULTS, [value + more for value in confidences]) for more in (0.0, shift)
+    )
+    assert [c.score for c in one.classes] == pytest.approx([c.score for c in other.classes])
+
+
+def test_cisc_by_hand():
+    result = votes.decide("cisc", [0, 0, 1, None], None, VoteTerms(temperature=0.5), [0.5, 0.5, 1.0, 0.0])
     total = 2 * math.e + math.e**2
     assert {c.members: c.score for c in result.classes} == pytest.approx(
         {(0, 1): 2 * math.e / total, (2,): math.e**2 / total}
@@ -312,84 +299,26 @@ def test_soft_by_hand():
 
 
 @given(ballots)
-def test_soft_is_prm_in_the_cold_and_majority_in_the_heat(ballot):
-    classes, rewards = _split(ballot)
-    rewards = [round(reward, 2) for reward in rewards]
+def test_cisc_is_the_most_confident_in_the_cold_and_majority_in_the_heat(ballot):
+    classes, confidences = _split(ballot)
+    confidences = [round(confidence, 2) for confidence in confidences]
     if len({*classes} - {None}) > 1:
-        cold = votes.decide("soft", classes, rewards, VoteTerms(temperature=1e-4))
-        best = votes.decide("prm", classes, rewards)
-        assert cold.classes[0].max_reward == best.classes[0].max_reward
-        hot = votes.decide("soft", classes, rewards, VoteTerms(temperature=1e6))
+        cold = votes.decide("cisc", classes, None, VoteTerms(temperature=1e-4), confidences)
+        best = max(value for name, value in zip(classes, confidences, strict=True) if name is not None)
+        assert best in [confidences[index] for index in cold.classes[0].members]
+        hot = votes.decide("cisc", classes, None, VoteTerms(temperature=1e6), confidences)
         assert hot.classes[0].count == max(c.count for c in hot.classes)
 
 
-@given(ballots, st.floats(-5, 5))
-def test_cisc_knows_no_zero(ballot, shift):
-    """Only differences of confidences count."""
-    classes, confidences = _split(ballot)
-    one, other = (
-        votes.decide("cisc", classes, None, votes.DEFAULTS, [value + more for value in confidences])
-        for more in (0.0, shift)
-    )
-    assert [c.score for c in one.classes] == pytest.approx([c.score for c in other.classes])
-
-
-@given(ballots, st.floats(0.1, 10), st.sampled_from(["deepconf", "self_certainty"]))
-def test_confidences_of_another_scale_elect_the_same(ballot, factor, strategy):
-    classes, confidences = _split(ballot)
-    confidences = [round(value, 3) for value in confidences]
-    one, other = (
-        votes.decide(strategy, classes, None, votes.DEFAULTS, [value * scale for value in confidences])
-        for scale in (1, factor)
-    )
-    assert not one.tied == other.tied == () or _winner(one, classes) == _winner(other, classes)
-
-
-def test_deepconf_by_hand():
-    classes, confidences = [0, 0, 1, 1, 2], [9.0, 2.0, 6.0, 5.0, None]
-    all_of_them = votes.decide("deepconf", classes, None, VoteTerms(top_share=1.0), confidences)
-    assert {c.members: c.score for c in all_of_them.classes} == {(0, 1): 11, (2, 3): 11, (4,): 0}
-    kept = votes.decide("deepconf", classes, None, VoteTerms(top_share=0.7), confidences)  # three of four
-    assert {c.members: c.score for c in kept.classes} == {(2, 3): 11, (0, 1): 9, (4,): 0}
-    assert (kept.solution_index, kept.decided_by) == (2, "confidence")
-    one = votes.decide("deepconf", classes, None, VoteTerms(top_share=0.1), confidences)
-    assert one.solution_index == 0
-
-
-def test_a_candidate_without_an_answer_takes_no_place_among_the_most_confident():
-    result = votes.decide("deepconf", [None, 0, 1], None, VoteTerms(top_share=0.5), [9.0, 2.0, 3.0])
-    assert {c.members: c.score for c in result.classes} == {(2,): 3, (1,): 0}
-
-
-def test_deepconf_keeps_all_that_are_level_at_the_cut():
-    result = votes.decide("deepconf", [0, 1, 1], None, VoteTerms(top_share=0.4), [5.0, 5.0, 1.0])
-    assert {c.members: c.score for c in result.classes} == {(0,): 5, (1, 2): 5}
-
-
-def test_self_certainty_by_hand():
-    # ranks: 0.9 first of four with 4 votes, then 3, 2, 1, squared
-    classes, confidences = [0, 1, 1, 1, 2], [0.9, 0.1, 0.3, 0.2, None]
-    result = votes.decide("self_certainty", classes, None, VoteTerms(power=2), confidences)
-    assert {c.members: c.score for c in result.classes} == {(0,): 16, (1, 2, 3): 14, (4,): 0}
-    plain = votes.decide("self_certainty", classes, None, votes.DEFAULTS, confidences)
-    assert plain.classes[0].members == (1, 2, 3)
-
-
-def test_equal_confidences_share_their_borda_votes():
-    result = votes.decide("self_certainty", [0, 1, 2], None, VoteTerms(power=2), [0.5, 0.5, 0.9])
-    assert {c.members: c.score for c in result.classes} == {(2,): 9, (0,): 2.5, (1,): 2.5}
-
-
-@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
-def test_confidences_are_needed_and_rewards_do_not_replace_them(strategy):
-    assert votes.needed_signal(strategy, [0, 1]) == "confidence"
-    with pytest.raises(ValueError, match=f"{strategy} needs the candidates' confidences"):
-        votes.decide(strategy, [0, 1], [0.5, 0.6])
+def test_confidences_are_needed_and_rewards_do_not_replace_them():
+    assert votes.needed_signal("cisc", [0, 1]) == "confidence"
+    with pytest.raises(ValueError, match="cisc needs the candidates' confidences"):
+        votes.decide("cisc", [0, 1], [0.5, 0.6])
     with pytest.raises(ValueError, match="confidences"):
-        votes.decide(strategy, [0, 1], None, votes.DEFAULTS, [None, None])
+        votes.decide("cisc", [0, 1], None, DEFAULTS, [None, None])
 
 
-@given(ballots, st.sampled_from(votes.STRATEGIES), st.integers(2, 3))
+@given(ballots, st.sampled_from(list(VOTES)), st.integers(2, 3))
 def test_every_candidate_twice_elects_the_same(ballot, strategy, times):
     classes, values = _split(ballot)
     once, again = _decide(strategy, classes, values), _decide(strategy, classes * times, values * times)

@@ -1,38 +1,35 @@
 """Electing an answer from candidate solutions. Pure: classes of answers and rewards in, a result out."""
 
 from collections.abc import Sequence
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 from unprm.errors import NoAnswer
-from unprm.types import AnswerClass, DecidedBy, Strategy, VoteResult
-from unprm.votes.rules import RULES, Ballot, Group, Rule, Scored, Signal, Values, by_frequency, mean
-from unprm.wire import VoteTerms
-
-TIE = 1e-9
-"""Scores that differ by at most this are tied."""
-
-STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-REWARD_STRATEGIES: tuple[Strategy, ...] = tuple(name for name in STRATEGIES if RULES[name].signal != "confidence")
-"""The votes for which answers and rewards are enough."""
-
-DEFAULTS = VoteTerms()
+from unprm.types import AnswerClass, DecidedBy, VoteResult
+from unprm.votes.registry import DEFAULTS, VOTES, Strategy
+from unprm.votes.vote import TIE, Group, Scored, Signal, Tally, Terms, Values, Vote, by_frequency, mean
 
 Value = TypeVar("Value")
 
 
-def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: VoteTerms = DEFAULTS) -> Signal:
-    """What a vote needs of these candidates beside their answers.
+def tally(classes: Sequence[int | None], terms: Terms, values: Values | None = None) -> Tally:
+    """What a vote is taken on; the groups in order of first appearance. `classes` as in `decide`."""
+    members: dict[int, list[int]] = {}
+    for index, name in enumerate(classes):
+        if name is not None:
+            members.setdefault(name, []).append(index)
+    return Tally([Group(tuple(each)) for each in members.values()], len(classes), terms, values)
 
-    `classes` as in `decide`. A single class wins without anything; `majority` never needs more, `hmr` only if no class
-    has a majority, `best_of_majority` if several are frequent.
-    """
-    counts = _counts(classes)
-    if len(counts) <= 1 or RULES[strategy].majority([*counts.values()], len(classes), terms):
+
+def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: Terms = DEFAULTS) -> Signal:
+    """What a vote needs of these candidates beside their answers: nothing where frequency alone decides, and for a
+    single answer. `classes` as in `decide`."""
+    vote, unvalued = VOTES[strategy], tally(classes, terms)
+    if len(unvalued.groups) <= 1 or vote.frequency_decides(unvalued):
         return "none"
-    return RULES[strategy].signal
+    return vote.signal
 
 
-def needs_rewards(strategy: Strategy, classes: Sequence[int | None], terms: VoteTerms = DEFAULTS) -> bool:
+def needs_rewards(strategy: Strategy, classes: Sequence[int | None], terms: Terms = DEFAULTS) -> bool:
     """Whether a vote has to score the candidates; arguments as in `needed_signal`."""
     return needed_signal(strategy, classes, terms) == "reward"
 
@@ -48,7 +45,7 @@ def decide(
     strategy: Strategy,
     classes: Sequence[int | None],
     rewards: Values | None = None,
-    terms: VoteTerms = DEFAULTS,
+    terms: Terms = DEFAULTS,
     confidences: Values | None = None,
 ) -> VoteResult:
     """Elects a class.
@@ -62,45 +59,43 @@ def decide(
     Raises `NoAnswer` if no candidate has an answer, `ValueError` if `needed_signal` names rewards or confidences and no
     candidate with an answer has one.
     """
-    rule, counts = RULES[strategy], _counts(classes)
-    if not counts:
+    vote, values = VOTES[strategy], None
+    given = {"none": None, "reward": rewards, "confidence": confidences}[vote.signal]
+    if given is not None:
+        values = of_answered(classes, given)
+    ballots = tally(classes, terms, values)
+    if not ballots.groups:
         raise NoAnswer(len(classes))
-    signal = needed_signal(strategy, classes, terms)
-    values = {"none": None, "reward": rewards, "confidence": confidences}[rule.signal]
-    if values is not None:
-        values = of_answered(classes, values)
-    if signal != "none" and values is None:
+    if values is None and (signal := needed_signal(strategy, classes, terms)) != "none":
         raise ValueError(f"{strategy} needs the candidates' {signal}s to decide this vote")
-    by_majority = rule.majority([*counts.values()], len(classes), terms)
-    groups = [Group(tuple(index for index, other in enumerate(classes) if other == name)) for name in counts]
-    score = by_frequency if by_majority else rule.score
-    scored = score(Ballot(groups, len(classes), values, terms))
-    answers = [_answer_class(group, rewards, each) for group, each in zip(groups, scored, strict=True)]
-    ranked = _rank(answers, by_reward=rule.signal == "reward" and not by_majority)
+    frequency = vote.frequency_decides(ballots)
+    scores = (by_frequency if frequency else vote.score)(ballots)
+    answers = [_answer_class(group, rewards, each) for group, each in zip(ballots.groups, scores, strict=True)]
+    ranked = _rank(answers, by_reward=vote.signal == "reward" and not frequency)
     tied = _tied(ranked)
     return VoteResult(
         strategy=strategy,
-        decided_by=_decided_by(rule, len(counts), by_majority),
+        decided_by=_decided_by(vote, len(answers), frequency),
         classes=tuple(ranked),
-        solution_index=ranked[0].members[0] if by_majority else representative(ranked[0].members, values),
+        solution_index=ranked[0].members[0] if frequency else representative(ranked[0].members, values),
         tied=tuple(range(len(tied))) if len(tied) > 1 else (),
         margin=_margin(ranked),
     )
 
 
-def _counts(classes: Sequence[int | None]) -> dict[int, int]:
-    """Frequency of each class, in order of first appearance."""
-    counts: dict[int, int] = {}
-    for name in classes:
-        if name is not None:
-            counts[name] = counts.get(name, 0) + 1
-    return counts
+def decide_by(
+    strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: Terms = DEFAULTS
+) -> VoteResult:
+    """As `decide`, with values of the one signal that the vote takes."""
+    if VOTES[strategy].signal == "confidence":
+        return decide(strategy, classes, None, terms, values)
+    return decide(strategy, classes, values, terms)
 
 
-def _decided_by(rule: Rule, answers: int, by_majority: bool) -> DecidedBy:
+def _decided_by(vote: Vote, answers: int, frequency: bool) -> DecidedBy:
     if answers == 1:
         return "unanimous"
-    return "majority" if by_majority else rule.decided_by
+    return "majority" if frequency else vote.decided_by
 
 
 def _answer_class(group: Group, rewards: Values | None, scored: Scored) -> AnswerClass:

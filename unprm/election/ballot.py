@@ -1,15 +1,16 @@
 """Ballots, and the outcomes of votes as responses. Pure: values in, responses out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from unprm import steps as step_text
 from unprm.calibration import log_odds
+from unprm.election.decide import decide, of_answered
 from unprm.errors import Unscorable
-from unprm.types import ModelDescription, Solution, Strategy, Usage, VoteResult
-from unprm.votes import decide as votes
-from unprm.votes.rules import RULES, Values
+from unprm.types import ModelDescription, Solution, Usage, VoteResult
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
+from unprm.votes.vote import Values
 from unprm.wire import (
     LONGEST_COMPARED,
     CandidateOut,
@@ -23,7 +24,6 @@ from unprm.wire import (
     VotedSolution,
     VoteOut,
     VoteResponse,
-    VoteTerms,
 )
 
 
@@ -64,8 +64,7 @@ class Ballot:
     """Solutions, their classes of equal answers, and their scores.
 
     `request`: the request they came in; its `aggregate` and `threshold` apply. `compared_as_text`: indices of the
-    solutions whose answers could not be compared as mathematics in time. `confidences`: by vote, one value per
-    solution, for the votes that take confidences.
+    solutions whose answers could not be compared as mathematics in time.
     """
 
     request: Candidates
@@ -73,17 +72,14 @@ class Ballot:
     classes: Sequence[int | None]
     scores: Scores
     compared_as_text: Sequence[int] = ()
-    confidences: Mapping[Strategy, Values] = field(default_factory=dict)
 
     def values(self, strategy: Strategy) -> Values | None:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
-        if RULES[strategy].signal == "confidence":
-            return self.confidences.get(strategy)
-        return self.rewards
+        return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
 
     def outcome(self, strategy: Strategy, terms: VoteTerms, longest: int | None = None) -> VoteOut:
         """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: most characters of an answer."""
-        result = votes.decide(strategy, self.classes, self.rewards, terms, self.confidences.get(strategy))
+        result = decide(strategy, self.classes, self.rewards, terms, self.confidences)
         candidates = _candidates(result, self.solutions, longest)
         return VoteOut(
             strategy=strategy,
@@ -99,16 +95,23 @@ class Ballot:
     def vote(self, strategy: Strategy, terms: VoteTerms, model: str, usage: Usage) -> VoteResponse:
         """The response to one vote."""
         response = VoteResponse(**dict(self.outcome(strategy, terms)), **self._voted(model, usage))
-        for solution, value in zip(response.solutions, self.confidences.get(strategy, ()), strict=False):
-            solution.confidence = value
+        if VOTES[strategy].signal == "confidence" and self.confidences is not None:
+            for solution, confidence in zip(response.solutions, self.confidences, strict=True):
+                solution.confidence = confidence
         return response
 
     def compare(self, terms: VoteTerms, model: str, usage: Usage) -> CompareResponse:
         """The response to all votes that can be taken: by answers and rewards, and by the confidences there are."""
-        taken = [name for name in votes.STRATEGIES if name in votes.REWARD_STRATEGIES or name in self.confidences]
+        taken = [name for name, vote in VOTES.items() if vote.signal != "confidence" or self.confidences is not None]
         outcomes = {strategy: self.outcome(strategy, terms, LONGEST_COMPARED) for strategy in taken}
         agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._voted(model, usage))
+
+    @property
+    def confidences(self) -> Values | None:
+        """One per solution, None if it has none; None as a whole if none that has an answer has one."""
+        values = [solution.confidence for solution in self.solutions]
+        return values if of_answered(self.classes, values) else None
 
     @property
     def rewards(self) -> Values | None:

@@ -10,10 +10,9 @@ from bisect import insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from unprm.types import Strategy
-from unprm.votes.decide import DEFAULTS, TIE, decide, needed_signal, of_answered
-from unprm.votes.rules import RULES, Values
-from unprm.wire import VoteTerms
+from unprm.election.decide import decide_by, needed_signal, of_answered, tally
+from unprm.votes.registry import DEFAULTS, VOTES, Strategy
+from unprm.votes.vote import Terms, Values
 
 DRAWS = 200
 """Simulated futures; the share of those with the same winner is accurate to within 3.5 percentage points."""
@@ -26,12 +25,12 @@ def stability(
     classes: Sequence[int | None],
     values: Values | None,
     budget: int,
-    terms: VoteTerms = DEFAULTS,
+    terms: Terms = DEFAULTS,
     draws: int = DRAWS,
 ) -> float:
     """Probability that the class that wins now also wins among `budget` candidates; 1.0 only if nothing can change it.
 
-    `classes` and `terms` as in `votes.decide`, for the candidates so far; `values`: their rewards or confidences,
+    `classes` and `terms` as in `decide`, for the candidates so far; `values`: their rewards or confidences,
     whichever the vote needs. The next answer is a known one, with probability proportional to its frequency, or a new
     one; its value is equally likely to fall between any two neighbours among the values seen with that answer, the
     least and greatest possible ones included (Hill, 1968). 0.0 if there is no winner yet, for no candidate has an
@@ -41,15 +40,15 @@ def stability(
     lacking = values is not None and of_answered(classes, values) is None
     if (lacking and needed_signal(strategy, classes, terms) != "none") or all(name is None for name in classes):
         return 0.0 if left > 0 else 1.0
-    if left <= 0 or _settled(strategy, classes, values, budget):
+    if left <= 0 or VOTES[strategy].settled(tally(classes, terms, values), left):
         return 1.0
-    winner = classes[_elected(strategy, classes, values, terms)]
+    winner = classes[decide_by(strategy, classes, values, terms).solution_index]
     rng = random.Random(0)
     same = 0
     for _ in range(draws):
         future = _future(rng, classes, values, left)
         if future.values is not None or needed_signal(strategy, future.classes, terms) == "none":
-            same += future.classes[_elected(strategy, *future, terms)] == winner
+            same += future.classes[decide_by(strategy, *future, terms).solution_index] == winner
     # that none of the draws differs does not prove that none can
     return min(same / draws, 1 - 1 / (draws + 1))
 
@@ -70,35 +69,6 @@ def least_decided(standings: Sequence[Standing]) -> int | None:
     """
     undecided = [k for k, each in enumerate(standings) if each.candidates < each.budget and each.stability < 1]
     return min(undecided, key=lambda k: (standings[k].stability, standings[k].candidates), default=None)
-
-
-def _elected(strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: VoteTerms) -> int:
-    """The index of the solution that stands for the winner."""
-    if RULES[strategy].signal == "confidence":
-        return decide(strategy, classes, None, terms, values).solution_index
-    return decide(strategy, classes, values, terms).solution_index
-
-
-def _settled(strategy: Strategy, classes: Sequence[int | None], values: Values | None, budget: int) -> bool:
-    """Whether no future candidates can change the winner; False where that isn't easily decided."""
-    left = budget - len(classes)
-    if strategy in ("majority", "hmr"):
-        first, second = _two_highest([1.0] * len(classes), classes)
-        return 2 * first > budget if strategy == "hmr" else first > second + left
-    if strategy == "weighted" and values is not None:
-        first, second = _two_highest(values, classes)
-        return first > second + left + TIE
-    return False
-
-
-def _two_highest(values: Values, classes: Sequence[int | None]) -> tuple[float, float]:
-    """The two highest sums of values per class; a class that is not seen yet has 0."""
-    sums: dict[int, float] = {}
-    for name, value in zip(classes, values, strict=True):
-        if name is not None:
-            sums[name] = sums.get(name, 0.0) + (value or 0.0)
-    first, second = sorted([*sums.values(), 0.0, 0.0], reverse=True)[:2]
-    return first, second
 
 
 class _Future(NamedTuple):
