@@ -11,9 +11,9 @@ from training.evaluate.bootstrap import Numbers
 from training.evaluate.right_votes import STUDIED, RightShare, right_share
 from training.schema import JudgedCandidates
 from unprm.election import decide as votes
-from unprm.votes.vote import TIE
 from unprm.types import AnswerClass
 from unprm.votes.registry import VoteTerms
+from unprm.votes.vote import TIE
 
 Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""
