@@ -23,17 +23,17 @@ _HURRIED = 0.5
 client always sends a little less than the limit.)"""
 
 T = TypeVar("T")
-Room = TypeVar("Room", covariant=True)
+RoomT = TypeVar("RoomT", covariant=True)
 
 
-class HasRoom(Protocol[Room]):
+class HasRoom(Protocol[RoomT]):
     """Something that requests take room in, as a model's queue."""
 
     def check_room(self, lengths: Sequence[int], caller: str) -> None:
         """Raises `Overloaded` if solutions of these lengths, in characters, would be refused now."""
         ...
 
-    def reserve(self, lengths: Sequence[int], caller: str) -> AbstractContextManager[Room]:
+    def reserve(self, lengths: Sequence[int], caller: str) -> AbstractContextManager[RoomT]:
         """Takes room for them until the end of the block. Raises `Overloaded`."""
         ...
 
@@ -165,7 +165,7 @@ class Claims:
             model.check_room(lengths, self.share)
 
     @contextmanager
-    def room(self, models: Sequence[HasRoom[Room]], lengths: Sequence[int]) -> Iterator[list[Room]]:
+    def room(self, models: Sequence[HasRoom[RoomT]], lengths: Sequence[int]) -> Iterator[list[RoomT]]:
         """Takes room in every model, or in none, until the end of the block. Raises `Overloaded`."""
         with ExitStack() as stack:
             yield [stack.enter_context(model.reserve(lengths, self.share)) for model in models]

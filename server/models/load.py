@@ -1,7 +1,6 @@
 """How the server loads a model; the only module of the server that needs torch, which a judge does not."""
 
 import logging
-import sys
 import threading
 from collections.abc import Callable
 
@@ -14,10 +13,8 @@ from ..settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_UNUSED = ("scipy", "sklearn")
-"""transformers imports them if they are installed, for features that no engine uses: speculative decoding and a loss
-for object detection. Importing them takes about as long as importing torch."""
 _IMPORTING = threading.Lock()
+"""Held while a model's thread imports what it needs: modules that import each other could meet half-made ones."""
 
 
 def load(
@@ -30,13 +27,12 @@ def load(
         from unprm.openai_api import ignore
 
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
-    _import_engines()
-    # only here: the server itself needs no torch
-    import joblib
-    import torch
-    from transformers.utils import logging as transformers_logging
+    with _IMPORTING:  # only here: the server itself needs no torch
+        import joblib
+        import torch
+        from transformers.utils import logging as transformers_logging
 
-    from unprm.models.load import load_model
+        from unprm.models.load import load_model
 
     # missing and unexpected tensors, which it warns of, are checked here; its progress bars are no log lines
     transformers_logging.set_verbosity_error()
@@ -44,20 +40,6 @@ def load(
     # PyTorch would take all cores of the machine, of which a container may have only a few
     torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
     return load_model(request, settings, calibration)
-
-
-def _import_engines() -> None:
-    """Imports the loading code, which takes most of the time until a small model is served."""
-    with _IMPORTING:
-        if "unprm.models.load" in sys.modules:
-            return
-        hidden = [name for name in _UNUSED if name not in sys.modules]
-        sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: as if it were not installed
-        try:
-            import unprm.models.load  # noqa: F401
-        finally:
-            for name in hidden:
-                del sys.modules[name]
 
 
 def _recorded(request: LoadModelRequest) -> RecordedCalibration:

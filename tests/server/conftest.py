@@ -16,6 +16,6 @@ def engine() -> FakeEngine:
 
 @pytest.fixture(scope="session")
 def server(engine: FakeEngine) -> Iterator[Running]:
-    """A server that tests share and leave as it was."""
-    with serving(engine) as running:
+    """A server that tests share and leave as it was. Its clock stands still: equal requests have equal responses."""
+    with serving(engine, clock=lambda: 0.0) as running:
         yield running

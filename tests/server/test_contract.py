@@ -12,7 +12,7 @@ from unprm.engines.fake import FakeEngine, hashed
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 
 SCORED = {"unscored": None}
-NO_USAGE = {"tokens": 0, "computed_tokens": 0, "cached_tokens": 0}
+NO_USAGE = dict.fromkeys(wire.UsageOut.model_fields, 0)
 
 
 def given(answer: object, *scores: float, **more: object) -> dict[str, object]:
@@ -56,7 +56,7 @@ def test_scores_every_form_of_a_solution_in_order(server: Running) -> None:
     assert (fourth["step_scores"], fourth["reward"], fourth["first_error"]) == ([0.9, 0.2], 0.2, 1)
     # equal solutions run once, the one with scores does not run
     tokens, short = len(read("one", "two \\boxed{1}").ids), len(read("only").ids)
-    usage = {"tokens": 2 * tokens + short, "computed_tokens": tokens + short, "cached_tokens": tokens}
+    usage = NO_USAGE | {"tokens": 2 * tokens + short, "computed_tokens": tokens + short, "cached_tokens": tokens}
     assert (body["model"], body["aggregate"], body["usage"]) == ("fake", "min", usage)
 
 
@@ -233,7 +233,7 @@ def test_a_candidate_without_an_answer_is_confident_for_no_other(server: Running
     solutions = [boxed(1), boxed(2), {"text": "nothing", "confidence": 0.9}]
     refused = server.post("/vote/cisc", ask(*solutions))
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
-    assert "no solution with an answer brings one" in refused.json()["detail"]
+    assert "no solution with an answer has one" in refused.json()["detail"]
     compared = server.post("/vote/compare", ask(*solutions))
     assert list(compared.json()["strategies"]) == list(REWARD_STRATEGIES)
     unanimous = server.post("/vote/cisc", ask(boxed(1), solutions[2])).json()

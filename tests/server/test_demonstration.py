@@ -49,9 +49,8 @@ def named() -> Iterator[Running]:
 def test_the_default_vote_of_a_demonstration_depends_on_the_problem(
     demo: Running, body: dict[str, Any], strategy: str
 ) -> None:
-    demo.post(f"/vote/{strategy}", body)  # from here on the usage is the same
     taken = demo.post("/vote", body).json()
-    assert taken == demo.post(f"/vote/{strategy}", body).json()
+    assert taken == demo.post(f"/vote/{strategy}", body).json() | {"usage": taken["usage"]}
     assert taken["strategy"] == strategy
 
 

@@ -17,7 +17,7 @@ STEPS = ["Step 1: 23 + 45 = 68.", "Step 2: 68 - 8 = 60.", "The answer is \\boxed
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(load_engine(mini.NAME, device="cpu", prefix_cache_gb=0.05)) as running:
+    with serving(load_engine(mini.NAME, device="cpu", prefix_cache_gb=0.05), clock=lambda: 0.0) as running:
         yield running
 
 
@@ -41,7 +41,7 @@ def test_a_search_pays_for_each_step_once(server):
     assert tokens == whole["tokens"] == whole["computed_tokens"]
     assert score(server, STEPS, STEPS) == (
         [scores[0]] * 2,
-        {"tokens": 2 * tokens, "computed_tokens": 0, "cached_tokens": 2 * tokens},
+        usage | {"tokens": 2 * tokens, "computed_tokens": 0, "cached_tokens": 2 * tokens},
     )
 
 

@@ -1,15 +1,14 @@
 """Answers to many chat requests with one budget: candidates go where the vote is least decided."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from unprm.concurrent import all_of
 from unprm.election.adaptive import Standing, least_decided
 
 from .election import Elected, Rounds
 
 IN_FLIGHT = 8
-"""Most requests for which candidates are sampled at a time."""
+"""Maximum number of requests for which candidates are sampled at a time."""
 
 
 async def elect_all(elections: Sequence[Rounds], budget: int) -> list[Elected | Exception]:
@@ -18,60 +17,44 @@ async def elect_all(elections: Sequence[Rounds], budget: int) -> list[Elected | 
     After a first round for each, every further one goes to the request whose vote would most probably change, until
     the budget is used up or every election has stopped. An election that fails has its error in place of an answer.
     """
-    shared = _SharedBudget(elections, budget)
-    await _by(IN_FLIGHT, shared.begin)
-    # were all sampled at a time, none would be chosen
-    await _by(max(1, min(IN_FLIGHT, len(elections) // 2)), shared.go_on)
-    return [shared.failures.get(index) or await _elected(rounds) for index, rounds in enumerate(elections)]
+    left, share = budget, budget // len(elections)
+    new, going = list(range(len(elections))), set[int]()
+    failures: dict[int, Exception] = {}
 
-
-class _SharedBudget:
-    """The candidates that are left, and the elections that still want some."""
-
-    def __init__(self, elections: Sequence[Rounds], budget: int) -> None:
-        self._elections = elections
-        self._left = budget
-        self._first = budget // len(elections)
-        self._new = list(range(len(elections)))
-        self._open: set[int] = set()
-        self.failures: dict[int, Exception] = {}
-
-    async def begin(self) -> None:
-        """Samples first rounds, until every election has one."""
-        while self._new:
-            await self._sample(self._new.pop(0), self._first)
-
-    async def go_on(self) -> None:
-        """Samples further rounds one after the other, until there is none to sample."""
-        while self._left > 0 and (index := self._least_decided()) is not None:
-            self._open.remove(index)
-            await self._sample(index, self._left)
-
-    async def _sample(self, index: int, limit: int) -> None:
-        rounds = self._elections[index]
+    async def sample(index: int, limit: int) -> None:
+        nonlocal left
+        rounds = elections[index]
         count = min(rounds.next_size, limit)
-        self._left -= count
+        left -= count
         try:
             await rounds.sample(count)
         except Exception as error:  # reported in its place; the others go on
-            self.failures[index] = error
+            failures[index] = error
             return
         if rounds.stopped is None:
-            self._open.add(index)
+            going.add(index)
 
-    def _least_decided(self) -> int | None:
-        """The open election that gets the next round."""
-        waiting = sorted(self._open)
-        elections = [self._elections[index] for index in waiting]
-        standings = [Standing(each.candidates.attempted, each.terms.budget, each.stable) for each in elections]
-        place = least_decided(standings)
-        return None if place is None else waiting[place]
+    async def sample_first() -> None:
+        while new:
+            await sample(new.pop(0), share)
+
+    async def sample_least_decided() -> None:
+        while left > 0 and (index := _least_decided(elections, going)) is not None:
+            going.remove(index)
+            await sample(index, left)
+
+    await all_of(sample_first() for _ in range(IN_FLIGHT))
+    # were all sampled at a time, none would be chosen
+    await all_of(sample_least_decided() for _ in range(max(1, min(IN_FLIGHT, len(elections) // 2))))
+    return [failures.get(index) or await _elected(rounds) for index, rounds in enumerate(elections)]
 
 
-async def _by(workers: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async with asyncio.TaskGroup() as group:
-        for _ in range(workers):
-            group.create_task(work())
+def _least_decided(elections: Sequence[Rounds], indices: set[int]) -> int | None:
+    """The index of the election that gets the next round."""
+    waiting = sorted(indices)
+    chosen = [elections[index] for index in waiting]
+    place = least_decided([Standing(each.candidates.attempted, each.terms.budget, each.stable) for each in chosen])
+    return None if place is None else waiting[place]
 
 
 async def _elected(rounds: Rounds) -> Elected | Exception:

@@ -133,7 +133,7 @@ class Candidates:
                 raise
             sampled, solutions, missing = Sampled(), [], str(error)
         if (lacking := count - len(sampled.choices)) > 0:
-            self._note_failure(lacking, missing)
+            self.failures.append(UpstreamFailure(candidates=lacking, detail=missing))
         self._failed = _FAILED if late else 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
         self._solutions += solutions
@@ -141,7 +141,7 @@ class Candidates:
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
         """All candidates so far, in sampling order; those that are cut with the answers that they state. Raises
         `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
-        if self._confident and all(confidence is None for confidence in self._confidences):
+        if self._confident and all(getattr(solution, "confidence", None) is None for solution in self._solutions):
             raise UpstreamFailed("the upstream sends no log-probabilities of tokens, which votes by confidence need")
         return [
             _with_answer(solution, extraction) if _is_cut(choice) else solution
@@ -186,13 +186,6 @@ class Candidates:
         if self._confident and not self._shows_logprobs:
             sampled.size = sum(len(text_of(choice)) for choice in sampled.choices)
         return solutions
-
-    @property
-    def _confidences(self) -> list[float | None]:
-        return [solution.confidence for solution in self._solutions if isinstance(solution, SolutionIn)]
-
-    def _note_failure(self, candidates: int, detail: str) -> None:
-        self.failures.append(UpstreamFailure(candidates=candidates, detail=detail))
 
 
 def _confidence(choice: Json) -> float | None:

@@ -183,10 +183,8 @@ class Rounds:
         else:
             # the final number of candidates: these and those still to come; failed ones are not replaced
             whole = len(ballot.classes) + left
-            values = ballot.values(terms.strategy)
-            self.stable = await asyncio.to_thread(
-                stability, terms.strategy, ballot.classes, values, whole, terms.request
-            )
+            strategy, values = terms.strategy, ballot.values(terms.strategy)
+            self.stable = await asyncio.to_thread(stability, strategy, ballot.classes, values, whole, terms.request)
         if self.candidates.failing:
             self.stopped = "failures"
         elif left == 0:

@@ -457,7 +457,7 @@ def test_a_request_that_makes_no_sense_is_refused(more: dict[str, Any], pointer:
 
 
 def test_a_budget_beyond_the_limit_is_refused() -> None:
-    detail = "5 candidates are asked for, the limit is 4"
+    detail = "5 candidates were requested, the limit is 4"
     tools = [{"type": "function", "function": {"name": "f"}}]
     limits: list[dict[str, Any]] = [{"max_solutions": 4}, {"gateway_budget": 4}]
     for limit in limits:
