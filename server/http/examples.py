@@ -1,13 +1,13 @@
 """The worked examples of the documentation, with the server's responses from the embedded model."""
 
-from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
 
 from unprm.election.ballot import Ballot, Scores, score_response
+from unprm.election.parsing import parse
 from unprm.mini.demonstration import about
-from unprm.types import DEFAULT_STRATEGY, Solution, Usage
+from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.wire import (
     LimitsOut,
@@ -84,19 +84,13 @@ def responses() -> dict[str, Json]:
 
 def _scores() -> BaseModel:
     request = ScoreRequest.model_validate(_SCORE)
-    right, wrong = request.candidates()
-    solutions = [Solution(right.steps, "83"), Solution(wrong.steps, "73")]
-    measured = [(0.9801, 0.9682), (0.0002, 0.0003)]
-    scores = Scores(measured, {}, demonstration=about(_MODEL, _PROBLEM))
-    return score_response(request, solutions, scores, _MODEL, Usage(142, 101, 41))
+    scores = Scores([(0.9801, 0.9682), (0.0002, 0.0003)], {}, demonstration=about(_MODEL, _PROBLEM))
+    return score_response(request, parse(request).solutions, scores, _MODEL, Usage(142, 101, 41))
 
 
 def _ballot(example: Json) -> Ballot:
     request = VoteRequest.model_validate({name: example[name] for name in example.keys() & _VOTE.keys()})
-    answers = ("83", "73", "83.0", None)
-    solutions = [
-        replace(solution, answer=answer) for solution, answer in zip(request.candidates(), answers, strict=True)
-    ]
+    solutions = parse(request).solutions
     steps = [solution.step_scores for solution in solutions]
     return Ballot(request, solutions, (0, 1, 0, None), Scores(steps if any(steps) else None, {}))
 
