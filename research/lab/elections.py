@@ -13,6 +13,7 @@ from training.schema import JudgedCandidates
 from unprm.election import decide as votes
 from unprm.types import AnswerClass
 from unprm.votes.registry import VoteTerms
+from unprm.votes.vote import TIE
 
 Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""
@@ -102,7 +103,7 @@ def _log_odds(prior: float, judged: JudgedCandidates, picks: Sequence[int]) -> f
     if not sums:
         return 0.0
     top = max(sums.values())
-    tied = [right[name] for name, total in sums.items() if top - total <= votes.TIE]
+    tied = [right[name] for name, total in sums.items() if top - total <= TIE]
     return sum(tied) / len(tied)
 
 
