@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server.http import reference
+from server import reference
 from tests.support import ROOT
 from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
 from unprm.mini.domain import knows

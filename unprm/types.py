@@ -1,7 +1,7 @@
 """The values passed between the parts of unprm, and the protocols of those parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 from pydantic import Field
@@ -73,17 +73,27 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`tokens`: needed to score everything from scratch; `computed_tokens`: actually run by the model."""
+    """`tokens`: needed to score everything from scratch; `computed_tokens`: actually run by the model.
+
+    `tokenization_seconds`: from texts to token ids, the wait for a thread included; `queue_seconds`: until the first
+    batch; `scoring_seconds`: from there to the last score. These are ignored when usages are compared.
+    """
 
     tokens: int = 0
     computed_tokens: int = 0
     cached_tokens: int = 0
+    tokenization_seconds: float = field(default=0.0, compare=False)
+    queue_seconds: float = field(default=0.0, compare=False)
+    scoring_seconds: float = field(default=0.0, compare=False)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.tokens + other.tokens,
             self.computed_tokens + other.computed_tokens,
             self.cached_tokens + other.cached_tokens,
+            self.tokenization_seconds + other.tokenization_seconds,
+            self.queue_seconds + other.queue_seconds,
+            self.scoring_seconds + other.scoring_seconds,
         )
 
 

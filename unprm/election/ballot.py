@@ -189,5 +189,12 @@ def _cut(answer: str, longest: int | None) -> str:
 
 
 def usage_out(usage: Usage) -> UsageOut:
-    """The token usage as responses have it."""
-    return UsageOut(**asdict(usage))
+    """The usage as responses have it: times in milliseconds, to a tenth."""
+    return UsageOut(
+        tokens=usage.tokens,
+        computed_tokens=usage.computed_tokens,
+        cached_tokens=usage.cached_tokens,
+        tokenization_ms=round(1000 * usage.tokenization_seconds, 1),
+        queue_ms=round(1000 * usage.queue_seconds, 1),
+        scoring_ms=round(1000 * usage.scoring_seconds, 1),
+    )
