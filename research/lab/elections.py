@@ -11,7 +11,6 @@ from training.evaluate.bootstrap import Numbers
 from training.evaluate.right_votes import STUDIED, RightShare, right_share
 from training.schema import JudgedCandidates
 from unprm.election import decide as votes
-from unprm.votes.vote import TIE
 from unprm.types import AnswerClass
 from unprm.votes.registry import VoteTerms
 from unprm.votes.vote import TIE

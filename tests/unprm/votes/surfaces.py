@@ -49,9 +49,8 @@ def server() -> dict[str, Any]:
 
 def elsewhere() -> dict[str, Any]:
     """The gateway's names of models, the reference, the evaluation and the library."""
-    from server.routes.gateway.schema import NAMED
-
     from server import reference
+    from server.routes.gateway.schema import NAMED
     from training.evaluate import best_of_n, crossfit, vote_results
     from training.schema import JudgedCandidates
 
