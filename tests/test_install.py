@@ -33,7 +33,7 @@ import json, sys
 from unprm_client import Client
 with Client(sys.argv[1]) as client:
     vote = client.vote("majority", **json.load(sys.stdin))
-print(json.dumps([vote.answer, sorted({"typer", "rich", "unprm.votes", "unprm.server"} & set(sys.modules))]))
+print(json.dumps([vote.answer, sorted({"typer", "rich", "unprm.election", "unprm.server"} & set(sys.modules))]))
 """
 IMPORT_ALL = """
 import importlib, json, pkgutil, unprm, unprm_client
