@@ -7,8 +7,8 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from unprm.concurrent import all_of
-from unprm.engines.queue import Permit
-from unprm.engines.turns import Scored
+from unprm.engines.scheduler import Permit
+from unprm.engines.waiting import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Solution, Usage
 from unprm.votes.ballot import averaged

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from unprm.budget import Budget
-from unprm.engines.queue import BatchFigures, Permit, StepScorer
+from unprm.engines.scheduler import BatchFigures, Permit, Scheduler
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.models.names import public_name
@@ -59,7 +59,7 @@ class Model:
         self._settings = settings
         self._reason = self._detail = _LOADING
         self._engine: Engine | None = None
-        self._scorer: StepScorer | None = None
+        self._scorer: Scheduler | None = None
         self._loading: asyncio.Task[None] | None = None
         self._density = _DENSITY
 
@@ -71,7 +71,7 @@ class Model:
         return self._engine
 
     @property
-    def scorer(self) -> StepScorer:
+    def scorer(self) -> Scheduler:
         """Raises `ModelUnavailable` until it is loaded."""
         if self._scorer is None:
             raise ModelUnavailable(self._reason)
@@ -187,13 +187,13 @@ class Model:
 
     def _ready(self, engine: Engine) -> None:
         self._engine = engine
-        self._scorer = StepScorer(
+        self._scorer = Scheduler(
             engine,
             batch_tokens=self._settings.batch_tokens,
             max_queued_tokens=self._settings.max_queued_tokens,
             patience=self._settings.max_batch_seconds,
             observe=partial(self._watch.observe, self.name),
-            lost=self._watch.lost,
+            on_loss=self._watch.lost,
         )
         about = engine.description
         logger.info("serving %s (%s, %s on %s)", about.name, about.family, about.dtype, about.device)

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from unprm.engines.queue import BatchFigures
+from unprm.engines.scheduler import BatchFigures
 from unprm.types import Usage
 from unprm.wire import VoteOut
 
