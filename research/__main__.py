@@ -39,7 +39,7 @@ def pool(
     concurrency: Annotated[int, typer.Option(min=1, help="Candidates sampled at the same time.")] = 8,
 ) -> None:
     """Sample candidates of each question and judge them: each is kept as soon as it is finished."""
-    from unprm.openai_api import OpenAIClient
+    from unprm.openai.client import OpenAIClient
 
     from . import sampling
 

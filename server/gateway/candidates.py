@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from unprm.answers.extraction import extract
 from unprm.errors import UnprmError
-from unprm.openai_api import Json, is_json
+from unprm.openai.models import Json, LogProbs, is_json
 from unprm.types import Extraction, Solution, Strategy
 from unprm.votes.confidence import confidence_of
 from unprm.votes.rules import RULES
@@ -16,7 +16,6 @@ from unprm.wire import AnySolution, SolutionIn
 
 from ..http.context import Context
 from ..service import Service
-from .answers import LogProbs
 from .schema import ChatRequest, Election, Sample, UpstreamFailure
 from .upstream import Sampled, Upstream, UpstreamFailed
 
@@ -209,9 +208,8 @@ def _confidence(choice: Json, strategy: Strategy, terms: Election) -> float | No
     """The confidence of a completion, None if it comes without log-probabilities of its tokens and their
     alternatives."""
     try:
-        tokens = LogProbs.model_validate(choice.get("logprobs")).content or []
-        sampled = [min(0.0, token.logprob) for token in tokens]  # rounding may have left some just above 0
-        likeliest = [token.likeliest for token in tokens]
+        logprobs = LogProbs.model_validate(choice.get("logprobs"))
+        sampled, likeliest = logprobs.sampled or (), logprobs.likeliest
         found = SolutionIn.model_validate({"text": "", "token_logprobs": sampled, "top_logprobs": likeliest})
     except ValidationError:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from unprm.answers.options import lists_options
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
-from unprm.openai_api import Json
+from unprm.openai.models import Json
 from unprm.types import DecidedBy, Extraction, Strategy, Usage
 from unprm.votes.adaptive import stability
 from unprm.votes.ballot import Ballot, usage_out

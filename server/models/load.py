@@ -28,7 +28,7 @@ def load(
     calibration = _recorded(request) if settings.calibration == "recorded" else None
     if request.model == JUDGE:
         from unprm.engines.judge.load import load_judge
-        from unprm.openai_api import ignore
+        from unprm.openai.client import ignore
 
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
     _import_engines()

@@ -10,7 +10,7 @@ from unprm.concurrent import all_of
 from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
-from unprm.engines.judge.readout import JudgeReadout, Reading
+from unprm.engines.judge.readouts import Reading, Readout
 from unprm.errors import ModelUnreachable
 from unprm.types import BatchScores, Encoded, ModelDescription
 
@@ -24,7 +24,7 @@ class JudgeFormat(ByteFormat):
 
     family = "judge"
 
-    def __init__(self, readout: JudgeReadout) -> None:
+    def __init__(self, readout: Readout) -> None:
         self._readout = readout
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
@@ -43,7 +43,7 @@ class JudgeEngine:
     The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
     """
 
-    def __init__(self, chat: JudgeChat, readout: JudgeReadout, description: ModelDescription, seconds: float) -> None:
+    def __init__(self, chat: JudgeChat, readout: Readout, description: ModelDescription, seconds: float) -> None:
         self.format = JudgeFormat(readout)
         self.description = description
         self._chat, self._readout, self._seconds = chat, readout, seconds

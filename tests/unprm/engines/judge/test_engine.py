@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from tests.judge_server import answered, checks_sums, choice, is_self_test, is_sum, judging, last_step, token
+from tests.openai_server import at_once
 from tests.support import PATIENCE, free_port, until
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.load import load_judge, pick_readout
-from unprm.engines.judge.readout import CALL
-from unprm.engines.judge.selftest import QUESTIONS
+from unprm.engines.judge.readouts import CALL
+from unprm.engines.judge.self_test import QUESTIONS
 from unprm.engines.scheduler import Scheduler
 from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
 from unprm.models.options import EngineOptions, JudgeOptions
@@ -117,6 +118,10 @@ def test_a_refused_request_costs_its_step_a_verdict_and_others_nothing() -> None
         engine.close()
 
 
+async def out_of_time() -> None:
+    raise TimeoutError
+
+
 def checks_after(gate: threading.Event, body: Any) -> Any:
     """What the judge answers: at once in the self-test, and else once the gate is open."""
     if not is_self_test(body):
@@ -127,11 +132,25 @@ def checks_after(gate: threading.Event, body: Any) -> Any:
 def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
     gate = threading.Event()
     with judging(partial(checks_after, gate)) as judge:
-        engine = judge.load(patience=4.0)
-        with pytest.raises(ModelUnreachable, match=r"did not answer a batch within 3\.6 s"):
-            engine.score([engine.format.encode("How many?", STEPS)])  # which gets an answer when the gate opens
+        patient = judge.load()
+        hasty = JudgeEngine(
+            JudgeChat(judge.url, None, "m", 4, PATIENCE), pick_readout(JudgeOptions()), patient.description, 0.05
+        )
+        item = hasty.format.encode("How many?", STEPS)
+        with pytest.raises(ModelUnreachable, match=r"did not answer a batch within 0\.05 s"):
+            hasty.score([item])  # which gets an answer when the gate opens
+        assert hasty.run(at_once(0)) is None  # it goes on
         gate.set()
-        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [pytest.approx((0.9, 0.2))]
+        assert patient.score([item]).scores == [pytest.approx((0.9, 0.2))]
+        hasty.close()
+        patient.close()
+
+
+def test_the_time_of_a_batch_is_a_share_of_its_callers_patience() -> None:
+    with judging() as judge:
+        engine = judge.load(patience=100.0)
+        with pytest.raises(ModelUnreachable, match="did not answer a batch within 90 s"):
+            engine.run(out_of_time())
         engine.close()
 
 
