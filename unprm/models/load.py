@@ -20,8 +20,7 @@ from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
-from unprm.models.names import public_name
-from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec
+from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec, public_name
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
 

@@ -11,8 +11,9 @@ import pytest
 
 from tests.hub_server import hub_server
 from unprm.errors import ModelInvalid
-from unprm.models import bases, locks
+from unprm.models import bases
 from unprm.models.bases import BASES, NamedBase, SourceFailed, from_hub, from_packages
+from unprm.models.cache import logger
 
 PARTS = (b"GGUF, and so ", b"on to the ", b"end")
 WHOLE = b"".join(PARTS)
@@ -127,8 +128,8 @@ class Told(logging.Handler):
 
 
 def get(cache, asked, go_on, results, waits):
-    locks.logger.addHandler(Told(waits))
-    locks.logger.setLevel(logging.INFO)
+    logger.addHandler(Told(waits))
+    logger.setLevel(logging.INFO)
     results.put(bases.file(BASE, cache, (partial(slowly, asked=asked, go_on=go_on),)).read_bytes())
 
 

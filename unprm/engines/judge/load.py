@@ -12,8 +12,7 @@ from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, PLAIN, PLAIN_CHA
 from unprm.engines.judge.readouts import ANSWER_TOKENS, BYTES_PER_TOKEN, CALL, Chain, Readout, StepChain, Stepwise
 from unprm.engines.judge.self_test import QUESTIONS, self_test
 from unprm.errors import ModelInvalid, ModelUnreachable
-from unprm.models.names import public_name
-from unprm.models.options import EngineOptions, JudgeOptions
+from unprm.models.options import EngineOptions, JudgeOptions, public_name
 from unprm.openai.client import Observe, ignore
 from unprm.types import Asked, ModelDescription
 
