@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from unprm.errors import SamplerFailed
 from unprm.samplers.base import TokenSampler
-from unprm.samplers.decoding import Amend, DecodingBatch, Row
+from unprm.samplers.decoding import DecodingBatch, Row
 from unprm.samplers.prompts import end_tokens
 from unprm.types import Completion, SamplingSettings
 
@@ -34,20 +34,13 @@ class TransformersSampler(TokenSampler):
     """Waiting completions are written together, and new ones begin as soon as others have ended.
 
     Every completion has its own random generator, seeded with the call's seed plus its index, so the rest of the
-    batch does not matter, except for the last digits of the arithmetic. `amend`: replaces drawn tokens.
+    batch does not matter, except for the last digits of the arithmetic.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        directory: Path,
-        name: str,
-        settings: SamplingSettings,
-        amend: Amend | None = None,
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, directory: Path, name: str, settings: SamplingSettings) -> None:
         super().__init__(directory, name, settings)
         self._window: int = model.config.max_position_embeddings
-        self._batch = DecodingBatch(model, settings, end_tokens(directory), BATCH, amend)
+        self._batch = DecodingBatch(model, settings, end_tokens(directory), BATCH)
         self._waiting: deque[Row] = deque()
         self._calls: dict[Row, _Call] = {}
         self._closed = False

@@ -9,7 +9,7 @@ import torch
 
 from unprm.errors import ModelInvalid, SamplerFailed
 from unprm.models.checkpoint import load_base
-from unprm.samplers import decoding, shared_prompts
+from unprm.samplers import decoding
 from unprm.samplers.decoding import _nucleus
 from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import SamplingSettings
@@ -62,25 +62,6 @@ def test_the_likeliest_tokens_at_each_place_come_if_they_are_asked_for(network, 
             assert place == pytest.approx(values, abs=1e-4)
     (without,) = _ask(_sampler(network, base), (prompt, 1, 1))[0]
     assert without.top_logprobs == ()
-
-
-def test_amended_tokens_are_written_and_read_by_what_follows(network, base):
-    plain, prompt = _sampler(network, base, temperature=0.0), (5, 6, 7)
-    third = _ask(plain, (prompt, 1, 1))[0][0].ids[2]
-
-    def amend(ids, drawn):
-        return (8, 9) if len(ids) == len(prompt) + 2 else (drawn,)
-
-    settings = SamplingSettings(temperature=0.0, max_tokens=12)
-    (made,) = _ask(TransformersSampler(network, base, "tiny", settings, amend), (prompt, 1, 1))[0]
-    assert third not in (8, 9)
-    assert made.ids[2:4] == (8, 9)
-    assert made.logprobs[2:4] == (0.0, 0.0)
-    logprobs = torch.log_softmax(_logits(network, [*prompt, *made.ids]), dim=-1)
-    for place in (0, 1, *range(4, len(made.ids))):
-        likeliest = logprobs[len(prompt) + place - 1]
-        assert made.ids[place] == likeliest.argmax()
-        assert made.logprobs[place] == pytest.approx(likeliest.max().item(), abs=1e-4)
 
 
 def test_temperature_zero_takes_the_most_likely_token(network, base):
@@ -197,8 +178,7 @@ def test_nobody_waits_for_a_sampler_that_is_closed_or_fails_before_it_begins(net
 
 def test_prompts_come_and_go_without_disturbing_those_who_stay(network, base, monkeypatch):
     monkeypatch.setattr(decoding, "KEPT", 4)  # nothing recent is kept
-    monkeypatch.setattr(shared_prompts, "GROWTH", 2)
-    monkeypatch.setattr(shared_prompts, "SPARE", 1)
+    monkeypatch.setattr(decoding, "GROWTH", 2)
     calls = [(tuple(range(20, 20 + length)), 2, 100 * length) for length in (3, 9, 2, 17, 5, 30, 1)]
 
     async def story():
