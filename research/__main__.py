@@ -76,7 +76,7 @@ def steps(
 ) -> None:
     """Tell what step scores know of first errors: F1 and AUROC beside length, place, likelihood and published PRMs."""
     from training.evaluate.scorers import EngineScorer, ServerScorer
-    from unprm.models.checkpoint import fetch
+    from unprm.checkpoints.files import fetch
     from unprm.models.load import load_engine
 
     from . import steps as found
@@ -152,7 +152,7 @@ def measure_mini(
     figures: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
 ) -> None:
     """Evaluate the embedded model, reasoner and PRM, on problems that it has never seen."""
-    from unprm.models.checkpoint import locate
+    from unprm.checkpoints.files import locate
 
     from .mini.measure import measure
 

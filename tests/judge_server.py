@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.openai_server import Request, openai_server
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.load import load_judge
 from unprm.engines.judge.self_test import QUESTIONS
+from unprm.models.judge import load_judge
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.openai.models import ChatChoice
 

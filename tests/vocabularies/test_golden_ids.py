@@ -19,6 +19,7 @@ from tiktoken.load import load_tiktoken_bpe
 from tokenizers import Tokenizer, models, normalizers
 
 from tests.support import ROOT
+from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats import fover, rlhflow, versaprm
 from unprm.formats.actprm import ActPrmFormat
@@ -32,7 +33,6 @@ from unprm.formats.qwen_prm import QwenPrmFormat
 from unprm.formats.rendered import PROBLEM, SOLUTION
 from unprm.formats.skywork import SkyworkFormat
 from unprm.formats.unprm import PrmConfig, UnprmFormat
-from unprm.models.checkpoint import load_tokenizer
 from unprm.types import Format
 
 PACKAGES = ROOT / ".venv" / "vocabularies"

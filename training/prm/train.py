@@ -18,10 +18,10 @@ from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
+from unprm.checkpoints.files import fetch, load_base, load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
-from unprm.models.checkpoint import fetch, load_base, load_tokenizer
 
 from ..evaluate.metrics import Validation
 from ..layouts.label import VERDICT

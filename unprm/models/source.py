@@ -10,14 +10,8 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
-from unprm.engines.torch.heads import VerdictHead, read_head
-from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
-from unprm.errors import ModelInvalid
-from unprm.formats import unprm
-from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcome, PrmFormat, Readout, Verdicts
-from unprm.formats.registry import family_named, of_architecture, recognise
-from unprm.models import lora
-from unprm.models.checkpoint import (
+from unprm.checkpoints import lora
+from unprm.checkpoints.files import (
     EMBEDDED,
     PrmFiles,
     StoredDtype,
@@ -29,6 +23,12 @@ from unprm.models.checkpoint import (
     locate,
     read_config,
 )
+from unprm.engines.torch.heads import VerdictHead, read_head
+from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
+from unprm.errors import ModelInvalid
+from unprm.formats import unprm
+from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcome, PrmFormat, Readout, Verdicts
+from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.models.options import ModelSpec
 
 _DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")

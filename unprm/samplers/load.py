@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from unprm.checkpoints.files import fetch, fetch_tokenizer, load_base
 from unprm.errors import SamplerFailed
-from unprm.models.checkpoint import fetch, fetch_tokenizer, load_base
 from unprm.openai.client import NEUTRAL, OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler

@@ -8,8 +8,8 @@ import pytest
 
 from tests.openai_server import at_once, openai_server
 from unprm import mini
+from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import SamplerFailed
-from unprm.models.checkpoint import load_tokenizer
 from unprm.openai.client import NEUTRAL, OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.prompts import INSTRUCTION, messages

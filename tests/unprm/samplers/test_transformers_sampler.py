@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 import torch
 
+from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid, SamplerFailed
-from unprm.models.checkpoint import load_base
 from unprm.samplers import decoding
 from unprm.samplers.decoding import _nucleus
 from unprm.samplers.transformers_sampler import TransformersSampler

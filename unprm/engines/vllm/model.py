@@ -17,11 +17,11 @@ from huggingface_hub import cached_assets_path
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
+from unprm.checkpoints.cache import fill
+from unprm.checkpoints.files import PrmFiles, load_merged, read_config, read_tokenizer
 from unprm.engines.torch.heads import margins, read_layers
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Head, Readout, Verdicts
-from unprm.models.cache import fill
-from unprm.models.checkpoint import PrmFiles, load_merged, read_config, read_tokenizer
 from unprm.types import Encoded
 
 

@@ -14,11 +14,11 @@ from tests.openai_server import at_once
 from tests.support import PATIENCE, free_port, until
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.load import load_judge, pick_readout
 from unprm.engines.judge.readouts import CALL
 from unprm.engines.judge.self_test import QUESTIONS
 from unprm.engines.scheduler import Scheduler
 from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
+from unprm.models.judge import load_judge, pick_readout
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import Asked, Usage
 

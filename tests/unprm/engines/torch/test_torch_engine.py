@@ -10,9 +10,9 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
 from unprm import mini
+from unprm.checkpoints.files import load_tokenizer, read_tokenizer
 from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
-from unprm.models.checkpoint import load_tokenizer, read_tokenizer
 from unprm.models.load import load_engine
 from unprm.types import BatchScores, Encoded
 

@@ -9,8 +9,8 @@ import torch
 from tokenizers import normalizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedTokenizerFast, Qwen2Tokenizer
 
+from unprm.checkpoints.cache import fill
 from unprm.errors import ModelInvalid
-from unprm.models.cache import fill
 
 logger = logging.getLogger(__name__)
 

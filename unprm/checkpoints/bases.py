@@ -20,8 +20,8 @@ from zipfile import BadZipFile, ZipFile
 from huggingface_hub import cached_assets_path, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+from unprm.checkpoints.cache import alone
 from unprm.errors import ModelInvalid
-from unprm.models.cache import alone
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ def directory(base: NamedBase, cache: Path | None = None) -> Path:
     """
     place = (cache or _cache()) / base.sha256
     if not place.exists():
-        from unprm.models import gguf  # PyTorch, which llama.cpp does not need
+        from unprm.checkpoints import gguf  # PyTorch, which llama.cpp does not need
 
         gguf.convert(file(base, cache), place)
     return place

@@ -16,10 +16,10 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from unprm import mini
+from unprm.checkpoints import bases, gguf, lora
+from unprm.checkpoints.gguf import LOADING
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
-from unprm.models import bases, gguf, lora
-from unprm.models.gguf import LOADING
 
 logger = logging.getLogger(__name__)
 
