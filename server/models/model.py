@@ -175,7 +175,7 @@ class Model:
     async def _load(self, source: Callable[[], Engine]) -> None:
         loader = Worker("loader")
         try:
-            self._ready(await loader.run(partial(_loaded, source)))
+            self._ready(await loader.call(partial(_loaded, source)))
         except ModelInvalid as error:
             self._reason, self._detail = _FAILED, str(error)
             logger.error("the model can't be served: %s", error)

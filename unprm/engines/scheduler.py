@@ -180,7 +180,7 @@ class Scheduler:
             self._serving.cancel()
         self._fail(self._unanswered, ShuttingDown())
         patience = 0.0 if self._worker.busy else _CLOSING
-        closing = asyncio.create_task(self._worker.run(self._engine.close))
+        closing = asyncio.create_task(self._worker.call(self._engine.close))
         await asyncio.wait({closing}, timeout=patience)
         closing.cancel()
         self._worker.close()
@@ -302,7 +302,7 @@ class Scheduler:
         """The engine's scores, checked to be usable; raises `ModelUnavailable`. A model that hangs is lost."""
         try:
             async with asyncio.timeout(self._patience):
-                return await self._worker.run(partial(_checked_scores, self._engine, items))
+                return await self._worker.call(partial(_checked_scores, self._engine, items))
         except TimeoutError:
             reason = f"the model did not answer within {self._patience:g} s"
             self._lose(reason)

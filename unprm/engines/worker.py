@@ -23,7 +23,7 @@ class Worker:
         """Whether a call runs or waits, including one whose caller has left."""
         return self._last is not None and not self._last.done()
 
-    async def run(self, function: Callable[[], T]) -> T:
+    async def call(self, function: Callable[[], T]) -> T:
         """The function's result, or what it raised. Cancelling the caller stops no call, also none that waits."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()  # from here on it can't be cancelled

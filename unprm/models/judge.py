@@ -61,9 +61,9 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     )
     engine = JudgeEngine(chat, readout, description, SHARE * patience)
     try:
-        engine.run(probe(chat, readout))
+        engine.call(probe(chat, readout))
         about = f"{judge.judge_readout}, layout {judge.judge_layout}: {readout.described(chat.likeliest)}"
-        batch = BUSY * engine.run(chat.in_flight()) * CALL * readout.rounds
+        batch = BUSY * engine.call(chat.in_flight()) * CALL * readout.rounds
         engine.description = replace(description, input_format=about, asked=Asked(batch, judge.judge_prompt_tokens))
         logger.info("the judge is read by %s", about)
         tested = self_test(engine, sampled=readout.written or not chat.likeliest, few=readout.written)

@@ -39,7 +39,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self.rows, self.places, self.longest = rows, torch.zeros(0, dtype=torch.long), 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Makes an empty store for keys and values like these."""
+        """Makes an empty store for keys and values like these, (rows, heads, 1, width)."""
         self.keys, self.values = (
             states.new_zeros(self.rows, states.shape[1], 0, states.shape[3]) for states in (key_states, value_states)
         )
@@ -48,7 +48,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Stores one token's keys and values for each row in use; returns all of these rows'."""
+        """Stores one token's keys and values, (rows in use, heads, 1, width), for each row; returns all that these rows
+        have, (rows in use, heads, longest, width)."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         missing = self.longest - self.keys.shape[2]
@@ -61,7 +62,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return self.keys[:count, :, : self.longest], self.values[:count, :, : self.longest]
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Copies a row to another slot."""
+        """Copies the first `length` positions of row `source` to row `target`."""
         if length:
             self.keys[target, :, :length] = self.keys[source, :, :length]
             self.values[target, :, :length] = self.values[source, :, :length]
@@ -81,7 +82,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
 class DecodingBatch:
     """At most `size` rows, which each get one more token per `step`. The network's attention is replaced by one that
-    reads equal prompts once.
+    reads equal prompts once. `ends`: the ids that end a text.
 
     Every row samples with its own generator, so the rest of the batch does not matter, except for the last digits of
     the arithmetic. Raises `ModelInvalid` for a model with other than full causal attention.
@@ -201,7 +202,8 @@ class DecodingBatch:
         return self.ended(row) or len(row.ids) >= min(self._settings.max_tokens, room)
 
     def _draw(self, logprobs: torch.Tensor) -> torch.Tensor:
-        """Samples a token per row from (rows, vocabulary), by the Gumbel-max trick (an exponential race)."""
+        """Samples a token per row, (rows,), int64, from log-probabilities (rows, vocabulary), float32, by the
+        Gumbel-max trick (an exponential race)."""
         if self._settings.temperature == 0:
             return logprobs.argmax(dim=-1)
         scaled = torch.log_softmax(logprobs / self._settings.temperature, dim=-1)
@@ -214,7 +216,8 @@ class DecodingBatch:
 
 
 def _nucleus(logprobs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Masks all but the most likely tokens, the fewest that together reach probability `top_p`."""
+    """Log-probabilities (rows, vocabulary) with -inf for all but the most likely tokens, the fewest that together reach
+    probability `top_p`."""
     ranked, order = logprobs.sort(dim=-1, descending=True)
     before = ranked.exp().cumsum(dim=-1) - ranked.exp()
     return logprobs.masked_fill((before >= top_p).gather(1, order.argsort(dim=-1)), -torch.inf)

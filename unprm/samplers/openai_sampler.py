@@ -28,7 +28,7 @@ _LETTERS: dict[int, str] = bytes_to_unicode()
 _BYTES = {letter: byte for byte, letter in _LETTERS.items()}
 
 
-class _Server(Generic[AnyChoice]):
+class _Endpoint(Generic[AnyChoice]):
     """Samples from a model at a path of a server; `form`: what is answered."""
 
     def __init__(
@@ -79,7 +79,7 @@ class OpenAISampler(TokenSampler):
 
     def __init__(self, client: OpenAIClient, model: str, tokenizer: Path, settings: SamplingSettings) -> None:
         super().__init__(tokenizer, model, settings)
-        self._server = _Server(client, "/completions", CompletionResponse[TextChoice], model, settings)
+        self._server = _Endpoint(client, "/completions", CompletionResponse[TextChoice], model, settings)
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt.
@@ -159,7 +159,7 @@ class ChatSampler:
         more: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self._settings = model, settings
-        self._server = _Server(client, "/chat/completions", CompletionResponse[ChatChoice], model, settings)
+        self._server = _Endpoint(client, "/chat/completions", CompletionResponse[ChatChoice], model, settings)
         self._system, self._more = system, dict(more or {})
 
     def prompt(self, problem: str) -> tuple[int, ...]:

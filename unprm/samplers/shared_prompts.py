@@ -22,9 +22,9 @@ width)."""
 class Shared:
     """Which prompt each row continues.
 
-    `states`: of the prompts. `seen`: (rows, 1, 1, length), true for the positions that a row's prompt has.
-    `members`: (prompts, most), the rows of each prompt, padded with any row; row r is member `place[r]` of prompt
-    `prompt[r]`, each (rows,).
+    `states`: of the prompts. `seen`: (rows, 1, 1, length), bool, true for the positions that a row's prompt has.
+    `members`: (prompts, largest), int64, the rows of each prompt, padded with row 0; row r is member `place[r]` of
+    prompt `prompt[r]`, both (rows,), int64.
     """
 
     states: States
@@ -35,7 +35,8 @@ class Shared:
 
 
 def stacked(states: Sequence[States]) -> States:
-    """The keys and values of several texts, padded to the longest."""
+    """The keys and values of several texts, (heads, length, width) each, padded with zeros to the longest: (texts,
+    heads, longest, width)."""
     layers: States = []
     for parts in zip(*states, strict=True):
         keys, values = (
@@ -85,7 +86,8 @@ def attention(
     shared: Shared | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """One token's attention for each row; without `shared`, the plain attention of whole texts.
+    """One token's attention for each row; without `shared`, the plain attention of whole texts. All in the network's
+    type.
 
     `query`: (rows, heads, 1, width); `key`, `value`: (rows, key heads, length, width), of what the rows have
     written; `attention_mask`: (rows, 1, 1, length), true where a row has. Returns (rows, 1, heads, width).

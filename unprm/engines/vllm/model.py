@@ -92,8 +92,8 @@ def classifies_tokens(directory: Path) -> bool:
 
 
 def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
-    """An item's step scores from what vLLM pooled at each of its needed tokens from index `first` on, (tokens,
-    outputs), without an activation; the scores of positions before `first` are left out.
+    """An item's step scores in [0, 1]. `rows`: what vLLM pooled at each of its needed tokens from index `first` on,
+    (tokens, 1 or 2), of any float type, without an activation; the scores of positions before `first` are left out.
 
     Raises `RuntimeError` if there is not one row per token.
     """
