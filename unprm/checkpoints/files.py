@@ -56,7 +56,8 @@ def locate(
     configured: bool = True,
 ) -> PrmFiles:
     """Finds or downloads a PRM's parts: a whole model, a base and its adapter, or an adapter alone, whose configuration
-    names the base: `prm_config.json` if `configured`, else that of PEFT. Arguments and errors as in `load_engine`."""
+    names the base: `prm_config.json` if `configured`, else that of PEFT. `revision` and `adapter_revision`: of what is
+    fetched from the hub. Raises `ModelInvalid` if a part or its configuration is missing."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
     if adapter is not None:
@@ -166,7 +167,8 @@ def load_base(base: Path, dtype: StoredDtype) -> PreTrainedModel:
 
 
 def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedModel:
-    """A complete network of this kind, from safetensors only. Raises `ModelInvalid` if it can't be loaded."""
+    """A complete network of this `kind`, one of transformers' auto classes, from a directory's safetensors only, on the
+    CPU. Raises `ModelInvalid` if it can't be loaded."""
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
     lora.refuse_patterns(directory)  # transformers gives an adapter's directory to PEFT

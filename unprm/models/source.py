@@ -106,7 +106,9 @@ class ModelSource:
         return _of_text(json.dumps([files, layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
 
     def reader(self, dtype: StoredDtype, place: torch.device) -> Reader:
-        """The loaded model as the torch engine takes it."""
+        """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`.
+
+        Raises `ModelInvalid` if they can't be loaded, or don't fit together."""
         files, readout = self.files, self.readout
         if isinstance(readout, Head | Ensemble | Outcome):
             if files.adapter:

@@ -74,7 +74,7 @@ class Completions(Generic[AnyChoice]):
         self, body: Mapping[str, Any], count: int, seed: int | None = None, affinity: str = ""
     ) -> list[CompletionResponse[AnyChoice]]:
         """`count` choices, or fewer if the server returns none any more, each part in the order of `index`. `seed`: of
-        the first choice; each further one has the next number.
+        the first choice; each further one has the next number. `affinity` as in `OpenAIClient`.
 
         Raises the first `APIError` of a request, or a `ValidationError` if an answer has another form.
         """

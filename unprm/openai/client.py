@@ -153,7 +153,7 @@ class OpenAIClient:
         attempt = 1
         while True:
             try:
-                return await self._attempt(path, content, affinity)
+                return _parsed(await self.fetch(path, content, affinity=affinity))
             except APIError as error:
                 error.attempts = attempt
                 if attempt >= self._attempts or not error.retryable:
@@ -217,36 +217,26 @@ class OpenAIClient:
         except (APIResponseError, ValueError, KeyError, TypeError):
             return 0
 
-    async def fetch(self, path: str, body: bytes | None, take: Take) -> bytes:
+    async def fetch(self, path: str, body: bytes | None, take: Take | None = None, affinity: str = "") -> bytes:
         """The bytes at a path, or those that are answered to a body in JSON, in one attempt. Raises an `APIError`, and
         as `take`."""
-        server = self._pick("")
+        server = self._pick(affinity)
         with self._connection_errors(server):
-            response = await self._open(server, "GET" if body is None else "POST", path, body)
-            return await _read(response, self._max_bytes, take)
+            return await _read(await self._open(server, path, body), self._max_bytes, take)
 
     async def stream(self, path: str, body: bytes) -> httpx.Response:
         """As `fetch`, but the answer's body is still to come: `read_on` reads and closes it."""
         server = self._pick("")
         with self._connection_errors(server):
-            return await self._open(server, "POST", path, body)
+            return await self._open(server, path, body)
 
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
 
-    async def _attempt(self, path: str, body: bytes, affinity: str) -> Any:
-        server = self._pick(affinity)
-        with self._connection_errors(server):
-            content = await _read(await self._open(server, "POST", path, body), self._max_bytes)
-        try:
-            return from_json(content)
-        except ValueError:
-            raise APIResponseError("not JSON") from None
-
-    async def _open(self, server: _Server, method: str, path: str, body: bytes | None) -> httpx.Response:
+    async def _open(self, server: _Server, path: str, body: bytes | None) -> httpx.Response:
         """The response, its body unread. Raises `APIStatusError`, or an error of httpx."""
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        method, headers = ("GET", {}) if body is None else ("POST", {"Content-Type": "application/json"})
         request = self._http.build_request(method, f"{server.url}/v1{path}", content=body, headers=headers)
         response = await self._http.send(request, stream=True)
         server.failures, server.rests_until = 0, 0.0
@@ -319,6 +309,14 @@ async def _read(response: httpx.Response, limit: int, take: Take | None = None) 
                 await take(len(part))
             content += part
     return bytes(content)
+
+
+def _parsed(content: bytes) -> Any:
+    """The value of an answer in JSON; raises `APIResponseError`."""
+    try:
+        return from_json(content)
+    except ValueError:
+        raise APIResponseError("not JSON") from None
 
 
 def _retry_after(response: httpx.Response) -> float | None:

@@ -167,7 +167,7 @@ class ChatSampler:
         return ()
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Never called with ids, since the API returns none."""
+        """Raises `SamplerFailed`: the API returns no ids."""
         raise SamplerFailed(f"the chat API of {self.model} has no token ids")
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:

@@ -89,7 +89,7 @@ def attention(
     All in the network's type: `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width).
     `segments` says what is seen, `kept` holds it. `scaling`: of the products. `sliding_window`: tokens that each sees,
     itself included; None: all.
-    Raises `NotImplementedError` for attention that it can't compute.
+    Raises `NotImplementedError` for attention with `softcap` or sinks, `s_aux`.
     """
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("its attention has capped scores or sinks, which are not computed here")

@@ -70,7 +70,7 @@ class TorchEngine:
 
     def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[float]], list[int]]:
         """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.
-        `pass_tokens` replaces the engine's."""
+        `pass_tokens` replaces the engine's. Raises `RuntimeError` if the engine is closed."""
         if self._reader is None:
             raise RuntimeError("the engine is closed")
         margins: list[list[float]] = [[] for _ in batch]

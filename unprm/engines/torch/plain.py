@@ -25,7 +25,8 @@ class PlainEngine:
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; raises `SolutionTooLong` for an item that is longer than the model's window."""
+        """Step scores per item; raises `SolutionTooLong` for an item that is longer than the model's window, and
+        `RuntimeError` if the engine is closed."""
         check_lengths(batch, self.description.max_tokens)
         if self._reader is None:
             raise RuntimeError("the engine is closed")
