@@ -221,7 +221,7 @@ class Scheduler:
         if not self._waiting:
             await self._give_back(before)
             return None
-        batch = self._waiting.take(self._room_of_a_batch())
+        batch = self._waiting.take(self._batch_limit())
         scores, _ = await asyncio.gather(self._run(batch), self._give_back(before))
         return None if scores is None else (batch, scores)
 
@@ -272,7 +272,7 @@ class Scheduler:
 
     # what is batched
 
-    def _room_of_a_batch(self) -> int:
+    def _batch_limit(self) -> int:
         """Most tokens of the next batch."""
         if (asked := self._engine.description.asked) is not None:
             return asked.batch
@@ -288,13 +288,13 @@ class Scheduler:
         try:
             scores = await self._scores(tuple(batch))
         except ModelUnavailable as error:
-            self._fail((request for having in batch.values() for request, _ in having), error)
+            self._fail((request for holders in batch.values() for request, _ in holders), error)
             await self._note_failure(error)
             return None
         self._failures, self._unreachable = 0, None
         tokens, computed, seconds = sum(item.cost for item in batch), sum(scores.computed), self._clock() - started
         self._recent.add(tokens, computed, seconds)
-        waits = [begun - request.arrived for having in batch.values() for request, index in having if index == 0]
+        waits = [begun - request.arrived for holders in batch.values() for request, index in holders if index == 0]
         self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, sum(scores.unread or ())))
         return scores
 
@@ -350,10 +350,10 @@ class Scheduler:
         batch, scored = finished
         totals = scored.tokens or [len(item.ids) for item in batch]
         unread = scored.unread or [0] * len(batch)
-        for having, scores, computed, total, missing in zip(
+        for holders, scores, computed, total, missing in zip(
             batch.values(), scored.scores, scored.computed, totals, unread, strict=True
         ):
-            for request, index in having:
+            for request, index in holders:
                 if request.done.done():  # its caller has gone
                     continue
                 request.scores[index] = scores
