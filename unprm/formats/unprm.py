@@ -65,8 +65,8 @@ class PrmConfig(BaseModel):
         if len(set(ids)) < len(ids):
             tag, positive, negative = marks
             raise ModelInvalid(f"step tag {tag!r} and verdicts {positive!r}, {negative!r} must be different tokens")
-        found = {f"{mark}_id": id for mark, id in zip(_MARKS, ids, strict=True)}
-        return cls(name=name, base=base, base_revision=base_revision, **more, **found)
+        more |= {f"{mark}_id": id for mark, id in zip(_MARKS, ids, strict=True)}
+        return cls(name=name, base=base, base_revision=base_revision, **more)
 
     @classmethod
     def read(cls, directory: Path) -> Self:
