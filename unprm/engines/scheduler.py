@@ -359,8 +359,8 @@ class Scheduler:
                 request.scores[index] = scores
                 if missing:
                     request.unread[index] = missing
-                request.usage += Usage(total, computed, total - computed)
-                computed = 0  # charged to the first
+                request.total += total
+                request.computed, computed = request.computed + computed, 0  # charged to the first
                 if len(request.scores) == len(request.items):
                     request.done.set_result(request.scored())
                     await asyncio.sleep(0)

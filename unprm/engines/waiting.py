@@ -29,8 +29,8 @@ class Request:
 
     `taken` of them have left the queue; the others have `tokens` tokens, which hold `room`. `arrived`: time of the
     event loop's clock. `deadline`: a time of the same clock. `caller`: requests of one caller share its turns.
-    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores`,
-    `unread` and `usage`: of the items scored so far, by their indices.
+    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores` and
+    `unread`: of the items scored so far, by their indices; these have `total` tokens, of which `computed` were run.
     """
 
     items: Sequence[Encoded]
@@ -44,11 +44,13 @@ class Request:
     tokens: int = 0
     scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
+    total: int = 0
+    computed: int = 0
 
     def scored(self) -> Scored:
         """The answer, once all items have scores."""
-        return Scored([self.scores[index] for index in range(len(self.items))], self.usage, self.unread)
+        usage = Usage(self.total, self.computed, self.total - self.computed)
+        return Scored([self.scores[index] for index in range(len(self.items))], usage, self.unread)
 
 
 Batch = dict[Encoded, list[tuple[Request, int]]]
