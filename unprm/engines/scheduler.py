@@ -88,7 +88,7 @@ class Scheduler:
     `batch_tokens`: most tokens of a batch, which has fewer where they would take long, since nothing overtakes it; a
     longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Budget` what may wait.
     `patience`: seconds that a batch may take. `observe` is called with the figures of every batch that was run.
-    `clock`: of seconds, by which batches are timed.
+    `clock`: of seconds, by which waits and batches are timed.
 
     A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `on_loss` is
     called once. One that can't be reached may come back: requests go on trying, and so does the scheduler itself,
@@ -150,7 +150,7 @@ class Scheduler:
         self._admit(encoded, seconds, caller, permit)
         if not encoded:
             return Scored([], Usage(), {})
-        request = Request(encoded, deadline, caller, loop.time(), Held(self._room, caller), loop.create_future())
+        request = Request(encoded, deadline, caller, self._clock(), Held(self._room, caller), loop.create_future())
         self._unanswered[request] = None
         self._waiting.add(request)
         if self._serving is None or self._serving.done():
@@ -284,7 +284,9 @@ class Scheduler:
 
     async def _run(self, batch: Batch) -> BatchScores | None:
         """The scores of a batch; None if it failed, in which case its requests have the error."""
-        begun, started = asyncio.get_running_loop().time(), self._clock()
+        begun = self._clock()
+        for request in {request for holders in batch.values() for request, _ in holders}:
+            request.begun = begun if request.begun is None else request.begun
         try:
             scores = await self._scores(tuple(batch))
         except ModelUnavailable as error:
@@ -292,7 +294,7 @@ class Scheduler:
             await self._note_failure(error)
             return None
         self._failures, self._unreachable = 0, None
-        tokens, computed, seconds = sum(item.cost for item in batch), sum(scores.computed), self._clock() - started
+        tokens, computed, seconds = sum(item.cost for item in batch), sum(scores.computed), self._clock() - begun
         self._recent.add(tokens, computed, seconds)
         waits = [begun - request.arrived for holders in batch.values() for request, index in holders if index == 0]
         self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, sum(scores.unread or ())))
@@ -362,7 +364,7 @@ class Scheduler:
                 request.total += total
                 request.computed, computed = request.computed + computed, 0  # charged to the first
                 if len(request.scores) == len(request.items):
-                    request.done.set_result(request.scored())
+                    request.done.set_result(request.scored(self._clock()))
                     await asyncio.sleep(0)
 
     def _fail(self, requests: Iterable[Request], error: Exception) -> None:

@@ -27,8 +27,9 @@ class Scored(NamedTuple):
 class Request:
     """The items that a caller has scored together.
 
-    `taken` of them have left the queue; the others have `tokens` tokens, which hold `room`. `arrived`: time of the
-    event loop's clock. `deadline`: a time of the same clock. `caller`: requests of one caller share its turns.
+    `taken` of them have left the queue; the others have `tokens` tokens, which hold `room`. `arrived`, and `begun`,
+    when its first batch began: times of the scheduler's clock. `deadline`: a time of the event loop's clock.
+    `caller`: requests of one caller share its turns.
     `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores` and
     `unread`: of the items scored so far, by their indices; these have `total` tokens, of which `computed` were run.
     """
@@ -39,6 +40,7 @@ class Request:
     arrived: float
     room: Held
     done: "asyncio.Future[Scored]"
+    begun: float | None = None
     served: int = 0
     taken: int = 0
     tokens: int = 0
@@ -47,9 +49,16 @@ class Request:
     total: int = 0
     computed: int = 0
 
-    def scored(self) -> Scored:
-        """The answer, once all items have scores."""
-        usage = Usage(self.total, self.computed, self.total - self.computed)
+    def scored(self, now: float) -> Scored:
+        """The answer, once all items have scores; `now` by the scheduler's clock."""
+        assert self.begun is not None, "it has scores"
+        usage = Usage(
+            self.total,
+            self.computed,
+            self.total - self.computed,
+            queue_seconds=self.begun - self.arrived,
+            scoring_seconds=now - self.begun,
+        )
         return Scored([self.scores[index] for index in range(len(self.items))], usage, self.unread)
 
 

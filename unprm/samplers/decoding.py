@@ -26,7 +26,6 @@ class Row:
     seed: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    top_logprobs: list[list[float]] = field(default_factory=list)
     generator: torch.Generator = field(default_factory=torch.Generator)
 
 
@@ -173,10 +172,6 @@ class DecodingBatch:
         for row, token, logprob in zip(self.rows, chosen.tolist(), chosen_logprobs.tolist(), strict=True):
             row.logprobs.append(logprob)
             row.ids.append(token)
-        if self._settings.top_logprobs:
-            likeliest = logprobs.topk(self._settings.top_logprobs).values
-            for row, values in zip(self.rows, likeliest.tolist(), strict=True):
-                row.top_logprobs.append(values)
         complete = [row for row in self.rows if self._is_complete(row)]
         self.remove(complete)
         return complete

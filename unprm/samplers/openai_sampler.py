@@ -15,11 +15,10 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from unprm.errors import SamplerFailed
 from unprm.openai.choices import Completions
 from unprm.openai.client import NEUTRAL, APIError, APIStatusError, OpenAIClient
-from unprm.openai.models import Alternative, AnyChoice, ChatChoice, Choice, CompletionResponse, Json, TextChoice, Token
-from unprm.samplers.base import TokenSampler, highest
+from unprm.openai.models import AnyChoice, ChatChoice, CompletionResponse, Json, TextChoice, Token
+from unprm.samplers.base import TokenSampler
 from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
-from unprm.wire import LEAST_LOGPROB
 
 ATTEMPTS = 6
 """Attempts of a call before its question is given up."""
@@ -40,7 +39,7 @@ class _Endpoint(Generic[AnyChoice]):
         settings: SamplingSettings,
     ) -> None:
         self._completions = Completions(client, path, form)
-        self._path, self._settings = path, settings
+        self._path = path
         self._common = {"model": model, "temperature": settings.temperature, "top_p": settings.top_p}
 
     async def sample(self, fields: Json, count: int, seed: int, affinity: str) -> list[AnyChoice]:
@@ -52,19 +51,6 @@ class _Endpoint(Generic[AnyChoice]):
         found = [choice for part in parts for choice in part.choices]
         if len(found) < count:
             raise SamplerFailed(f"{count} completions were asked for, {len(found)} came back")
-        return found
-
-    def likeliest(self, choice: Choice, tokens: int) -> tuple[tuple[float, ...], ...]:
-        """Log-probabilities of the likeliest of each of a choice's `tokens` tokens, if they were asked for. Raises
-        `SamplerFailed` unless the server sends two or more at each place."""
-        if not (count := self._settings.top_logprobs):
-            return ()
-        found = highest(choice.logprobs.likeliest, count)
-        if len(found) != tokens or any(len(place) < 2 for place in found):
-            raise SamplerFailed(
-                f"{count} likeliest tokens at each place were asked for (top_logprobs), and the server does not send "
-                "two of each"
-            )
         return found
 
     async def close(self) -> None:
@@ -90,7 +76,7 @@ class OpenAISampler(TokenSampler):
         fields = {
             "prompt": list(prompt),
             "max_tokens": self._settings.max_tokens,
-            "logprobs": max(1, self._settings.top_logprobs),
+            "logprobs": 1,
             "return_token_ids": True,  # vLLM's; llama.cpp sends them anyway
         }
         return [self._completion(choice) for choice in await self._server.sample(fields, count, seed, affinity)]
@@ -116,7 +102,7 @@ class OpenAISampler(TokenSampler):
                 f"the server's text is not what its tokens are in the tokenizer here: give that of {self.model} "
                 "(--tokenizer)"
             )
-        return Completion(text, ids, logprobs, choice.finish_reason == "stop", self._server.likeliest(choice, len(ids)))
+        return Completion(text, ids, logprobs, choice.finish_reason == "stop")
 
     def _restored(self, token: Token) -> list[Token]:
         """The token, after those that llama.cpp leaves out before it since each ends within a character: their bytes
@@ -127,8 +113,7 @@ class OpenAISampler(TokenSampler):
         missing = bytes(token.bytes)[: -len(own) or None]
         whole = self._id_of(missing)
         ids = [whole] if whole is not None else [self._id_of(bytes([each])) for each in missing]
-        certain = [Alternative(logprob=0.0), Alternative(logprob=LEAST_LOGPROB)]
-        return [*(Token(id=id, logprob=0.0, top_logprobs=certain) for id in ids), token]
+        return [*(Token(id=id, logprob=0.0) for id in ids), token]
 
     def _bytes_of(self, id: int | None) -> bytes | None:
         """The bytes of a token of a byte-level vocabulary; None if it is none of those."""
@@ -180,8 +165,6 @@ class ChatSampler:
             "max_completion_tokens": self._settings.max_tokens,
             "logprobs": True,
         }
-        if self._settings.top_logprobs:
-            fields["top_logprobs"] = self._settings.top_logprobs
         return [self._completion(choice) for choice in await self._server.sample(fields, count, seed, problem)]
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
@@ -204,8 +187,7 @@ class ChatSampler:
         logprobs = choice.logprobs.sampled
         if logprobs is None:
             raise SamplerFailed(f"the chat API of {self.model} sends no log-probabilities")
-        likeliest = self._server.likeliest(choice, len(logprobs))
-        return Completion(choice.text, (), logprobs, choice.finish_reason == "stop", likeliest)
+        return Completion(choice.text, (), logprobs, choice.finish_reason == "stop")
 
 
 def _letters(text: str) -> str:
