@@ -12,11 +12,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from benchmarks import models, servers
+from unprm.checkpoints.files import load_base
 from unprm.engines.torch.heads import VerdictHead
 from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
-from unprm.models.checkpoint import load_base
 from unprm.models.load import load_engine
 from unprm.models.options import Dtype, ModelSpec
 from unprm.models.source import ModelSource

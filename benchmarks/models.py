@@ -8,8 +8,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from unprm import mini
+from unprm.checkpoints.files import load_tokenizer, read_tokenizer
 from unprm.formats.unprm import PrmConfig
-from unprm.models.checkpoint import load_tokenizer, read_tokenizer
 from unprm.types import Encoded
 
 VOCABULARY = 151_936

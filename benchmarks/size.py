@@ -39,10 +39,10 @@ from training.prm.memory import Footprint
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
 from training.settings import TrainSettings
+from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.quantized import widen
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
-from unprm.models.checkpoint import load_base, load_tokenizer
 from unprm_client import Client
 
 SHARD = 5 * 10**9

@@ -39,7 +39,7 @@ def pool(
     concurrency: Annotated[int, typer.Option(min=1, help="Candidates sampled at the same time.")] = 8,
 ) -> None:
     """Sample candidates of each question and judge them: each is kept as soon as it is finished."""
-    from unprm.openai_api import OpenAIClient
+    from unprm.openai.client import OpenAIClient
 
     from . import sampling
 
@@ -97,7 +97,7 @@ def steps(
 ) -> None:
     """Tell what step scores know of first errors: F1 and AUROC beside length, place, likelihood and published PRMs."""
     from training.evaluate.scorers import EngineScorer, ServerScorer
-    from unprm.models.checkpoint import fetch
+    from unprm.checkpoints.files import fetch
     from unprm.models.load import load_engine
 
     from . import steps as found
@@ -198,7 +198,7 @@ def measure_mini(
     figures: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
 ) -> None:
     """Evaluate the embedded model, reasoner and PRM, on problems that it has never seen."""
-    from unprm.models.checkpoint import locate
+    from unprm.checkpoints.files import locate
 
     from .mini.measure import measure
 

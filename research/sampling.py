@@ -16,7 +16,7 @@ from training.data.sample import seed_of
 from training.resumable import ResumableFile
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
-from unprm.openai_api import OpenAIClient
+from unprm.openai.client import OpenAIClient
 from unprm.samplers.openai_sampler import ChatSampler
 from unprm.types import SamplingSettings
 

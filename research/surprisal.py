@@ -9,7 +9,7 @@ import torch
 
 from training.evaluate.scorers import Identity, Solution
 from training.schema import Scores
-from unprm.models.checkpoint import load_base, read_tokenizer
+from unprm.checkpoints.files import load_base, read_tokenizer
 from unprm.uncertainty import surprisal_mean
 
 

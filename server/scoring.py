@@ -8,7 +8,7 @@ from typing import NamedTuple
 from unprm.concurrent import all_of
 from unprm.election.ballot import averaged
 from unprm.election.parsing import why_unscorable
-from unprm.engines.turns import Scored
+from unprm.engines.waiting import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Solution, Usage
 

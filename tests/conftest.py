@@ -26,8 +26,8 @@ def adapter(base) -> Path:
     import torch
     from peft import LoraConfig, get_peft_model
 
+    from unprm.checkpoints.files import load_base, load_tokenizer
     from unprm.formats.unprm import PrmConfig
-    from unprm.models.checkpoint import load_base, load_tokenizer
 
     torch.manual_seed(1)
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")

@@ -9,9 +9,10 @@ from typing import Any
 
 from tests.openai_server import Request, openai_server
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.load import load_judge
-from unprm.engines.judge.selftest import QUESTIONS
+from unprm.engines.judge.self_test import QUESTIONS
+from unprm.models.judge import load_judge
 from unprm.models.options import EngineOptions, JudgeOptions
+from unprm.openai.models import ChatChoice
 
 MODEL = "some/llm"
 Choice = dict[str, Any]
@@ -27,6 +28,11 @@ def choice(text: str, *tokens: dict[str, Any]) -> Choice:
     """A completion; without tokens it has no log-probabilities."""
     logprobs = {"content": list(tokens)} if tokens else None
     return {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": logprobs}
+
+
+def written(text: str, *tokens: dict[str, Any]) -> ChatChoice:
+    """A completion as the judge reads it."""
+    return ChatChoice.model_validate(choice(text, *tokens))
 
 
 def answered(*choices: Choice, prompt: int = 10, cached: int = 0, completion: int = 1) -> dict[str, Any]:

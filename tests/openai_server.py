@@ -16,6 +16,10 @@ class Request(NamedTuple):
     authorization: str | None
 
 
+async def at_once(seconds: float) -> None:
+    """For an `OpenAIClient` to wait with: not at all."""
+
+
 class Refusal(NamedTuple):
     """An answer with a status of its own."""
 

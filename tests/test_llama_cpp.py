@@ -14,8 +14,8 @@ from tests.server.harness import serving
 from tests.tiny import write_gguf
 from training.cli.data import app
 from unprm import mini
-from unprm.engines.judge.load import load_judge
 from unprm.errors import ModelInvalid, SamplerFailed
+from unprm.models.judge import load_judge
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.samplers.load import SamplerSource
 from unprm.types import Completion, Sampler, SamplingSettings

@@ -11,9 +11,10 @@ import pytest
 
 from tests.openai_server import Refusal, openai_server
 from tests.server.harness import serving
-from unprm.engines.judge.chat import JudgeChat, Samples
+from unprm.engines.judge.chat import JudgeChat
 from unprm.errors import SamplerFailed
-from unprm.openai_api import OpenAIClient
+from unprm.openai.client import OpenAIClient
+from unprm.openai.models import ChatChoice
 from unprm.samplers.openai_sampler import ChatSampler, OpenAISampler
 from unprm.types import Completion, SamplingSettings, Usage
 
@@ -83,7 +84,7 @@ def test_tokens_with_their_log_probabilities(base: Path, name: str) -> None:
     ("name", "message"),
     [
         ("Ollama", r"answered 400 .*: json: cannot unmarshal array into Go struct field CompletionRequest\.prompt"),
-        ("LM Studio", "tells no token ids .* or no log-probabilities"),
+        ("LM Studio", "sends no token ids .* or no log-probabilities"),
     ],
 )
 def test_a_server_that_cannot_continue_tokens_is_refused(base: Path, name: str, message: str) -> None:
@@ -99,13 +100,13 @@ def test_candidates_of_a_chat(name: str) -> None:
             found = asked(sampler, 5)
             assert found == [Completion("42", (), (-0.25, -0.5, 0.0), True)] * 5
         else:
-            with pytest.raises(SamplerFailed, match="tells no log-probabilities"):
+            with pytest.raises(SamplerFailed, match="sends no log-probabilities"):
                 asked(sampler, 5)
 
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_answers_of_a_judge_and_their_cost(name: str) -> None:
-    async def story() -> Samples:
+    async def story() -> tuple[list[ChatChoice], Usage]:
         chat = JudgeChat(url, None, "m", 4, 20)
         try:
             return await chat.complete([{"role": "user", "content": "?"}], max_tokens=3, temperature=1.0, count=5)
@@ -113,13 +114,13 @@ def test_answers_of_a_judge_and_their_cost(name: str) -> None:
             await chat.close()
 
     with running(name) as url:
-        found = asyncio.run(story())
-    assert [(sample.text, len(sample.tokens)) for sample in found.samples] == [("42", 3 * (name in LOGPROBS))] * 5
+        choices, usage = asyncio.run(story())
+    assert [(choice.text, len(choice.tokens)) for choice in choices] == [("42", 3 * (name in LOGPROBS))] * 5
     requests = 3 if name in LOGPROBS else 5  # 2 + 2 + 1, or one by one
     tokens, cached = requests * 5 + 5 * 3, requests * (name == "llama.cpp")
     if name == "vLLM":  # its last answer, of one choice, has the recorded usage of two
         tokens += 3
-    assert found.usage == Usage(tokens, tokens - cached, cached)
+    assert usage == Usage(tokens, tokens - cached, cached)
 
 
 @pytest.mark.parametrize("name", SERVERS)

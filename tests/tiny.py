@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Model
 
 from research.mini import tokenizer
+from unprm.checkpoints.files import load_tokenizer
 from unprm.engines.torch.quantized import Eight, quantize
 from unprm.formats.unprm import PrmConfig
-from unprm.models.checkpoint import load_tokenizer
 
 WORDS = "Problem: what is 12 + 34 - 5? Step 1: 12 + 34 = 46. Step 2: 46 - 5 = 41. The answer is \\boxed{41}."
 

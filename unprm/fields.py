@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from unprm.wire import FieldError
 
-MOST = 16
+MAX_ERRORS = 16
 """Maximum errors reported per request."""
 
 _LONGEST_NAME = 64
@@ -25,8 +25,8 @@ _MESSAGES = {
 
 
 def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    """The first `MOST` of pydantic's errors, which come in FastAPI's form; submitted values are not repeated."""
-    return [FieldError(pointer=pointer(e["loc"]), detail=_message(e)) for e in errors[:MOST]]
+    """The first `MAX_ERRORS` of pydantic's errors, which come in FastAPI's form; submitted values are not repeated."""
+    return [FieldError(pointer=pointer(e["loc"]), detail=_message(e)) for e in errors[:MAX_ERRORS]]
 
 
 def validation_errors(error: ValidationError) -> list[FieldError]:

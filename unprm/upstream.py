@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from unprm.checkpoints import bases
 from unprm.errors import ModelInvalid
-from unprm.models import bases
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 console = Console(stderr=True)

@@ -18,8 +18,8 @@ from training.prm.train import Trainer
 from training.settings import LINEAR, TrainSettings
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
+from unprm.checkpoints.files import read_tokenizer
 from unprm.formats.unprm import CONFIG_NAME
-from unprm.models.checkpoint import read_tokenizer
 from unprm.models.load import load_engine
 
 from ..mini.pipeline import reasoner

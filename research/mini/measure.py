@@ -15,10 +15,10 @@ from training.evaluate.right_votes import STUDIED, right_share
 from training.schema import JudgedCandidates
 from unprm import steps
 from unprm.answers.extraction import extract
+from unprm.checkpoints.files import load_base, read_tokenizer
 from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate
-from unprm.models.checkpoint import load_base, read_tokenizer
 from unprm.models.load import load_engine
 
 from .sample import sample

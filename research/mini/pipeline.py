@@ -19,9 +19,9 @@ from training.prm.train import Trainer
 from training.schema import LabelledSolution
 from training.settings import LINEAR, TrainSettings
 from unprm import mini, steps
+from unprm.checkpoints.files import load_base, read_tokenizer
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
-from unprm.models.checkpoint import load_base, read_tokenizer
 
 from . import corpus
 from . import tokenizer as mini_tokenizer

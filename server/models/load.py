@@ -23,8 +23,8 @@ def load(
     """The engine of a model; raises `ModelInvalid`. `observe_judge` is that of a judge's `OpenAIClient`."""
     calibration = _recorded(request) if settings.calibration == "recorded" else None
     if request.model == JUDGE:
-        from unprm.engines.judge.load import load_judge
-        from unprm.openai_api import ignore
+        from unprm.models.judge import load_judge
+        from unprm.openai.client import ignore
 
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
     with _IMPORTING:  # only here: the server itself needs no torch

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from unprm.budget import Budget, Held
-from unprm.engines.queue import BatchFigures, Permit, StepScorer
+from unprm.engines.scheduler import BatchFigures, Permit, Scheduler
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
-from unprm.models.names import public_name
+from unprm.models.options import public_name
 from unprm.types import Engine, Usage
 from unprm.wire import ModelState
 
@@ -75,7 +75,7 @@ class Model:
         self._settings = settings
         self._reason = self._detail = _LOADING
         self._engine: Engine | None = None
-        self._scorer: StepScorer | None = None
+        self._scorer: Scheduler | None = None
         self._loading: asyncio.Task[None] | None = None
         self._density = _DENSITY
 
@@ -87,7 +87,7 @@ class Model:
         return self._engine
 
     @property
-    def scorer(self) -> StepScorer:
+    def scorer(self) -> Scheduler:
         """Raises `ModelUnavailable` until it is loaded."""
         if self._scorer is None:
             raise ModelUnavailable(self._reason)
@@ -198,7 +198,7 @@ class Model:
     async def _load(self, source: Callable[[], Engine]) -> None:
         loader = Worker("loader")
         try:
-            self._ready(await loader.run(partial(_loaded, source)))
+            self._ready(await loader.call(partial(_loaded, source)))
         except ModelInvalid as error:
             self._reason, self._detail = _FAILED, str(error)
             logger.error("the model can't be served: %s", error)
@@ -210,13 +210,13 @@ class Model:
 
     def _ready(self, engine: Engine) -> None:
         self._engine = engine
-        self._scorer = StepScorer(
+        self._scorer = Scheduler(
             engine,
             batch_tokens=self._settings.batch_tokens,
             max_queued_tokens=self._settings.max_queued_tokens,
             patience=self._settings.max_batch_seconds,
             observe=partial(self._watch.observe, self.name),
-            lost=self._watch.lost,
+            on_loss=self._watch.lost,
             clock=self._watch.clock,
         )
         about = engine.description

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from unprm.engines.queue import BatchFigures
+from unprm.engines.scheduler import BatchFigures
 from unprm.types import Usage
 from unprm.wire import VoteOut
 
@@ -19,7 +19,7 @@ _TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
 
 class Metrics:
     """Counters of one app. Labels have few values: route templates, statuses, codes of errors, names of served models,
-    strategies, and the outcomes that `unprm.openai_api.Observe` lists."""
+    strategies, and the outcomes that `unprm.openai.client.Observe` lists."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()

@@ -4,7 +4,7 @@ from unittest.mock import MagicMock
 
 from typer.testing import CliRunner
 
-from unprm.models.bases import BASES
+from unprm.checkpoints.bases import BASES
 from unprm.upstream import app, configure
 
 

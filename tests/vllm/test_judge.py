@@ -15,13 +15,13 @@ from tests.server.harness import serving
 from tests.vllm.test_gateway import HARD_PROBLEM
 from unprm import mini
 from unprm.calibration import Calibration
+from unprm.checkpoints.files import load_merged, locate, read_tokenizer
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.layouts import StepLayout
-from unprm.engines.judge.load import load_judge, probe
-from unprm.engines.judge.stepwise import Stepwise
+from unprm.engines.judge.readouts import Stepwise
 from unprm.errors import ModelInvalid
-from unprm.models.checkpoint import load_merged, locate, read_tokenizer
+from unprm.models.judge import load_judge, probe
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import ModelDescription
 

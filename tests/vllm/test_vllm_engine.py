@@ -18,11 +18,11 @@ from tests import checkpoints
 from training.prm.card import published_card
 from training.prm.publish import merge_adapter
 from unprm import mini
+from unprm.checkpoints.files import load_tokenizer, locate
 from unprm.engines.vllm.model import prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
-from unprm.models.checkpoint import load_tokenizer, locate
 from unprm.models.load import load_engine
 from unprm.types import Encoded
 

@@ -15,7 +15,7 @@ from benchmarks import servers
 from tests.support import ROOT
 from tests.training import lines
 from unprm import mini
-from unprm.models.checkpoint import load_base
+from unprm.checkpoints.files import load_base
 from unprm.samplers.load import SamplerSource
 from unprm.types import SamplingSettings
 

@@ -19,6 +19,7 @@ from tiktoken.load import load_tiktoken_bpe
 from tokenizers import Tokenizer, models, normalizers
 
 from tests.support import ROOT
+from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats import fover, rlhflow, versaprm
 from unprm.formats.actprm import ActPrmFormat
@@ -26,13 +27,12 @@ from unprm.formats.conversations import FOVER
 from unprm.formats.eurus import EurusFormat
 from unprm.formats.family import Verdicts
 from unprm.formats.math_shepherd import MathShepherdFormat
-from unprm.formats.outcome import Chat, OutcomeFormat
+from unprm.formats.outcome import ChatTexts, OutcomeFormat
 from unprm.formats.pathfinder import INSTRUCTION, PathfinderFormat
 from unprm.formats.qwen_prm import QwenPrmFormat
 from unprm.formats.rendered import PROBLEM, SOLUTION
 from unprm.formats.skywork import SkyworkFormat
 from unprm.formats.unprm import PrmConfig, UnprmFormat
-from unprm.models.checkpoint import load_tokenizer
 from unprm.types import Format
 
 PACKAGES = ROOT / ".venv" / "vocabularies"
@@ -138,7 +138,7 @@ def _tagged(head: Ids, pieces: Sequence[Ids], tag: int, tail: Ids) -> tuple[Ids,
     [("ş", ("+", "-"), (7222, 10, 12)), (" ş", (" +", " -"), (22066, 488, 481)), ("ş", (" +", " -"), (7222, 488, 481))],
 )
 def test_unprm_with_any_tag_and_verdicts(tag, verdicts, expected, qwen, qwen_models, texts):
-    config = PrmConfig.for_base(qwen_models["base"], "m", ".", None, "{problem}\n", tag, *verdicts)
+    config = PrmConfig.for_base(qwen_models["base"], "m", ".", step_tag=tag, positive=verdicts[0], negative=verdicts[1])
     assert (config.step_tag_id, config.positive_id, config.negative_id) == expected
     form = UnprmFormat(qwen_models["base"], config)
     _agrees(form, lambda p, steps: _tagged(qwen(f"{p}\n"), list(map(qwen, steps)), expected[0], []), texts)
@@ -170,7 +170,7 @@ def test_outcome(qwen, qwen_models, texts):
         ids = [token for turn in texts for token in (START, *qwen(turn), END, *qwen("\n"))]
         return ids, [len(ids) - 1] * len(steps)
 
-    _agrees(OutcomeFormat(qwen_models["base"], Chat(text, frozenset(), TEXT_END)), expected, texts)
+    _agrees(OutcomeFormat(qwen_models["base"], ChatTexts(text, frozenset(), TEXT_END)), expected, texts)
 
 
 def test_skywork(qwen, qwen_models, texts):

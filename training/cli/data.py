@@ -179,7 +179,7 @@ def select(
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
     from unprm.answers.equivalence import Equivalence
-    from unprm.models.checkpoint import fetch_tokenizer
+    from unprm.checkpoints.files import fetch_tokenizer
     from unprm.samplers.prompts import Prompter
 
     from ..data import select

@@ -54,8 +54,8 @@ def memory(
     processes: Annotated[int, typer.Option(min=1, help="Number of GPUs that train together.")] = 1,
 ) -> None:
     """Count the memory that `train` needs, and show what it would choose on GPUs: tokens per pass, checkpointing."""
-    from unprm.models.bases import BASES
-    from unprm.models.checkpoint import fetch
+    from unprm.checkpoints.bases import BASES
+    from unprm.checkpoints.files import fetch
 
     from ..prm.memory import table
     from ..prm.network import read_shape

@@ -10,11 +10,11 @@ import torch
 from huggingface_hub import DatasetInfo, HfApi, ModelCard, ModelInfo
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
+from unprm.checkpoints.bases import BASES, hub_name
+from unprm.checkpoints.files import load_tokenizer, locate, read_config
 from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
-from unprm.models.bases import BASES, hub_name
-from unprm.models.checkpoint import load_tokenizer, locate, read_config
 
 from ..settings import TrainSettings, TrainSummary
 

@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
+from unprm.checkpoints import lora
 from unprm.engines.torch import attention
 from unprm.engines.torch.quantized import computes_in_few_bits, widen_all
 from unprm.errors import ModelInvalid
-from unprm.models import lora
 
 from ..settings import TrainSettings
 from .collate import MicroBatch

@@ -18,12 +18,12 @@ from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, PreTrainedModel
 from transformers.modeling_layers import GenericForTokenClassification
 
 from unprm import calibration
+from unprm.checkpoints import lora
+from unprm.checkpoints.files import StoredDtype, load_merged, locate, read_tokenizer
 from unprm.engines.torch.heads import read_layers
 from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.family import LAYER, Head
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
-from unprm.models import lora
-from unprm.models.checkpoint import StoredDtype, load_merged, locate, read_tokenizer
 
 from .card import CARD, published_card
 from .heads import FILE

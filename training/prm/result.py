@@ -7,9 +7,9 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 
+from unprm.checkpoints import lora
+from unprm.checkpoints.files import load_base
 from unprm.formats.unprm import PrmConfig
-from unprm.models import lora
-from unprm.models.checkpoint import load_base
 
 from .heads import write_layer
 from .network import Network

@@ -18,10 +18,10 @@ from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
+from unprm.checkpoints.files import fetch, load_base, load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
-from unprm.models.checkpoint import fetch, load_base, load_tokenizer
 
 from ..evaluate.metrics import Validation
 from ..layouts.label import VERDICT
@@ -63,11 +63,13 @@ class Trainer:
             settings.name or settings.output.name,
             portable(settings.base, settings.output),
             settings.base_revision,
-            settings.problem_template,
-            settings.step_tag,
-            settings.positive,
-            settings.negative,
-        ).model_copy(update={"head": settings.head, "beta": settings.beta})
+            problem_template=settings.problem_template,
+            step_tag=settings.step_tag,
+            positive=settings.positive,
+            negative=settings.negative,
+            head=settings.head,
+            beta=settings.beta,
+        )
         self.format = UnprmFormat(tokenizer, self.config)
         flash = is_flash_attn_2_available() and not settings.share_prefixes
         self.packing = flash if settings.packing is None else settings.packing

@@ -63,7 +63,7 @@ class RemoteEngine:
             ) from error
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; vLLM runs all tokens of each."""
+        """Step scores per item; vLLM runs all tokens of each. Raises `RuntimeError` if it answers with an error."""
         body = {
             "model": self._served.id,
             "input": [list(item.needed) for item in batch],

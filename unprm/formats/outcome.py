@@ -23,7 +23,7 @@ from unprm.types import Encoded
 _PLACE = re.compile(f"{PROBLEM}|{SOLUTION}")
 
 
-class Chat(NamedTuple):
+class ChatTexts(NamedTuple):
     """A model's chat of a problem and its solution: text with places for both, without space around them if the model's
     chat template strips that. `pad`: the id that is skipped in search of the chat's last token."""
 
@@ -42,7 +42,7 @@ class OutcomeFormat(PieceFormat):
         "step has the solution's score)"
     )
 
-    def __init__(self, tokenizer: Tokenizer, chat: Chat) -> None:
+    def __init__(self, tokenizer: Tokenizer, chat: ChatTexts) -> None:
         super().__init__(tokenizer)
         self._chat, parts = chat, parts_of(chat.text, tokenizer)
         # also what is an added token, but no special one, is plain text in a problem or a step
@@ -69,7 +69,7 @@ def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
     begin = "".join(model.convert_ids_to_tokens(model("")["input_ids"]))
     config = json.loads((directory / "config.json").read_text("utf-8"))
     text = begin + text.removeprefix(model.bos_token or "")
-    return OutcomeFormat(tokenizer, Chat(text, stripped, config.get("pad_token_id")))
+    return OutcomeFormat(tokenizer, ChatTexts(text, stripped, config.get("pad_token_id")))
 
 
 FAMILY = Family(

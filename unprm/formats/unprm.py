@@ -7,7 +7,7 @@ of a problem or step can make, move or forge a step boundary (paper, section 4.2
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from tokenizers import Tokenizer
@@ -25,6 +25,8 @@ PROBLEM_TEMPLATE = "{problem}\n"
 BETA = 0.05
 """Scale of implicit rewards, as in the training of Yuan et al., "Free Process Rewards without Process Labels", 2024."""
 HeadName = Literal["verdicts", "value", "classes", "implicit"]
+_MARKS = ("step_tag", "positive", "negative")
+"""Fields that are each one token."""
 
 
 class PrmConfig(BaseModel):
@@ -54,35 +56,17 @@ class PrmConfig(BaseModel):
 
     @classmethod
     def for_base(
-        cls,
-        tokenizer: Tokenizer,
-        name: str,
-        base: str,
-        base_revision: str | None = None,
-        problem_template: str = PROBLEM_TEMPLATE,
-        step_tag: str = STEP_TAG,
-        positive: str = POSITIVE,
-        negative: str = NEGATIVE,
+        cls, tokenizer: Tokenizer, name: str, base: str, base_revision: str | None = None, **more: Any
     ) -> Self:
-        """The configuration of a new adapter; raises `ModelInvalid` unless tag and verdicts are a token each, all
-        different."""
-        tag_id, positive_id, negative_id = map(Pieces(tokenizer).single, (step_tag, positive, negative))
-        if len({tag_id, positive_id, negative_id}) < 3:
-            raise ModelInvalid(
-                f"step tag {step_tag!r} and verdicts {positive!r}, {negative!r} must be different tokens"
-            )
-        return cls(
-            name=name,
-            base=base,
-            base_revision=base_revision,
-            problem_template=problem_template,
-            step_tag=step_tag,
-            positive=positive,
-            negative=negative,
-            step_tag_id=tag_id,
-            positive_id=positive_id,
-            negative_id=negative_id,
-        )
+        """The configuration of a new adapter; `more`: further fields of this class, beside the ids. Raises
+        `ModelInvalid` unless tag and verdicts are a token each, all different."""
+        marks = [more.get(mark, cls.model_fields[mark].default) for mark in _MARKS]
+        ids = list(map(Pieces(tokenizer).single, marks))
+        if len(set(ids)) < len(ids):
+            tag, positive, negative = marks
+            raise ModelInvalid(f"step tag {tag!r} and verdicts {positive!r}, {negative!r} must be different tokens")
+        more |= {f"{mark}_id": id for mark, id in zip(_MARKS, ids, strict=True)}
+        return cls(name=name, base=base, base_revision=base_revision, **more)
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -145,11 +129,8 @@ class UnprmFormat(PieceFormat):
 
     def __init__(self, tokenizer: Tokenizer, config: PrmConfig) -> None:
         super().__init__(tokenizer)
-        for text, expected in (
-            (config.step_tag, config.step_tag_id),
-            (config.positive, config.positive_id),
-            (config.negative, config.negative_id),
-        ):
+        for mark in _MARKS:
+            text, expected = getattr(config, mark), getattr(config, f"{mark}_id")
             if (found := self.pieces.single(text)) != expected:
                 raise ModelInvalid(
                     f"token {text!r} has id {found} in the base's tokenizer, the PRM was trained with id {expected}: "

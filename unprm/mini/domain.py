@@ -122,7 +122,7 @@ class Ledger:
         """Changes what a holder has."""
         self.holdings[holder] = self.operate(symbol, self.holdings[holder], right)
 
-    def tell(self, sentence: Sentence) -> Quantity | None:
+    def apply(self, sentence: Sentence) -> Quantity | None:
         """Processes one sentence; returns the quantity asked for if it is a question.
 
         Raises `KeyError` for an unknown holder, `ValueError` for an inexact division.
@@ -175,7 +175,7 @@ def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:
     for sentence in sentences:
         story.append(sentence)
         try:
-            answer = ledger.tell(sentence)
+            answer = ledger.apply(sentence)
         except KeyError as unknown:
             raise ValueError(f"the story does not say how many {sentence.item} {unknown} has") from None
     if answer is None or answer.source is None:

@@ -54,7 +54,7 @@ class _Storyteller:
 
     def say(self, kind: str, **fields: str | int) -> None:
         sentence = Sentence(kind, item=self.item, **fields)  # type: ignore[arg-type]
-        self.ledger.tell(sentence)
+        self.ledger.apply(sentence)
         self.sentences.append(sentence)
 
     def write(self) -> Problem:

@@ -1,1 +1,1 @@
-"""Models from their options: where their files are, what they hold, and which engine runs them."""
+"""From the options of a model to the engine that runs it."""

@@ -20,8 +20,7 @@ from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
-from unprm.models.names import public_name
-from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec
+from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec, public_name
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
 
@@ -144,7 +143,7 @@ def torch_engine(
         try:
             # wrongly computed attention fails every time; a one-off fault of the machine must not stop the server
             for _ in range(2):
-                found = test.run(engine)
+                found = test.compare(engine)
                 about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right"
                 if found.difference <= found.tolerance:
                     logger.info(
@@ -181,7 +180,7 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
     if engine == "vllm" and not installed:
         raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")
     if engine == "vllm" and dtype == "int8":
-        raise ModelInvalid("vLLM is not asked to compute in int8: use --engine torch, or --dtype float8")
+        raise ModelInvalid("int8 isn't supported with vLLM: use --engine torch, or --dtype float8")
     if engine == "auto":
         return "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
     return engine
@@ -195,7 +194,7 @@ def _is_for_vllm(source: ModelSource) -> bool:
 
 def _pick_device(device: Device) -> str:
     if device == "cuda" and not torch.cuda.is_available():
-        raise ModelInvalid("device cuda was asked for, and PyTorch sees no CUDA device")
+        raise ModelInvalid("--device cuda needs a CUDA device, and PyTorch finds none")
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device

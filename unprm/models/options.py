@@ -1,5 +1,7 @@
 """How a model is chosen and run: the options of the server, of `/admin/models` and of Python, each defined once."""
 
+import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -159,3 +161,10 @@ class EngineOptions(BaseModel):
         allow_inf_nan=False,
         description="GiB per model for the prefix cache; 0: no cache. vLLM takes it from --memory.",
     )
+
+
+def public_name(model: str) -> str:
+    """A hub name unchanged; for a directory, the last part of its path, since the rest is private to the operator."""
+    local = model.startswith((".", "/", "~")) or Path(model).is_dir()
+    # links are not resolved: their targets are private as well
+    return os.path.basename(os.path.abspath(Path(model).expanduser())) if local else model

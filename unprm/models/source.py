@@ -1,19 +1,17 @@
 """What a model is made of: its files, its tokenizer, and the format of its family. Only `reader` loads weights."""
 
+import hashlib
+import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
-from unprm.engines.torch.heads import VerdictHead, read_head
-from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
-from unprm.errors import ModelInvalid
-from unprm.formats import unprm
-from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcome, PrmFormat, Readout, Verdicts
-from unprm.formats.registry import family_named, of_architecture, recognise
-from unprm.models import lora
-from unprm.models.checkpoint import (
+from unprm.checkpoints import lora
+from unprm.checkpoints.files import (
     EMBEDDED,
     PrmFiles,
     StoredDtype,
@@ -23,11 +21,18 @@ from unprm.models.checkpoint import (
     load_network,
     load_tokenizer,
     locate,
-    locate_published,
     read_config,
 )
-from unprm.models.digest import model_digest
+from unprm.engines.torch.heads import VerdictHead, read_head
+from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
+from unprm.errors import ModelInvalid
+from unprm.formats import unprm
+from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcome, PrmFormat, Readout, Verdicts
+from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.models.options import ModelSpec
+
+_DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")
+_EXAMPLE = ("1 + 1 = ?", ("1 + 1 is 2.", "So it is \\boxed{2}."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,9 @@ class ModelSource:
         family = _family(spec, unprm.FAMILY.name if marks and spec.family is None else spec.family)
         if marks:
             _check_unconfigured(spec, family)
-        where = spec.model, spec.adapter, spec.revision, spec.adapter_revision
         ours = family is unprm.FAMILY
-        files = locate(*where, configured=not marks) if ours else locate_published(*where)
+        where = spec.model, spec.adapter, spec.revision, spec.adapter_revision
+        files = locate(*where, configured=ours and not marks)
         if files.adapter and family.readout not in (Verdicts, None):
             raise ModelInvalid(f"family {family.name} has no adapters: leave out --adapter, or --family")
         tokenizer = load_tokenizer(files.base)
@@ -77,16 +82,33 @@ class ModelSource:
         return int(config.max_position_embeddings)
 
     def digest(self, dtype: str) -> str:
-        """Digest of weights, input format and number type."""
+        """Identifies everything that scores depend on: the weights and settings of base, adapter and reference model;
+        the format with its tokenizer; how scores are read; and `dtype`, the number type that the layers compute with.
+
+        16 hexadecimal digits: the same for the same files wherever they are and whatever the model is called. Engine
+        and device don't count, as they differ only by rounding.
+        """
         places = [self.files.base, *([self.files.adapter] if self.files.adapter else [])]
         readout = self.readout
         if isinstance(readout, LikelihoodRatio):
             places.append(fetch(readout.reference, None))
             readout = LikelihoodRatio(readout.beta, "")  # its weights count, not its name
-        return model_digest(places, self.format, readout, self.tokenizer.to_str(), dtype)
+        # All bytes of the weights are read: a sample could miss the rows of a token or a head, which may be all that
+        # differs. It takes a second per GB and core, and leaves the files in memory for loading the model.
+        paths = [sorted(path for name in _DIGESTED for path in place.glob(name)) for place in places]
+        with ThreadPoolExecutor() as pool:
+            files = [
+                [[path.name, found] for path, found in zip(each, pool.map(_of_file, each), strict=True)]
+                for each in paths
+            ]
+        encoded = self.format.encode(*_EXAMPLE)  # the encoding changes with the format's code
+        layout = [self.format.family, self.format.input_format, repr(readout), encoded.ids, encoded.positions]
+        return _of_text(json.dumps([files, layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
 
     def reader(self, dtype: StoredDtype, place: torch.device) -> Reader:
-        """The loaded model as the torch engine takes it."""
+        """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`.
+
+        Raises `ModelInvalid` if they can't be loaded, or don't fit together."""
         files, readout = self.files, self.readout
         if isinstance(readout, Head | Ensemble | Outcome):
             if files.adapter:
@@ -143,3 +165,12 @@ def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Re
     if not isinstance(readout, LikelihoodRatio):
         raise ModelInvalid("--reference and --beta are for families that are scored by likelihood ratios")
     return LikelihoodRatio(readout.beta if beta is None else beta, reference or readout.reference)
+
+
+def _of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _of_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,7 +1,6 @@
 """Continuous batching with a transformers model: completions join and leave the batch between two tokens."""
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -9,27 +8,24 @@ from transformers import Cache, CacheLayerMixin, DynamicCache, PreTrainedModel
 
 from unprm.errors import ModelInvalid
 from unprm.samplers import shared_prompts
-from unprm.samplers.shared_prompts import GROWTH, Prompts, States
+from unprm.samplers.shared_prompts import Prompt, Shared, States, shared, stacked
 from unprm.types import SamplingSettings
 
 KEPT = 16384
 """Tokens of recent prompts whose keys and values are cached: rollouts come in blocks from the same prompt."""
 
-Amend = Callable[[Sequence[int], int], Sequence[int]]
-"""From the ids of a text and the token drawn to follow it: the ids that follow instead, at least one. They count as
-certain."""
+GROWTH = 64
+"""Positions that the store of what is written grows by."""
 
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A completion in progress: its prompt, the seed of its own random generator, what is written, and the ids `due`
-    next instead of drawn ones."""
+    """A completion in progress: its prompt, the seed of its own random generator, and what is written."""
 
-    prompt: tuple[int, ...]
+    prompt: Prompt
     seed: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    due: deque[int] = field(default_factory=deque)
     generator: torch.Generator = field(default_factory=torch.Generator)
 
 
@@ -42,7 +38,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self.rows, self.places, self.longest = rows, torch.zeros(0, dtype=torch.long), 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Makes an empty store for keys and values like these."""
+        """Makes an empty store for keys and values like these, (rows, heads, 1, width)."""
         self.keys, self.values = (
             states.new_zeros(self.rows, states.shape[1], 0, states.shape[3]) for states in (key_states, value_states)
         )
@@ -51,7 +47,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Stores one token's keys and values for each row in use; returns all of these rows'."""
+        """Stores one token's keys and values, (rows in use, heads, 1, width), for each row; returns all that these rows
+        have, (rows in use, heads, longest, width)."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         missing = self.longest - self.keys.shape[2]
@@ -64,7 +61,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return self.keys[:count, :, : self.longest], self.values[:count, :, : self.longest]
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Copies a row to another slot."""
+        """Copies the first `length` positions of row `source` to row `target`."""
         if length:
             self.keys[target, :, :length] = self.keys[source, :, :length]
             self.values[target, :, :length] = self.values[source, :, :length]
@@ -84,7 +81,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
 class DecodingBatch:
     """At most `size` rows, which each get one more token per `step`. The network's attention is replaced by one that
-    reads equal prompts once.
+    reads equal prompts once. `ends`: the ids that end a text.
 
     Every row samples with its own generator, so the rest of the batch does not matter, except for the last digits of
     the arithmetic. Raises `ModelInvalid` for a model with other than full causal attention.
@@ -96,20 +93,21 @@ class DecodingBatch:
         settings: SamplingSettings,
         ends: Sequence[int],
         size: int,
-        amend: Amend | None = None,
     ) -> None:
         kinds = set(getattr(network.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ModelInvalid(f"only full attention is known here, the model has {sorted(kinds)}: sample with vLLM")
         shared_prompts.use(network)
         self.rows: list[Row] = []
-        self.size, self._amend = size, amend
+        self.size = size
         self._network, self._settings, self._ends = network, settings, frozenset(ends)
         self._window: int = network.config.max_position_embeddings
         self._layers = [_Layer(size) for _ in range(network.config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
-        self._prompts = Prompts(network.device)
-        self._recent: OrderedDict[tuple[int, ...], States] = OrderedDict()
+        self._states: dict[Prompt, States] = {}  # the least recently used first
+        self._prompts: list[Prompt] = []  # those whose states are stacked
+        self._stacked: States = []
+        self._shared: Shared | None = None
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
@@ -117,19 +115,20 @@ class DecodingBatch:
         for row in rows:
             row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
         self.rows += rows
-        prompts = {row.prompt: None for row in rows}
-        entering = [prompt for prompt in prompts if prompt not in self._prompts]
-        if new := [prompt for prompt in entering if prompt not in self._recent]:
+        self._shared = None
+        prompts = dict.fromkeys(row.prompt for row in rows)
+        if new := [prompt for prompt in prompts if prompt not in self._states]:
             self._compute(new)
-        for prompt in entering:
-            self._recent.move_to_end(prompt)
-            self._prompts.add(prompt, self._recent[prompt])
-        kept = sum(map(len, self._recent))
-        while kept > KEPT:
-            oldest, _ = self._recent.popitem(last=False)
-            kept -= len(oldest)
+        for prompt in prompts:
+            self._states[prompt] = self._states.pop(prompt)  # the most recently used
+        used = {row.prompt for row in self.rows}
+        kept = sum(map(len, self._states))
+        for prompt in [prompt for prompt in self._states if prompt not in used]:
+            if kept > KEPT:
+                kept -= len(prompt)
+                del self._states[prompt]
 
-    def _compute(self, prompts: Sequence[tuple[int, ...]]) -> None:
+    def _compute(self, prompts: Sequence[Prompt]) -> None:
         longest = max(map(len, prompts))
         # padding on the right: what comes before it can't see it
         ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])
@@ -137,7 +136,17 @@ class DecodingBatch:
         self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
         for number, prompt in enumerate(prompts):
             index = number, slice(None), slice(len(prompt) - 1)
-            self._recent[prompt] = [(made.keys[index].clone(), made.values[index].clone()) for made in computed.layers]
+            self._states[prompt] = [(made.keys[index].clone(), made.values[index].clone()) for made in computed.layers]
+
+    def _sharing(self) -> Shared:
+        """Which prompt each row continues; the states are stacked anew when other prompts are in use."""
+        if self._shared is None:
+            rows = [row.prompt for row in self.rows]
+            if set(rows) != set(self._prompts):
+                self._prompts = list(dict.fromkeys(rows))
+                self._stacked = stacked([self._states[prompt] for prompt in self._prompts])
+            self._shared = shared(rows, self._prompts, self._stacked)
+        return self._shared
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
@@ -155,20 +164,14 @@ class DecodingBatch:
             attention_mask=seen[:, None, None],
             position_ids=(before + written)[:, None],
             past_key_values=self._cache,
-            shared=self._prompts.shared([row.prompt for row in self.rows]),
+            shared=self._sharing(),
         ).logits[:, -1]
         logprobs = torch.log_softmax(logits.float(), dim=-1)  # (rows, vocabulary), before temperature
         chosen = self._draw(logprobs)
         chosen_logprobs = logprobs.gather(1, chosen[:, None])[:, 0]
         for row, token, logprob in zip(self.rows, chosen.tolist(), chosen_logprobs.tolist(), strict=True):
-            if (
-                self._amend
-                and not row.due
-                and (instead := tuple(self._amend((*row.prompt, *row.ids), token))) != (token,)
-            ):
-                row.due.extend(instead)
-            row.logprobs.append(0.0 if row.due else logprob)
-            row.ids.append(row.due.popleft() if row.due else token)
+            row.logprobs.append(logprob)
+            row.ids.append(token)
         complete = [row for row in self.rows if self._is_complete(row)]
         self.remove(complete)
         return complete
@@ -187,14 +190,15 @@ class DecodingBatch:
                 for layer in self._layers:
                     layer.move(len(self.rows), slot, len(last.ids))
         if rows:
-            self._prompts.keep({row.prompt for row in self.rows})
+            self._shared = None
 
     def _is_complete(self, row: Row) -> bool:
         room = self._window - len(row.prompt)
         return self.ended(row) or len(row.ids) >= min(self._settings.max_tokens, room)
 
     def _draw(self, logprobs: torch.Tensor) -> torch.Tensor:
-        """Samples a token per row from (rows, vocabulary), by the Gumbel-max trick (an exponential race)."""
+        """Samples a token per row, (rows,), int64, from log-probabilities (rows, vocabulary), float32, by the
+        Gumbel-max trick (an exponential race)."""
         if self._settings.temperature == 0:
             return logprobs.argmax(dim=-1)
         scaled = torch.log_softmax(logprobs / self._settings.temperature, dim=-1)
@@ -207,7 +211,8 @@ class DecodingBatch:
 
 
 def _nucleus(logprobs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Masks all but the most likely tokens, the fewest that together reach probability `top_p`."""
+    """Log-probabilities (rows, vocabulary) with -inf for all but the most likely tokens, the fewest that together reach
+    probability `top_p`."""
     ranked, order = logprobs.sort(dim=-1, descending=True)
     before = ranked.exp().cumsum(dim=-1) - ranked.exp()
     return logprobs.masked_fill((before >= top_p).gather(1, order.argsort(dim=-1)), -torch.inf)

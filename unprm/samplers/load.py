@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from unprm.checkpoints.files import fetch, fetch_tokenizer, load_base
 from unprm.errors import SamplerFailed
-from unprm.models.checkpoint import fetch, fetch_tokenizer, load_base
-from unprm.openai_api import NEUTRAL, OpenAIClient
+from unprm.openai.client import NEUTRAL, OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import Sampler, SamplerName, SamplingSettings

@@ -12,9 +12,9 @@ from typing import Self
 
 from tokenizers import Tokenizer
 
+from unprm.checkpoints.files import read_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.pieces import plain
-from unprm.models.checkpoint import read_tokenizer
 
 INSTRUCTION = (
     "Solve the problem below. Write one step of the reasoning per line, each beginning with its number in the form "

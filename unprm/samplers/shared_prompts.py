@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "unprm_shared_prompts"
-GROWTH = 64
-"""Positions that a store of keys and values grows by."""
-SPARE = 8
-"""A store is cut when it has more than this many times the positions in use."""
+Prompt = tuple[int, ...]
 States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of a text for each layer, each (heads, length, width); of several texts (texts, heads, length,
 width)."""
@@ -24,9 +22,9 @@ width)."""
 class Shared:
     """Which prompt each row continues.
 
-    `states`: of the prompts. `seen`: (rows, 1, 1, length), true for the positions that a row's prompt has.
-    `members`: (prompts, most), the rows of each prompt, padded with any row; row r is member `place[r]` of prompt
-    `prompt[r]`, each (rows,).
+    `states`: of the prompts. `seen`: (rows, 1, 1, length), bool, true for the positions that a row's prompt has.
+    `members`: (prompts, largest), int64, the rows of each prompt, padded with row 0; row r is member `place[r]` of
+    prompt `prompt[r]`, both (rows,), int64.
     """
 
     states: States
@@ -36,77 +34,39 @@ class Shared:
     place: torch.Tensor
 
 
-class Prompts:
-    """Prompts in slots, with their keys and values, one store per layer."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._slots: list[tuple[int, ...]] = []
-        self._stores: States = []
-
-    def __contains__(self, prompt: object) -> bool:
-        return prompt in self._slots
-
-    def add(self, prompt: tuple[int, ...], states: States) -> None:
-        """Puts a prompt in a slot; `states` are of all its tokens but the last."""
-        slot, length = len(self._slots), states[0][0].shape[1]
-        self._slots.append(prompt)
-        self._make_room(states, slot + 1, length)
-        for store, layer in zip(self._stores, states, strict=True):
-            for kept, new in zip(store, layer, strict=True):
-                kept[slot, :, :length] = new
-
-    def keep(self, prompts: set[tuple[int, ...]]) -> None:
-        """Removes all others; the last one takes the slot of each. Also frees room that is not likely to be used."""
-        for slot in reversed(range(len(self._slots))):
-            if self._slots[slot] not in prompts:
-                last = self._slots.pop()
-                if slot < len(self._slots):
-                    self._slots[slot] = last
-                    for kept in (kept for store in self._stores for kept in store):
-                        kept[slot, :, : len(last)] = kept[len(self._slots), :, : len(last)]
-        self._free_room()
-
-    def shared(self, prompts: Sequence[tuple[int, ...]]) -> Shared:
-        """What the attention needs, given the prompt of each row."""
-        slots = {prompt: slot for slot, prompt in enumerate(self._slots)}
-        members: list[list[int]] = [[] for _ in self._slots]
-        places = []
-        for row, prompt in enumerate(prompts):
-            group = members[slots[prompt]]
-            places.append(len(group))
-            group.append(row)
-        most = max(map(len, members))
-        longest = max(map(len, self._slots)) - 1
-        lengths = self._tensor([len(prompt) - 1 for prompt in prompts])
-        return Shared(
-            states=[tuple(kept[: len(members), :, :longest] for kept in store) for store in self._stores],  # type: ignore[misc]
-            seen=(torch.arange(longest, device=self._device) < lengths[:, None])[:, None, None],
-            members=self._tensor([group + [0] * (most - len(group)) for group in members]),
-            prompt=self._tensor([slots[prompt] for prompt in prompts]),
-            place=self._tensor(places),
+def stacked(states: Sequence[States]) -> States:
+    """The keys and values of several texts, (heads, length, width) each, padded with zeros to the longest: (texts,
+    heads, longest, width)."""
+    layers: States = []
+    for parts in zip(*states, strict=True):
+        keys, values = (
+            pad_sequence([part[kind].transpose(0, 1) for part in parts], batch_first=True).transpose(1, 2)
+            for kind in (0, 1)
         )
+        layers.append((keys, values))
+    return layers
 
-    def _make_room(self, states: States, slots: int, length: int) -> None:
-        if not self._stores:
-            self._stores = [tuple(s.new_zeros(0, s.shape[0], 0, s.shape[2]) for s in layer) for layer in states]  # type: ignore[misc]
-        have, _, room, _ = self._stores[0][0].shape
-        more = 0 if slots <= have else max(slots, 2 * have) - have
-        longer = 0 if length <= room else -(-(length - room) // GROWTH) * GROWTH
-        if more or longer:
-            pad = (0, 0, 0, longer, 0, 0, 0, more)
-            self._stores = [tuple(torch.nn.functional.pad(s, pad) for s in store) for store in self._stores]  # type: ignore[misc]
 
-    def _free_room(self) -> None:
-        if not self._stores:
-            return
-        have, _, room, _ = self._stores[0][0].shape
-        slots, longest = len(self._slots), max(map(len, self._slots), default=0)
-        if have * room > SPARE * max(slots * longest, GROWTH):
-            self._stores = [tuple(s[:slots, :, :longest].clone() for s in store) for store in self._stores]  # type: ignore[misc]
-
-    def _tensor(self, numbers: Sequence[Any]) -> torch.Tensor:
-        return torch.tensor(numbers, device=self._device)
+def shared(rows: Sequence[Prompt], prompts: Sequence[Prompt], states: States) -> Shared:
+    """What the attention needs, given the prompt of each row, and the `states` of the distinct `prompts`, of all their
+    tokens but the last."""
+    device = states[0][0].device
+    numbers = {prompt: number for number, prompt in enumerate(prompts)}
+    members: list[list[int]] = [[] for _ in prompts]
+    places = []
+    for row, prompt in enumerate(rows):
+        group = members[numbers[prompt]]
+        places.append(len(group))
+        group.append(row)
+    largest, longest = max(map(len, members)), states[0][0].shape[2]
+    lengths = torch.tensor([len(prompt) - 1 for prompt in rows], device=device)
+    return Shared(
+        states,
+        seen=(torch.arange(longest, device=device) < lengths[:, None])[:, None, None],
+        members=torch.tensor([group + [0] * (largest - len(group)) for group in members], device=device),
+        prompt=torch.tensor([numbers[prompt] for prompt in rows], device=device),
+        place=torch.tensor(places, device=device),
+    )
 
 
 def use(network: PreTrainedModel) -> None:
@@ -126,7 +86,8 @@ def attention(
     shared: Shared | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """One token's attention for each row; without `shared`, the plain attention of whole texts.
+    """One token's attention for each row; without `shared`, the plain attention of whole texts. All in the network's
+    type.
 
     `query`: (rows, heads, 1, width); `key`, `value`: (rows, key heads, length, width), of what the rows have
     written; `attention_mask`: (rows, 1, 1, length), true where a row has. Returns (rows, 1, heads, width).

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from unprm.errors import SamplerFailed
 from unprm.samplers.base import TokenSampler
-from unprm.samplers.decoding import Amend, DecodingBatch, Row
+from unprm.samplers.decoding import DecodingBatch, Row
 from unprm.samplers.prompts import end_tokens
 from unprm.types import Completion, SamplingSettings
 
@@ -22,7 +22,7 @@ ADMITTED = BATCH // 8
 
 
 @dataclass(slots=True)
-class _Call:
+class _Request:
     """A call of `complete`: its completions, and how many of them are incomplete."""
 
     rows: list[Row]
@@ -34,22 +34,15 @@ class TransformersSampler(TokenSampler):
     """Waiting completions are written together, and new ones begin as soon as others have ended.
 
     Every completion has its own random generator, seeded with the call's seed plus its index, so the rest of the
-    batch does not matter, except for the last digits of the arithmetic. `amend`: replaces drawn tokens.
+    batch does not matter, except for the last digits of the arithmetic.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        directory: Path,
-        name: str,
-        settings: SamplingSettings,
-        amend: Amend | None = None,
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, directory: Path, name: str, settings: SamplingSettings) -> None:
         super().__init__(directory, name, settings)
         self._window: int = model.config.max_position_embeddings
-        self._batch = DecodingBatch(model, settings, end_tokens(directory), BATCH, amend)
+        self._batch = DecodingBatch(model, settings, end_tokens(directory), BATCH)
         self._waiting: deque[Row] = deque()
-        self._calls: dict[Row, _Call] = {}
+        self._requests: dict[Row, _Request] = {}
         self._closed = False
         self._work: asyncio.Task[None] | None = None
         # always the same thread: every computing thread has its own idle helper threads, which cost half the speed
@@ -64,22 +57,22 @@ class TransformersSampler(TokenSampler):
             limit = self._window - 1
             raise SamplerFailed(f"a prompt takes 1 to {limit} tokens of {self.model}, {len(prompt)} were given")
         rows = [Row(tuple(prompt), seed + index) for index in range(count)]
-        call = _Call(rows, count, asyncio.get_running_loop().create_future())
-        self._calls |= dict.fromkeys(rows, call)
+        request = _Request(rows, count, asyncio.get_running_loop().create_future())
+        self._requests |= dict.fromkeys(rows, request)
         self._waiting += rows
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._write_all())
         try:
-            return await call.done
+            return await request.done
         finally:
             for row in rows:
-                self._calls.pop(row, None)
+                self._requests.pop(row, None)
 
     async def close(self) -> None:
         """Waits for the token in progress; callers of incomplete completions get `SamplerFailed`."""
         self._closed = True
-        self._give_up(self._calls, SamplerFailed(f"{self.model} was closed before the completion was written"))
-        self._calls.clear()
+        self._give_up(self._requests, SamplerFailed(f"{self.model} was closed before the completion was written"))
+        self._requests.clear()
         if self._work is not None:
             await self._work
         self._thread.shutdown()
@@ -101,7 +94,7 @@ class TransformersSampler(TokenSampler):
 
     def _admitted(self) -> list[Row]:
         """The rows that join now, those that have waited longest."""
-        while self._waiting and self._waiting[0] not in self._calls:
+        while self._waiting and self._waiting[0] not in self._requests:
             self._waiting.popleft()
         free = self._batch.size - len(self._batch.rows)
         if free < min(ADMITTED, len(self._waiting)):
@@ -110,7 +103,7 @@ class TransformersSampler(TokenSampler):
 
     def _abandoned(self) -> list[Row]:
         """Rows whose callers have stopped waiting."""
-        return [row for row in self._batch.rows if row not in self._calls]
+        return [row for row in self._batch.rows if row not in self._requests]
 
     def _write(self, admitted: Sequence[Row], abandoned: Sequence[Row]) -> list[Row]:
         self._batch.remove(abandoned)
@@ -119,15 +112,15 @@ class TransformersSampler(TokenSampler):
         return self._batch.step() if self._batch.rows else []
 
     def _finish(self, row: Row) -> None:
-        if call := self._calls.get(row):
-            call.missing -= 1
-            if not call.missing and not call.done.done():
-                call.done.set_result([self._completion(row) for row in call.rows])
+        if request := self._requests.get(row):
+            request.missing -= 1
+            if not request.missing and not request.done.done():
+                request.done.set_result([self._completion(row) for row in request.rows])
 
     def _give_up(self, rows: Iterable[Row], failure: SamplerFailed) -> None:
         for row in rows:
-            if (call := self._calls.get(row)) and not call.done.done():
-                call.done.set_exception(failure)
+            if (request := self._requests.get(row)) and not request.done.done():
+                request.done.set_exception(failure)
 
     def _completion(self, row: Row) -> Completion:
         ended = self._batch.ended(row)

@@ -8,14 +8,13 @@ from pydantic import ValidationError
 
 from unprm.answers.extraction import extract
 from unprm.errors import UnprmError
-from unprm.openai_api import Json, is_json
+from unprm.openai.models import Json, LogProbs, is_json
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import AnySolution, SolutionIn, confidence_of
 
 from ...context import Context
 from ...service import Service
-from .answers import LogProbs
 from .report import Sample, UpstreamFailure
 from .schema import ChatRequest
 from .upstream import Sampled, Upstream, UpstreamFailed
@@ -191,11 +190,10 @@ class Candidates:
 def _confidence(choice: Json) -> float | None:
     """The confidence of a completion, None if it comes without log-probabilities of its tokens."""
     try:
-        tokens = LogProbs.model_validate(choice.get("logprobs")).content
+        sampled = LogProbs.model_validate(choice.get("logprobs")).sampled
     except ValidationError:
         return None
-    # rounding may have left some just above 0
-    return confidence_of(None, [min(0.0, token.logprob) for token in tokens] if tokens else None)
+    return confidence_of(None, sampled or None)
 
 
 def _with_answer(cut: AnySolution, extraction: Extraction) -> SolutionIn:

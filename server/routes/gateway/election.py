@@ -10,7 +10,7 @@ from unprm.election.adaptive import stability
 from unprm.election.ballot import Ballot, usage_out
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
-from unprm.openai_api import Json
+from unprm.openai.models import Json
 from unprm.types import DecidedBy, Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import CompareRequest, Demonstration, Unscored

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from unprm.openai_api import Json
+from unprm.openai.models import Json
 
 from .candidates import text_of
 from .election import Elected

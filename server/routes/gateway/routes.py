@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 
-from unprm.openai_api import Json
+from unprm.openai.models import Json
 from unprm.types import Usage
 
 from ...context import Context, TheContext

@@ -6,7 +6,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from unprm.errors import InvalidRequest
-from unprm.openai_api import Json, is_json
+from unprm.openai.models import Json, is_json
 from unprm.types import Aggregate, Probability
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import (

@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from unprm.concurrent import all_of
-from unprm.openai_api import Json
+from unprm.openai.models import Json
 
 from ...context import Context
 from ...http.errors import event, problem

@@ -12,14 +12,13 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from unprm.choices import Choices
 from unprm.errors import Overloaded, UnprmError
-from unprm.openai_api import (
+from unprm.openai.choices import Choices
+from unprm.openai.client import (
     LONGEST_RETRY_AFTER,
     APIConnectionError,
     APIError,
     APIStatusError,
-    Json,
     Observe,
     OpenAIClient,
     Take,
@@ -27,10 +26,10 @@ from unprm.openai_api import (
     ignore,
     read_on,
 )
+from unprm.openai.models import Json, RawChatResponse, RawModelList, UsageInfo
 
 from ...context import Context
 from ...service import Service
-from .answers import Completion, ModelList, Usage
 
 MAX_CONCURRENT = 64
 """Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
@@ -75,10 +74,10 @@ class Sampled:
     size: int = 0
 
     @classmethod
-    def of(cls, model: str, choices: list[Json], usage: Usage | None, size: int) -> Self:
+    def of(cls, model: str, choices: list[Json], usage: UsageInfo | None, size: int) -> Self:
         """From what one answer says."""
-        usage = usage or Usage()
-        return cls(model, choices, usage.prompt_tokens or 0, usage.completion_tokens or 0, size)
+        usage = usage or UsageInfo()
+        return cls(model, choices, usage.prompt_tokens, usage.completion_tokens, size)
 
     def add(self, other: "Sampled") -> None:
         """Adds the other's completions and tokens."""
@@ -242,13 +241,13 @@ def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
     """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
     value = _parsed(answer, _logprobs if brief else _all)
     try:
-        completion = Completion.model_validate(value)
+        completion = RawChatResponse.model_validate(value)
     except ValidationError:
         raise UpstreamFailed("the upstream's answer is not a chat completion") from None
-    choices, usage = value["choices"][:count], completion.usage or Usage()
+    choices, usage = value["choices"][:count], completion.usage or UsageInfo()
     if "timings" in value:  # llama.cpp, which counts the first choice alone: the others' tokens are as their lengths
         first, *others = (len(encoded(choice["message"])) for choice in choices)
-        written = usage.completion_tokens or 0
+        written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
     return Sampled.of(completion.model, choices, usage, len(answer))
 
@@ -256,7 +255,7 @@ def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
 def _cards(answer: bytes) -> list[Json]:
     """The models in a list of them. Raises `UpstreamFailed`."""
     try:
-        return ModelList.model_validate(_parsed(answer, _all)).data
+        return RawModelList.model_validate(_parsed(answer, _all)).data
     except ValidationError:
         raise UpstreamFailed("the upstream's answer is not a list of models") from None
 

@@ -156,7 +156,7 @@ def test_criteria_are_repeated_or_separated_by_commas(monkeypatch: pytest.Monkey
 
 
 def test_a_judge_is_loaded_without_what_models_need() -> None:
-    found = imported("-c", "import server.models.load, unprm.engines.judge.load")
+    found = imported("-c", "import server.models.load, unprm.models.judge")
     assert "httpx" in found
     assert not found & MODELS
 

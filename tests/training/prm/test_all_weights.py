@@ -20,8 +20,8 @@ from training import resumable
 from training.prm.collate import micro_batches
 from training.prm.train import Trainer
 from training.settings import TrainSettings
+from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid
-from unprm.models.checkpoint import load_base
 from unprm.models.load import load_engine
 
 QUIET = Progress(disable=True)

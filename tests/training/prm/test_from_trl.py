@@ -12,7 +12,7 @@ from training import resumable
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
 from training.settings import TrainSettings
-from unprm.models.checkpoint import load_base
+from unprm.checkpoints.files import load_base
 
 IGNORED = -100
 

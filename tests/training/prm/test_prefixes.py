@@ -15,8 +15,8 @@ from training.prm.loss import LOSSES
 from training.prm.prefixes import grow, sees
 from training.prm.train import Trainer
 from training.settings import TrainSettings
+from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
-from unprm.models.checkpoint import load_tokenizer
 
 PRM800K = TEST_DATA / "layouts" / "prm800k.jsonl"
 

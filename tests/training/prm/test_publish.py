@@ -22,9 +22,9 @@ from training.prm.card import published_card, write_card
 from training.prm.publish import merge_adapter, push
 from training.settings import TrainSettings, TrainSummary
 from unprm import mini
+from unprm.checkpoints.files import load_tokenizer, read_config
 from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.unprm import PrmConfig
-from unprm.models.checkpoint import load_tokenizer, read_config
 from unprm.models.load import load_engine
 
 STEPS = ["Step 1: 12 + 34 = 46.", "The answer is \\boxed{46}."]

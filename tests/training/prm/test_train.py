@@ -24,8 +24,8 @@ from training.prm.loss import LOSSES
 from training.prm.train import STATE, Trainer
 from training.schema import LabelledSolution
 from training.settings import LINEAR, TrainSettings
+from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid
-from unprm.models.checkpoint import load_base
 from unprm.models.load import load_engine
 from unprm.types import Encoded
 

@@ -12,7 +12,7 @@ from unprm.engines.worker import Worker
 @asynchronous
 async def test_runs_calls_in_order_in_one_thread_of_its_own() -> None:
     worker = Worker("own")
-    names = await asyncio.gather(*(worker.run(lambda: threading.current_thread().name) for _ in range(3)))
+    names = await asyncio.gather(*(worker.call(lambda: threading.current_thread().name) for _ in range(3)))
     assert names == ["own"] * 3
     worker.close()
 
@@ -30,27 +30,27 @@ async def test_what_a_call_raises_reaches_the_caller_and_the_thread_goes_on(
             raise raised
 
         try:
-            await worker.run(fail)
+            await worker.call(fail)
         except BaseException as error:
             return type(error)
         return None
 
     worker = Worker("own")
     assert await caught(worker) is expected
-    assert await worker.run(lambda: 7) == 7
+    assert await worker.call(lambda: 7) == 7
     worker.close()
 
 
 @asynchronous
 async def test_a_caller_who_leaves_is_not_missed() -> None:
     worker, gate = Worker("own"), threading.Event()
-    leaving = asyncio.create_task(worker.run(gate.wait))
+    leaving = asyncio.create_task(worker.call(gate.wait))
     await asyncio.sleep(0)
     leaving.cancel()
     await asyncio.wait({leaving})
     assert worker.busy
     gate.set()
-    assert await worker.run(lambda: 7) == 7
+    assert await worker.call(lambda: 7) == 7
     while worker.busy:
         await asyncio.sleep(0.001)
     worker.close()
@@ -61,7 +61,7 @@ def test_a_call_may_outlive_its_loop() -> None:
 
     async def test() -> None:
         worker = Worker("own")
-        leaving = asyncio.create_task(worker.run(gate.wait))
+        leaving = asyncio.create_task(worker.call(gate.wait))
         await asyncio.sleep(0)
         worker.close()
         leaving.cancel()

@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
+from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig, UnprmFormat
-from unprm.models.checkpoint import load_tokenizer
 
 PROBLEM = "Problem: what is 12 + 34?"
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.openai_server import openai_server
+from tests.openai_server import at_once, openai_server
 from unprm import mini
+from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import SamplerFailed
-from unprm.models.checkpoint import load_tokenizer
-from unprm.openai_api import NEUTRAL, OpenAIClient
+from unprm.openai.client import NEUTRAL, OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.prompts import INSTRUCTION, messages
 from unprm.types import SamplingSettings
@@ -28,7 +28,7 @@ def _completions(body):
             "token_ids": body["prompt"][-2:],
             "logprobs": {"token_logprobs": [-0.5 - index, 1e-9], "tokens": ["a", "b"]},
         }
-        for index in range(body["n"])
+        for index in range(body.get("n", 1))
     ]
     return {"choices": choices[::-1], "usage": {}}
 
@@ -37,11 +37,11 @@ def _chat(body):
     tokens = [{"token": "4", "logprob": -0.25}, {"token": "2", "logprob": -0.5}]
     message = {"role": "assistant", "content": "Step 1: 42."}
     choice = {"message": message, "finish_reason": "stop", "logprobs": {"content": tokens}}
-    return {"choices": [choice | {"index": index} for index in range(body["n"])]}
+    return {"choices": [choice | {"index": index} for index in range(body.get("n", 1))]}
 
 
-def _client(*urls, key=None, pause=0.3):
-    return OpenAIClient(urls, key, timeout=5, attempts=ATTEMPTS, first_wait=0.01, pause=pause)
+def _client(*urls, key=None):
+    return OpenAIClient(urls, key, timeout=5, attempts=ATTEMPTS, sleep=at_once)
 
 
 def _ask(sampler, *calls):
@@ -106,7 +106,7 @@ def test_a_question_stays_with_its_server(base):
 def test_servers_that_are_all_dead_are_reported(base):
     with openai_server(_completions) as (url, _):
         pass
-    sampler = OpenAISampler(_client(url, pause=0.01), "m", base, SETTINGS)
+    sampler = OpenAISampler(_client(url), "m", base, SETTINGS)
     with pytest.raises(SamplerFailed, match="ConnectError"):
         _ask(sampler, ((1, 2), 1, 0, "a"))
 
@@ -114,9 +114,9 @@ def test_servers_that_are_all_dead_are_reported(base):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda choice: choice.pop("token_ids"), "tells no token ids"),
+        (lambda choice: choice.pop("token_ids"), "sends no token ids"),
         (lambda choice: choice.pop("logprobs"), "no log-probabilities"),
-        (lambda choice: choice["token_ids"].append(3), "2 log-probabilities were told for 3 token ids"),
+        (lambda choice: choice["token_ids"].append(3), "2 log-probabilities were sent for 3 token ids"),
         (lambda choice: choice.pop("index"), "another form: choices.0.index: Field required"),
         (lambda choice: choice["logprobs"]["token_logprobs"].append(math.nan), "token_logprobs.2: .* finite number"),
     ],
@@ -136,7 +136,7 @@ def test_a_server_that_knows_no_n_is_asked_again(base):
         (found,) = _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 3, 70, "a"))
     assert len(found) == 3
     assert [(request.body["n"], request.body["seed"]) for request in seen[:1]] == [(3, 70)]
-    assert sorted((request.body["n"], request.body["seed"]) for request in seen[1:]) == [(1, 71), (1, 72)]
+    assert sorted((request.body.get("n", 1), request.body["seed"]) for request in seen[1:]) == [(1, 71), (1, 72)]
 
 
 def test_too_few_completions_are_refused(base):

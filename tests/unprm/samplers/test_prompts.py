@@ -10,9 +10,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from unprm import mini, steps
 from unprm.answers.extraction import extract
+from unprm.checkpoints.files import read_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.mini.storyteller import generate
-from unprm.models.checkpoint import read_tokenizer
 from unprm.samplers.prompts import INSTRUCTION, WORKED_EXAMPLES, Prompter, end_tokens, messages
 
 TEMPLATES = {

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 import torch
 
+from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid, SamplerFailed
-from unprm.models.checkpoint import load_base
-from unprm.samplers import decoding, shared_prompts
+from unprm.samplers import decoding
 from unprm.samplers.decoding import _nucleus
 from unprm.samplers.transformers_sampler import TransformersSampler
 from unprm.types import SamplingSettings
@@ -49,25 +49,6 @@ def test_log_probabilities_are_the_model_s_own_before_temperature(network, base)
         expected = [logprobs[place, token].item() for place, token in zip(places, completion.ids, strict=True)]
         assert completion.logprobs == pytest.approx(expected, abs=1e-4)
         assert completion.text == sampler.decode(completion.ids)
-
-
-def test_amended_tokens_are_written_and_read_by_what_follows(network, base):
-    plain, prompt = _sampler(network, base, temperature=0.0), (5, 6, 7)
-    third = _ask(plain, (prompt, 1, 1))[0][0].ids[2]
-
-    def amend(ids, drawn):
-        return (8, 9) if len(ids) == len(prompt) + 2 else (drawn,)
-
-    settings = SamplingSettings(temperature=0.0, max_tokens=12)
-    (made,) = _ask(TransformersSampler(network, base, "tiny", settings, amend), (prompt, 1, 1))[0]
-    assert third not in (8, 9)
-    assert made.ids[2:4] == (8, 9)
-    assert made.logprobs[2:4] == (0.0, 0.0)
-    logprobs = torch.log_softmax(_logits(network, [*prompt, *made.ids]), dim=-1)
-    for place in (0, 1, *range(4, len(made.ids))):
-        likeliest = logprobs[len(prompt) + place - 1]
-        assert made.ids[place] == likeliest.argmax()
-        assert made.logprobs[place] == pytest.approx(likeliest.max().item(), abs=1e-4)
 
 
 def test_temperature_zero_takes_the_most_likely_token(network, base):
@@ -184,8 +165,7 @@ def test_nobody_waits_for_a_sampler_that_is_closed_or_fails_before_it_begins(net
 
 def test_prompts_come_and_go_without_disturbing_those_who_stay(network, base, monkeypatch):
     monkeypatch.setattr(decoding, "KEPT", 4)  # nothing recent is kept
-    monkeypatch.setattr(shared_prompts, "GROWTH", 2)
-    monkeypatch.setattr(shared_prompts, "SPARE", 1)
+    monkeypatch.setattr(decoding, "GROWTH", 2)
     calls = [(tuple(range(20, 20 + length)), 2, 100 * length) for length in (3, 9, 2, 17, 5, 30, 1)]
 
     async def story():

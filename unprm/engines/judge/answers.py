@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from unprm.engines.judge.chat import Likely, Sample, Token
+from unprm.openai.models import Alternative, ChatChoice, Token
 
 THOUGHT = "</think>"
 """Ends a reasoning model's thoughts; verdicts after it count before those within."""
@@ -29,10 +29,10 @@ class Verdict(NamedTuple):
     step: int | None
 
 
-def verdicts(sample: Sample, answers: Mapping[str, float]) -> list[Verdict]:
-    r"""The answers that the sample puts in `\boxed{}`, in their order. Without log-probabilities of an answer in that
+def verdicts(choice: ChatChoice, answers: Mapping[str, float]) -> list[Verdict]:
+    r"""The answers that a completion puts in `\boxed{}`, in their order. Without log-probabilities of an answer in that
     place, its expected score is the one stated. `answers`: scores of the answers, which are in lower case."""
-    text = "".join(token.token for token in sample.tokens) if sample.tokens else sample.text
+    text = "".join(token.token for token in choice.tokens) or choice.text
     boxed = rf"\\boxed\{{\s*(?:\\text\{{\s*)?(?P<answer>{'|'.join(answers)})\b"
     marks = list(re.finditer(rf"{_STEP}|{boxed}", text, re.IGNORECASE | re.MULTILINE))
     last = [mark for mark in marks if mark.start() >= text.rfind(THOUGHT)]
@@ -42,12 +42,12 @@ def verdicts(sample: Sample, answers: Mapping[str, float]) -> list[Verdict]:
             step = int(mark["step"])
         else:
             said = answers[mark["answer"].lower()]
-            score = _expected_at(mark.start("answer"), sample.tokens, answers)
+            score = _expected_at(mark.start("answer"), choice.tokens, answers)
             found.append(Verdict(said, said if score is None else score, step))
     return found
 
 
-def expected(likely: Iterable[Likely], answers: Mapping[str, float]) -> float | None:
+def expected(likely: Iterable[Alternative], answers: Mapping[str, float]) -> float | None:
     """The mean of the answers' scores, each weighted by its probability, summed over its spellings; None if these have
     less than `LEAST_SHARE` together. `answers`: scores of the answers, which are in lower case."""
     weighted = total = 0.0
@@ -72,7 +72,7 @@ def _expected_at(place: int, tokens: Sequence[Token], answers: Mapping[str, floa
         before = place - start  # characters of the token before the verdict, such as a brace
         if 0 <= before < len(token.token):
             others = [
-                Likely(token=each.token[before:], logprob=each.logprob)
+                Alternative(token=each.token[before:], logprob=each.logprob)
                 for each in token.top_logprobs
                 if each.token[:before] == token.token[:before]
             ]

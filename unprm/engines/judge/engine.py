@@ -10,7 +10,7 @@ from unprm.concurrent import all_of
 from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
-from unprm.engines.judge.readout import JudgeReadout, Reading
+from unprm.engines.judge.readouts import Reading, Readout
 from unprm.errors import ModelUnreachable
 from unprm.types import BatchScores, Encoded, ModelDescription
 
@@ -24,7 +24,7 @@ class JudgeFormat(ByteFormat):
 
     family = "judge"
 
-    def __init__(self, readout: JudgeReadout) -> None:
+    def __init__(self, readout: Readout) -> None:
         self._readout = readout
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
@@ -43,7 +43,7 @@ class JudgeEngine:
     The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
     """
 
-    def __init__(self, chat: JudgeChat, readout: JudgeReadout, description: ModelDescription, seconds: float) -> None:
+    def __init__(self, chat: JudgeChat, readout: Readout, description: ModelDescription, seconds: float) -> None:
         self.format = JudgeFormat(readout)
         self.description = description
         self._chat, self._readout, self._seconds = chat, readout, seconds
@@ -52,7 +52,7 @@ class JudgeEngine:
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores per item; tokens as the judge's server counts them. Its cache knows no scopes, so what it had
         cached is not told where there are any."""
-        readings = self.run(self._read(batch))
+        readings = self.call(self._read(batch))
         unread = [reading.scores.count(None) for reading in readings]
         if any(unread):
             steps = sum(len(item.positions) for item in batch)
@@ -67,15 +67,15 @@ class JudgeEngine:
 
     def close(self) -> None:
         """Closes the connections."""
-        self.run(self._chat.close())
+        self.call(self._chat.close())
         self._runner.close()
 
-    def run(self, call: Coroutine[Any, Any, Result]) -> Result:
-        """The result of a call, in the engine's event loop. Raises `ModelUnreachable` if it takes too long."""
+    def call(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of work in the engine's event loop. Raises `ModelUnreachable` if it takes too long."""
 
         async def limited() -> Result:
             async with asyncio.timeout(self._seconds):
-                return await call
+                return await work
 
         try:
             return self._runner.run(limited())

@@ -1,18 +1,42 @@
 """Conversations with a judge: the messages it is sent, and the answers that it may give.
 
-`PLAIN` and `GRADES` are for any model. Their texts are between marks with a code that the writer of a text can't know.
+`PLAIN` and `grades` are for any model. Their texts are between marks with a code that the writer of a text can't know.
 The other layouts are those that published verifiers were trained with, word for word; these have no marks.
+
+A chat template joins messages with special tokens, and many servers look for these in the messages, too. A text of a
+request that contains one could end its message and begin another role's: they are broken up by one rule for all
+vocabularies.
 """
 
+import hmac
+import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from unprm.engines.judge.material import code, plain
 from unprm.formats import conversations
 from unprm.formats.conversations import Conversation
 
 Messages = list[dict[str, str]]
 """Messages of OpenAI's chat API, each with a `role` and its `content`."""
+_OPENING = re.compile(
+    r"[<＜﹤](?=[^\s\d=])|[\[［](?=[/|~A-Za-z_]{2})|\](?=[~!])|"
+    r"\\boxed(?=\{\W*(?:text\{\s*)?(?:correct|incorrect|(?:yes|no)\b))",
+    re.IGNORECASE,
+)
+"""Where a special token may begin: `<|im_end|>`, `</s>`, `<｜User｜>`, `[INST]`, `[|user|]`, `]~b]`; and the forms of
+the brackets that normalization (NFKC) turns into them. Also where the verdict of a check would, if it were quoted."""
+_SECRET = secrets.token_bytes(32)
+
+
+def plain(text: str) -> str:
+    """The text with a space after whatever may begin a special token, a mark or a verdict."""
+    return _OPENING.sub(r"\g<0> ", text)
+
+
+def code(problem: str) -> str:
+    """What marks the problem and its solutions in this process: 16 hexadecimal digits that nobody can guess."""
+    return hmac.digest(_SECRET, problem.encode(), "sha256").hex()[:16]
 
 
 @dataclass(frozen=True, slots=True)

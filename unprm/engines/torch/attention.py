@@ -1,5 +1,5 @@
 """Attention over a tree of tokens: a pass stores the keys and values of its tokens, and attends to those that earlier
-passes stored for the same prefixes. `spans` says which."""
+passes stored for the same prefixes. `segments` says which."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
 
-from unprm.engines.torch.spans import Group, Packed, Padded, Spans
+from unprm.engines.torch.segments import Packed, Padded, PaddedGroup, Segments
 
 NAME = "unprm_tree"
 LAYERS = {"full_attention", "sliding_attention"}
@@ -18,7 +18,8 @@ BY_LENGTH = {"dynamic", "longrope"}
 
 
 class KeyValues:
-    """Keys and values of tokens, in slots, for every layer of a model: (slots, key heads, width) each."""
+    """Keys and values of tokens, in slots, for every layer of a model: (slots, key heads, width) each, in the network's
+    type and on its device."""
 
     def __init__(self, network: PreTrainedModel, slots: int) -> None:
         shape = (slots, *_shape(network.config))
@@ -50,7 +51,7 @@ def unsupported(config: PretrainedConfig) -> str | None:
     if not getattr(config, "num_attention_heads", None):
         return f"models of the type {config.model_type} have no attention"
     if getattr(config, "alibi", False):
-        return "its attention leans on distances (ALiBi)"
+        return "it uses ALiBi"
     if names := _rope_types(config) & BY_LENGTH:
         return f"its rotary embedding ({', '.join(sorted(names))}) depends on the length of what is run together"
     return None
@@ -64,7 +65,7 @@ def _rope_types(config: PretrainedConfig) -> set[str]:
 
 
 def use(network: PreTrainedModel) -> None:
-    """Makes a model's forward pass use tree attention, for which it must be given `spans` and `kept`."""
+    """Makes a model's forward pass use tree attention, for which it must be given `segments` and `kept`."""
     AttentionInterface.register(NAME, attention)
     network.set_attn_implementation(NAME)
 
@@ -75,7 +76,7 @@ def attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    spans: Spans,
+    segments: Segments,
     kept: KeyValues,
     scaling: float,
     sliding_window: int | None = None,
@@ -85,18 +86,20 @@ def attention(
 ) -> tuple[torch.Tensor, None]:
     """Stores the tokens' keys and values, and attends to all that each token sees: (1, tokens, heads, width).
 
-    `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width).
-    Raises `NotImplementedError` for attention that it can't compute.
+    All in the network's type: `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width).
+    `segments` says what is seen, `kept` holds it. `scaling`: of the products. `sliding_window`: tokens that each sees,
+    itself included; None: all.
+    Raises `NotImplementedError` for attention with `softcap` or sinks, `s_aux`.
     """
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("its attention has capped scores or sinks, which are not computed here")
     keys, values = kept.layers[int(module.layer_idx)]  # type: ignore[arg-type]
-    keys.index_copy_(0, spans.slots, key[0].transpose(0, 1))
-    values.index_copy_(0, spans.slots, value[0].transpose(0, 1))
+    keys.index_copy_(0, segments.slots, key[0].transpose(0, 1))
+    values.index_copy_(0, segments.slots, value[0].transpose(0, 1))
     queries = query[0].transpose(0, 1)
-    if isinstance(spans.layout, Padded):
-        return _by_groups(queries, keys, values, spans.layout, scaling, sliding_window)[None], None
-    return _flash(queries, keys, values, spans.layout, scaling, sliding_window)[None], None
+    if isinstance(segments.layout, Padded):
+        return _by_groups(queries, keys, values, segments.layout, scaling, sliding_window)[None], None
+    return _flash(queries, keys, values, segments.layout, scaling, sliding_window)[None], None
 
 
 def _flash(
@@ -131,21 +134,26 @@ def _flash(
 
 
 def _by_groups(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, spans: Padded, scaling: float, window: int | None
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, segments: Padded, scaling: float, window: int | None
 ) -> torch.Tensor:
     """As `_flash`."""
-    made = [_group(query, keys, values, group, scaling, window) for group in spans.groups]
-    return torch.cat(made)[spans.order]
+    made = [_group(query, keys, values, group, scaling, window) for group in segments.groups]
+    return torch.cat(made)[segments.order]
 
 
 def _group(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: Group, scaling: float, window: int | None
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    group: PaddedGroup,
+    scaling: float,
+    window: int | None,
 ) -> torch.Tensor:
     """Attention of the group's real tokens: (tokens, heads, width)."""
     mask = None
     if not group.whole or window is not None:
         places = torch.arange(group.keys.shape[1], device=query.device)
-        mask = places <= group.depths[..., None]  # (spans, length, seen)
+        mask = places <= group.depths[..., None]  # (segments, length, seen)
         if window is not None:
             mask &= places > group.depths[..., None] - window
         mask = mask[:, None]

@@ -17,19 +17,19 @@ from unprm.calibration import sigmoid
 from unprm.engines.torch import attention
 from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.memory import plan
-from unprm.engines.torch.passes import Pass, Waiting, admit
+from unprm.engines.torch.passes import Pass, Pending, admit
 from unprm.engines.torch.plain import check_lengths
 from unprm.engines.torch.readers import Reader
-from unprm.engines.torch.spans import Spans
+from unprm.engines.torch.segments import Segments
 from unprm.engines.torch.tree import PrefixTree
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
 
 logger = logging.getLogger(__name__)
 
-LEAST = 128
+SMALLEST = 128
 """A pass of at most this many tokens is not halved when memory runs out."""
-GROW = 100
+RECOVERY = 100
 """Passes after which a halved limit is doubled again."""
 
 
@@ -70,13 +70,13 @@ class TorchEngine:
 
     def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[float]], list[int]]:
         """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.
-        `pass_tokens` replaces the engine's."""
+        `pass_tokens` replaces the engine's. Raises `RuntimeError` if the engine is closed."""
         if self._reader is None:
             raise RuntimeError("the engine is closed")
         margins: list[list[float]] = [[] for _ in batch]
         computed = [0] * len(batch)
         # sorted, so that shared prefixes are in the same pass
-        entries = map(Waiting, range(len(batch)), batch)
+        entries = map(Pending, range(len(batch)), batch)
         waiting = deque(sorted(entries, key=lambda entry: (entry.item.scope, entry.item.ids)))
         while waiting:
             shares = admit(self._tree, waiting, min(pass_tokens or self._pass_tokens, self._room))
@@ -85,7 +85,7 @@ class TorchEngine:
                 work.end(self._read(work, self._reader))
             except torch.OutOfMemoryError:
                 self._shrink(len(work.ids))
-                waiting.extendleft(Waiting(share.index, share.item) for share in reversed(shares) if share.whole)
+                waiting.extendleft(Pending(share.index, share.item) for share in reversed(shares) if share.whole)
                 continue
             except BaseException:
                 self._tree.clear()  # tokens that were not run must not stay in the tree
@@ -110,17 +110,17 @@ class TorchEngine:
 
     def _shrink(self, tokens: int) -> None:
         self._tree.clear()
-        if tokens <= LEAST:
+        if tokens <= SMALLEST:
             raise
         self._room, self._passes = tokens // 2, 0
         torch.cuda.empty_cache()
         logger.warning(
-            "out of memory with %d tokens at once; at most %d for the next %d passes", tokens, self._room, GROW
+            "out of memory with %d tokens at once; at most %d for the next %d passes", tokens, self._room, RECOVERY
         )
 
     def _grow(self) -> None:
         self._passes += 1
-        if self._room < self._pass_tokens and self._passes >= GROW:
+        if self._room < self._pass_tokens and self._passes >= RECOVERY:
             self._room, self._passes = min(2 * self._room, self._pass_tokens), 0
 
     @torch.inference_mode()
@@ -130,11 +130,11 @@ class TorchEngine:
             return []
         device = reader.decoders[0].device
         ids, depths = (torch.tensor([numbers], device=device) for numbers in (work.ids, work.depths))
-        spans = Spans(work.spans, device, reader.decoders[0].dtype)
+        segments = Segments(work.segments, device, reader.decoders[0].dtype)
         places, tokens = torch.tensor(work.reads, dtype=torch.long, device=device).view(-1, 2).unbind(1)
         hidden = []
         for decoder, kept in zip(reader.decoders, self._stores, strict=True):
-            output = decoder(input_ids=ids, position_ids=depths, use_cache=False, spans=spans, kept=kept)
+            output = decoder(input_ids=ids, position_ids=depths, use_cache=False, segments=segments, kept=kept)
             hidden.append(output.last_hidden_state[0, places])
         if not work.reads:
             return []

@@ -16,7 +16,8 @@ from unprm.formats.family import Ensemble, Head, Outcome, Verdicts
 
 
 class VerdictHead(nn.Module):
-    """The difference of two tokens' logits, in fp32: of two rows of the output layer, divided as `verdicts` say."""
+    """The difference of two tokens' logits, in float32: of two of the output layer's `rows`, (vocabulary, hidden),
+    divided as `verdicts` say. Raises `ModelInvalid` if it has no such rows."""
 
     def __init__(self, rows: torch.Tensor, verdicts: Verdicts) -> None:
         super().__init__()
@@ -29,12 +30,13 @@ class VerdictHead(nn.Module):
         self.direction = nn.Parameter(direction / verdicts.divisor, requires_grad=False)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(n, hidden) -> (n,)"""
+        """Hidden states (n, hidden), of any type -> margins (n,), float32."""
         return hidden.float() @ self.direction
 
 
 class LayersHead(nn.Module):
-    """Linear layers with ReLU between them, in fp32: one output is the margin; of two, the second minus the first."""
+    """Linear layers with ReLU between them, in float32. Their one output is the margin; of two, the second minus the
+    first."""
 
     def __init__(self, layers: list[nn.Linear]) -> None:
         super().__init__()
@@ -47,7 +49,7 @@ class LayersHead(nn.Module):
         return float(bias)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(n, hidden) -> (n,)"""
+        """Hidden states (n, hidden), of any type -> margins (n,), float32."""
         first, *others = self.layers
         made = first(hidden.float())
         for layer in others:
@@ -56,7 +58,7 @@ class LayersHead(nn.Module):
 
 
 class EnsembleHead(nn.Module):
-    """Heads of linear layers with ReLU between them, in fp32: the margin's sigmoid is the mean of theirs.
+    """Heads of linear layers with ReLU between them, in float32: the margin's sigmoid is the mean of theirs.
 
     `weights`: of each layer, (heads, inputs, outputs), the last with one output; `biases`: (heads, outputs).
     """
@@ -69,7 +71,7 @@ class EnsembleHead(nn.Module):
         )
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(n, hidden) -> (n,)"""
+        """Hidden states (n, hidden), of any type -> margins (n,), float32."""
         made = hidden.float()
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             made = (torch.relu(made) if number else made) @ weight + bias[:, None]
@@ -79,12 +81,14 @@ class EnsembleHead(nn.Module):
 
 
 def margins(outputs: torch.Tensor) -> torch.Tensor:
-    """Margins from one or two outputs, (n, outputs) -> (n,): the one, or the second minus the first."""
+    """Margins from `outputs`, (n, 1) or (n, 2), of any float type -> (n,), the same: the one, or the second minus the
+    first."""
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
 
 def read_head(directory: Path, readout: Head | Ensemble | Outcome, hidden_size: int) -> nn.Module:
-    """The head in a checkpoint; raises `ModelInvalid` if a tensor is missing or has the wrong shape."""
+    """The head in a checkpoint's directory, from (n, `hidden_size`) to (n,); raises `ModelInvalid` if a tensor is
+    missing or has another shape."""
     match readout:
         case Head():
             return read_layers(directory, readout, hidden_size)
@@ -95,7 +99,7 @@ def read_head(directory: Path, readout: Head | Ensemble | Outcome, hidden_size: 
 
 
 def read_layers(directory: Path, head: Head, hidden_size: int) -> LayersHead:
-    """As `read_head`."""
+    """As `read_head`, for linear layers."""
     layers = []
     width = hidden_size
     for name in head.layers:

@@ -15,8 +15,8 @@ from unprm.types import MemoryPlan
 def plan(modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slots: int, tokens: int) -> MemoryPlan:
     """`modules`: everything that has weights. `slots`: bytes for keys and values. `tokens`: run at once, by one network
     after the other."""
-    most = max(tokens * _bytes_per_token(network) for network in networks)
-    return MemoryPlan(weight_bytes(modules), slots, most + max(map(_widened, networks)))
+    activations = max(tokens * _bytes_per_token(network) for network in networks)
+    return MemoryPlan(weight_bytes(modules), slots, activations + max(map(_widened, networks)))
 
 
 def weight_bytes(modules: Iterable[nn.Module]) -> int:

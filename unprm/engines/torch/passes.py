@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from unprm.engines.torch.readers import Reader
-from unprm.engines.torch.spans import Span
+from unprm.engines.torch.segments import Segment
 from unprm.engines.torch.tree import Node, PrefixTree
 from unprm.types import Encoded
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Pending:
     """An item of a batch, and its index there."""
 
     index: int
@@ -21,7 +21,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PassItem:
     """An item in a pass, `whole` or in part, up to the end of the node `end`."""
 
     index: int
@@ -30,14 +30,14 @@ class Share:
     whole: bool
 
 
-def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
-    """Moves items from the left of `waiting` to the tree, as long as they add at most `most` tokens to it.
+def admit(tree: PrefixTree, waiting: deque[Pending], limit: int) -> list[PassItem]:
+    """Moves items from the left of `waiting` to the tree, as long as they add at most `limit` tokens to it.
 
     If the first item would add more, a part of it is added, and the item stays in `waiting`.
     """
     tree.begin()
-    shares: list[Share] = []
-    room = most
+    shares: list[PassItem] = []
+    room = limit
     while waiting:
         first = waiting[0]
         ids = first.item.needed
@@ -48,7 +48,7 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
         end = tree.add(part, first.item.scope)
         if end is None:
             break
-        shares.append(Share(first.index, first.item, end, whole=len(part) == len(ids)))
+        shares.append(PassItem(first.index, first.item, end, whole=len(part) == len(ids)))
         room -= min(missing, room)
         if len(part) < len(ids):
             break
@@ -60,15 +60,15 @@ def admit(tree: PrefixTree, waiting: deque[Waiting], most: int) -> list[Share]:
 class Pass:
     """What is run for some shares, once all of them are in the tree.
 
-    `ids`: its tokens; `depths`: their indices in their sequences. `spans`: runs of tokens, with what they attend to.
+    `ids`: its tokens; `depths`: their indices in their sequences. `segments`: runs of tokens, with what they attend to.
     `computed`: tokens run for each share; tokens that shares have in common count for the first of them.
     """
 
-    def __init__(self, shares: Sequence[Share], reader: Reader) -> None:
+    def __init__(self, shares: Sequence[PassItem], reader: Reader) -> None:
         self._reader = reader
         self.ids: list[int] = []
         self.depths: list[int] = []
-        self.spans: list[Span] = []
+        self.segments: list[Segment] = []
         self._places: dict[tuple[Node, int], int] = {}  # nodes (at their starts) and tokens run again
         self._reads: dict[tuple[Node, int], tuple[int, int]] = {}  # tokens whose values are missing
         self.computed = [self._add(share) for share in shares]
@@ -85,24 +85,24 @@ class Pass:
         for (node, index), value in zip(self._reads, values, strict=True):
             node.values[index] = value
 
-    def margins(self, share: Share) -> list[float]:
+    def margins(self, share: PassItem) -> list[float]:
         """The margin of each position of a whole share, at the end of the pass."""
-        matter = self._reader.matter(share.item)
-        nodes = _along(share.end.path(), matter)
-        return self._reader.margins(share.item, [node.values[k] for node, k in zip(nodes, matter, strict=True)])
+        indices = self._reader.indices(share.item)
+        nodes = _along(share.end.path(), indices)
+        return self._reader.margins(share.item, [node.values[k] for node, k in zip(nodes, indices, strict=True)])
 
-    def _add(self, share: Share) -> int:
+    def _add(self, share: PassItem) -> int:
         before = len(self.ids)
         path = share.end.path()
         for number, node in enumerate(path):
             if node.fresh and (node, node.start) not in self._places:
                 self._run(path[: number + 1], node.start)
-        behind = self._reader.behind
-        matter = [index for index in self._reader.matter(share.item) if index < share.end.end]
-        seen = _along(path, [index - behind for index in matter])
-        for index, node, shown in zip(matter, _along(path, matter), seen, strict=True):
+        lag = self._reader.lag
+        indices = [index for index in self._reader.indices(share.item) if index < share.end.end]
+        seen = _along(path, [index - lag for index in indices])
+        for index, node, shown in zip(indices, _along(path, indices), seen, strict=True):
             if index not in node.values:
-                self._reads[node, index] = self._place(path, shown, index - behind), share.item.ids[index]
+                self._reads[node, index] = self._place(path, shown, index - lag), share.item.ids[index]
         return len(self.ids) - before
 
     def _place(self, path: list[Node], node: Node, index: int) -> int:
@@ -120,7 +120,7 @@ class Pass:
         self._places[node, first] = len(self.ids)
         self.ids += node.ids[first - node.start : last - node.start]
         self.depths += range(first, last)
-        self.spans.append(Span(np.concatenate([part.slots for part in path])[:last], last - first))
+        self.segments.append(Segment(np.concatenate([part.slots for part in path])[:last], last - first))
 
 
 def _along(path: Sequence[Node], indices: Sequence[int]) -> Iterator[Node]:

@@ -15,7 +15,8 @@ from unprm.types import BatchScores, Encoded, ModelDescription
 
 
 class PlainEngine:
-    """Engine for a causal model whose attention the tree of `TorchEngine` can't compute."""
+    """Engine for a causal model whose attention the tree of `TorchEngine` can't compute. `description` gets the memory
+    that it takes."""
 
     def __init__(self, reader: Reader, format: PrmFormat, description: ModelDescription) -> None:
         self.format: PrmFormat = format
@@ -24,7 +25,8 @@ class PlainEngine:
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; raises `SolutionTooLong` for an item that is longer than the model's window."""
+        """Step scores per item; raises `SolutionTooLong` for an item that is longer than the model's window, and
+        `RuntimeError` if the engine is closed."""
         check_lengths(batch, self.description.max_tokens)
         if self._reader is None:
             raise RuntimeError("the engine is closed")
@@ -47,17 +49,18 @@ def margins(reader: Reader, item: Encoded) -> list[float]:
 
 
 def read_margins(reader: Reader, item: Encoded, hidden: Sequence[torch.Tensor]) -> list[float]:
-    """An item's margins, from each network's last hidden states at the item's tokens: (tokens, hidden)."""
+    """An item's margins. `hidden`: each network's last hidden states at the item's tokens, (tokens, hidden), in the
+    network's type."""
     device = hidden[0].device
-    indices = list(reader.matter(item))
-    places = torch.tensor([index - reader.behind for index in indices], device=device)
+    indices = list(reader.indices(item))
+    places = torch.tensor([index - reader.lag for index in indices], device=device)
     tokens = torch.tensor([item.ids[index] for index in indices], device=device)
     values = reader.read([states[places] for states in hidden], tokens).tolist()
     return reader.margins(item, values)
 
 
-def check_lengths(batch: Sequence[Encoded], most: int) -> None:
-    """Raises `SolutionTooLong` with the first item that is longer than `most` tokens."""
+def check_lengths(batch: Sequence[Encoded], window: int) -> None:
+    """Raises `SolutionTooLong` with the first item that is longer than `window` tokens."""
     for index, item in enumerate(batch):
-        if len(item.ids) > most:
-            raise SolutionTooLong(index, len(item.ids), most)
+        if len(item.ids) > window:
+            raise SolutionTooLong(index, len(item.ids), window)

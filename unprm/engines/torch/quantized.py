@@ -32,7 +32,7 @@ class WidenedLinear(nn.Module):
         self.weight, self.bias, self._numbers = linear.weight, linear.bias, numbers
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """(…, inputs) -> (…, outputs)"""
+        """(…, inputs), of any float type -> (…, outputs)."""
         made: torch.Tensor = _WidenedProduct.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return made.to(self._numbers or rows.dtype)
 
@@ -70,7 +70,7 @@ class EightBitLinear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """(…, inputs) -> (…, outputs)"""
+        """(…, inputs), of any float type -> (…, outputs), the same."""
         flat = rows.flatten(0, -2)
         numbers, scale = _rounded(flat, self._numbers)
         weight, weight_scale = self.weight, self.scale
@@ -86,7 +86,8 @@ class EightBitLinear(nn.Module):
 
 
 def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rows in eight bits, (n, width), and the scale to multiply each by, (n, 1), in float32.
+    """Rows (n, width), of any float type -> in eight bits, (n, width), and the scale to multiply each by, (n, 1),
+    float32.
 
     In bfloat16 the largest number of a row, divided by its scale, might come out as 128, which int8 turns into −128.
     """
@@ -96,7 +97,8 @@ def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Te
 
 
 def quantize(network: PreTrainedModel, numbers: Eight, others: torch.dtype) -> None:
-    """Converts all linear layers of a decoder to eight bits, and its embeddings, norms and biases to `others`."""
+    """Converts all linear layers of a decoder to eight bits, `numbers`, and its embeddings, norms and biases to
+    `others`."""
     _replace(network, lambda linear: EightBitLinear(linear, numbers))
     for parameter in network.parameters():
         parameter.data = parameter.data.to(others)

@@ -16,7 +16,7 @@ LOGITS = 256
 
 
 class Reader(Protocol):
-    """Reads one value per token that matters. It depends only on the sequence up to that token, so it holds for every
+    """Reads one value at each of some tokens. It depends only on the sequence up to that token, so it holds for every
     sequence with that prefix."""
 
     @property
@@ -30,35 +30,35 @@ class Reader(Protocol):
         ...
 
     @property
-    def behind(self) -> int:
+    def lag(self) -> int:
         """How many tokens before a token its value is read."""
         ...
 
-    def matter(self, item: Encoded) -> Sequence[int]:
+    def indices(self, item: Encoded) -> Sequence[int]:
         """Indices of the tokens whose values an item's margins are computed from, ascending."""
         ...
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """The values, (n,), of `tokens`, (n,), from each network's last hidden states where they are read, (n,
-        hidden)."""
+        """The values, (n,), of `tokens`, ids (n,), int64. `hidden`: each network's last hidden states where the values
+        are read, (n, hidden), in the network's type."""
         ...
 
     def margins(self, item: Encoded, values: Sequence[float]) -> list[float]:
-        """The margin of each of an item's positions, from the values of the tokens that matter."""
+        """The margin of each of an item's positions, from the values at `indices`."""
         ...
 
 
 class AtPositions:
-    """A head on the last hidden state at each scored position."""
+    """A head, from (n, hidden) to (n,), on the last hidden state of `decoder` at each scored position."""
 
-    behind = 0
+    lag = 0
 
     def __init__(self, decoder: PreTrainedModel, head: nn.Module, device: torch.device) -> None:
         self.decoders = [decoder.to(device).eval()]
         self._head = head.to(device).eval()
         self.modules = [*self.decoders, self._head]
 
-    def matter(self, item: Encoded) -> Sequence[int]:
+    def indices(self, item: Encoded) -> Sequence[int]:
         """As `Reader`."""
         return item.positions
 
@@ -73,16 +73,16 @@ class AtPositions:
 
 
 class LikelihoodRatios:
-    """`beta` times the log-likelihood ratio of the response so far, of the model to the reference model."""
+    """`beta` times the log-likelihood ratio of the response so far, of `model` to `reference`, on `device`."""
 
-    behind = 1
+    lag = 1
 
     def __init__(self, model: PreTrainedModel, reference: PreTrainedModel, beta: float, device: torch.device) -> None:
         self.modules = [network.to(device).eval() for network in (model, reference)]
         self.decoders = [network.get_decoder() for network in self.modules]
         self._beta = beta
 
-    def matter(self, item: Encoded) -> Sequence[int]:
+    def indices(self, item: Encoded) -> Sequence[int]:
         """As `Reader`: the response's tokens."""
         return range(item.response, item.positions[-1] + 1)
 
@@ -99,7 +99,9 @@ class LikelihoodRatios:
 
 
 def log_probs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """The log-probability of each token, (n,), in double precision so that long sums stay exact."""
+    """The log-probabilities (≤ 0) of `tokens`, ids (n,), int64 -> (n,), in double precision so that long sums stay
+    exact. `output`: the layer that makes logits of hidden states; `hidden`: the states before each token, (n, hidden),
+    in the network's type."""
     losses = [
         functional.cross_entropy(output(states).float(), wanted, reduction="none")
         for states, wanted in zip(hidden.split(LOGITS), tokens.split(LOGITS), strict=True)

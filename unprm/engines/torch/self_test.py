@@ -49,20 +49,20 @@ SHORT_SOLUTIONS = (("2 + 3 = 5", "5 + 4 = 9", "9"), ("2 + 3 = 5", "8"), ("2 + 3 
 class TreeTest:
     """Plain passes of a model, compared with the tree of a `TorchEngine`; made before the engine has its networks."""
 
-    def __init__(self, reader: Reader, format: Format, longest: int, exact: bool) -> None:
-        """`longest`: most tokens that the model reads. `exact`: all its numbers are float32."""
+    def __init__(self, reader: Reader, format: Format, window: int, exact: bool) -> None:
+        """`window`: most tokens that the model reads. `exact`: all its numbers are float32."""
         self._decoders = reader.decoders
-        items, most = [format.encode(_PROBLEM, steps) for steps in SOLUTIONS], min(longest, LENGTH)
+        items, length = [format.encode(_PROBLEM, steps) for steps in SOLUTIONS], min(window, LENGTH)
         shared = _shared(items)
-        skipped = shared - most // 2 if shared >= most else 0  # else a long prompt would be all that is run
-        self._items = [_everywhere(item, skipped, most) for item in items]
+        skipped = shared - length // 2 if shared >= length else 0  # else a long prompt would be all that is run
+        self._items = [_everywhere(item, skipped, length) for item in items]
         with _narrow(self._decoders):
             self._expected = [plain.margins(reader, item) for item in self._items]
             rounding = 0.0 if exact else _difference(self._expected, _padded(reader, self._items))
         largest = max(map(abs, chain.from_iterable(self._expected)))
         self._tolerance = max(EXACT * max(1.0, largest), ROUNDING * rounding)
 
-    def run(self, engine: TorchEngine) -> SelfTest:
+    def compare(self, engine: TorchEngine) -> SelfTest:
         """How far the engine's margins are from the plain ones: with all sequences together, from its cache, at
         tokens whose margins were not read when they were run, and in parts."""
         first, second, third = range(len(self._items))
@@ -110,10 +110,10 @@ def _shared(items: Sequence[Encoded]) -> int:
     return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, places))
 
 
-def _everywhere(item: Encoded, skipped: int, most: int) -> Encoded:
-    """At most `most` tokens of an item, after those that are skipped, read at each of the solution's tokens, or at the
-    second half of all tokens if what comes before the solution is longer than the first."""
-    ids = item.ids[skipped : skipped + most]
+def _everywhere(item: Encoded, skipped: int, length: int) -> Encoded:
+    """At most `length` tokens of an item, after those that are skipped, read at each of the solution's tokens, or at
+    the second half of all tokens if what comes before the solution is longer than the first."""
+    ids = item.ids[skipped : skipped + length]
     first = min(max(item.response - skipped, 1), len(ids) // 2)
     return Encoded(ids, tuple(range(first, len(ids))), first)
 

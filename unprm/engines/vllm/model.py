@@ -5,10 +5,8 @@ value head is such an output; vLLM supports a head of two classes itself. All ar
 rows are picked here: vLLM's own pooling at step tags looks for ids in the wrong dimension of a causal model.
 """
 
-import fcntl
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +17,11 @@ from huggingface_hub import cached_assets_path
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
+from unprm.checkpoints.cache import fill
+from unprm.checkpoints.files import PrmFiles, load_merged, read_config, read_tokenizer
 from unprm.engines.torch.heads import margins, read_layers
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Head, Readout, Verdicts
-from unprm.models.checkpoint import PrmFiles, load_merged, read_config, read_tokenizer
 from unprm.types import Encoded
 
 
@@ -93,8 +92,8 @@ def classifies_tokens(directory: Path) -> bool:
 
 
 def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
-    """An item's step scores from what vLLM pooled at each of its needed tokens from index `first` on, (tokens,
-    outputs), without an activation; the scores of positions before `first` are left out.
+    """An item's step scores in [0, 1]. `rows`: what vLLM pooled at each of its needed tokens from index `first` on,
+    (tokens, 1 or 2), of any float type, without an activation; the scores of positions before `first` are left out.
 
     Raises `RuntimeError` if there is not one row per token.
     """
@@ -139,16 +138,3 @@ def _kept(sources: Sequence[Path], variant: str, write: Callable[[Path], None]) 
     place = Path(cached_assets_path("unprm", namespace="vllm", subfolder=digest.hexdigest()[:16]))
     fill(place, write)
     return place
-
-
-def fill(place: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` make a model's files in an empty directory, unless it has them. Processes that fill the same one at
-    the same time wait for the first; when it is killed, the next begins anew."""
-    with place.with_name(f"{place.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "config.json").exists():
-            partial = place.with_name(f"{place.name}.partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            write(partial)
-            partial.rename(place)  # atomic, also onto an empty directory: complete or not there

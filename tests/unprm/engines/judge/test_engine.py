@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from tests.judge_server import answered, checks_sums, choice, is_self_test, is_sum, judging, last_step, token
+from tests.openai_server import at_once
 from tests.support import PATIENCE, free_port, until
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.load import load_judge, pick_readout
-from unprm.engines.judge.readout import CALL
-from unprm.engines.judge.selftest import QUESTIONS
-from unprm.engines.queue import StepScorer
+from unprm.engines.judge.readouts import CALL
+from unprm.engines.judge.self_test import QUESTIONS
+from unprm.engines.scheduler import Scheduler
 from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
+from unprm.models.judge import load_judge, pick_readout
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import Asked, Usage
 
@@ -117,6 +118,10 @@ def test_a_refused_request_costs_its_step_a_verdict_and_others_nothing() -> None
         engine.close()
 
 
+async def out_of_time() -> None:
+    raise TimeoutError
+
+
 def checks_after(gate: threading.Event, body: Any) -> Any:
     """What the judge answers: at once in the self-test, and else once the gate is open."""
     if not is_self_test(body):
@@ -127,11 +132,25 @@ def checks_after(gate: threading.Event, body: Any) -> Any:
 def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
     gate = threading.Event()
     with judging(partial(checks_after, gate)) as judge:
-        engine = judge.load(patience=4.0)
-        with pytest.raises(ModelUnreachable, match=r"did not answer a batch within 3\.6 s"):
-            engine.score([engine.format.encode("How many?", STEPS)])  # which gets an answer when the gate opens
+        patient = judge.load()
+        hasty = JudgeEngine(
+            JudgeChat(judge.url, None, "m", 4, PATIENCE), pick_readout(JudgeOptions()), patient.description, 0.05
+        )
+        item = hasty.format.encode("How many?", STEPS)
+        with pytest.raises(ModelUnreachable, match=r"did not answer a batch within 0\.05 s"):
+            hasty.score([item])  # which gets an answer when the gate opens
+        hasty.call(at_once(0))  # it goes on
         gate.set()
-        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [pytest.approx((0.9, 0.2))]
+        assert patient.score([item]).scores == [pytest.approx((0.9, 0.2))]
+        hasty.close()
+        patient.close()
+
+
+def test_the_time_of_a_batch_is_a_share_of_its_callers_patience() -> None:
+    with judging() as judge:
+        engine = judge.load(patience=100.0)
+        with pytest.raises(ModelUnreachable, match="did not answer a batch within 90 s"):
+            engine.call(out_of_time())
         engine.close()
 
 
@@ -189,7 +208,7 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
     async def test() -> None:
         item = engine.format.encode("How many?", STEPS)
         lost: list[bool] = []
-        scorer = StepScorer(engine, retry=0.05, lost=lambda: lost.append(True))
+        scorer = Scheduler(engine, retry=0.05, on_loss=lambda: lost.append(True))
         for _ in range(4):  # more than the failures after which a model is tested
             with pytest.raises(ModelUnavailable, match="the judge's server does not answer"):
                 await scorer.score([item])
@@ -215,7 +234,7 @@ def test_a_judge_that_has_too_much_to_do_fails_requests_and_stays_ready() -> Non
         port = int(judge.url.rpartition(":")[2])
 
     async def test() -> None:
-        scorer = StepScorer(engine)
+        scorer = Scheduler(engine)
         with judging(statuses=[429] * 3, headers={"Retry-After": "0"}, port=port):
             with pytest.raises(ModelBusy, match="the judge's server answered 429"):
                 await scorer.score([engine.format.encode("How many?", STEPS[:1])])
@@ -225,7 +244,7 @@ def test_a_judge_that_has_too_much_to_do_fails_requests_and_stays_ready() -> Non
     asyncio.run(test())
 
 
-def _ready(scorer: StepScorer) -> bool:
+def _ready(scorer: Scheduler) -> bool:
     try:
         scorer.check_ready()
     except ModelUnavailable:

@@ -8,9 +8,9 @@ import pytest
 
 from tests.judge_server import MODEL, answered, checks_sums, choice, is_self_test, is_sum, judging, last_step, token
 from unprm.engines.judge.answers import expected, stated
-from unprm.engines.judge.chat import Likely
 from unprm.errors import ModelInvalid
-from unprm.openai_api import NEUTRAL
+from unprm.openai.client import NEUTRAL
+from unprm.openai.models import Alternative
 from unprm.types import Engine
 
 YES_NO = {"yes": 1.0, "no": 0.0}
@@ -18,8 +18,8 @@ WORDS = {"correct": 1.0, "incorrect": 0.0}
 STEPS = ["1 + 2 = 3", "3 + 3 = 7", "7 + 1 = 8"]
 
 
-def likely(**probabilities: float) -> list[Likely]:
-    return [Likely(token=text, logprob=math.log(value)) for text, value in probabilities.items()]
+def likely(**probabilities: float) -> list[Alternative]:
+    return [Alternative(token=text, logprob=math.log(value)) for text, value in probabilities.items()]
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from torch.utils.flop_counter import flop_registry
 from transformers import PreTrainedModel
 
 from training.prm.live_bytes import LiveBytes
-from unprm.engines.torch import spans
+from unprm.engines.torch import segments
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
 from unprm.engines.torch.readers import AtPositions, Reader
-from unprm.engines.torch.spans import Span
+from unprm.engines.torch.segments import Segment
 from unprm.types import ModelDescription
 
 NAME = "fakecard"
@@ -67,18 +67,18 @@ class FakeCard(TorchDispatchMode):
         self.count = Count()
         self.live = LiveBytes()
         self._in_layer = False
-        self._spans: list[Span] = []
-        self._unattended: list[Span] = []
+        self._spans: list[Segment] = []
+        self._unattended: list[Segment] = []
 
     def reset(self) -> None:
         """Resets the count, except the bytes held now."""
         self.count = Count()
         self.live.most = self.live.now
 
-    def begin(self, spans: Sequence[Span]) -> None:
-        """Begins a pass; `spans` are needed as only the host knows their lengths."""
-        self._spans, self._unattended = list(spans), []
-        self.count.tokens += sum(span.length for span in spans)
+    def begin(self, segments: Sequence[Segment]) -> None:
+        """Begins a pass; `segments` are needed as only the host knows their lengths."""
+        self._spans, self._unattended = list(segments), []
+        self.count.tokens += sum(segment.length for segment in segments)
 
     def watch(self, network: PreTrainedModel) -> None:
         """Makes layers of this network fail if they would wait for the host."""
@@ -137,18 +137,18 @@ class FakeCard(TorchDispatchMode):
             assert tensor.dtype in _HALF, f"FlashAttention does not compute in {tensor.dtype}"
         for tensor in (first_queries, first_keys):
             assert tensor.dtype is torch.int32, f"FlashAttention takes int32, not {tensor.dtype}"
-        spans, tokens = [], len(query)
+        segments, tokens = [], len(query)
         while tokens:
             self._unattended = self._unattended or self._spans.copy()  # of the next layer
-            spans.append(self._unattended.pop(0))
-            tokens -= spans[-1].length
-        assert longest_query == max(span.length for span in spans)
-        assert longest_key == max(len(span.slots) for span in spans)
-        assert len(key) == len(value) == sum(len(span.slots) for span in spans)
+            segments.append(self._unattended.pop(0))
+            tokens -= segments[-1].length
+        assert longest_query == max(segment.length for segment in segments)
+        assert longest_key == max(len(segment.slots) for segment in segments)
+        assert len(key) == len(value) == sum(len(segment.slots) for segment in segments)
         window = math.inf if window_size[0] < 0 else window_size[0] + 1
         pairs = sum(
-            sum(min(seen + 1, window) for seen in range(len(span.slots) - span.length, len(span.slots)))
-            for span in spans
+            sum(min(seen + 1, window) for seen in range(len(segment.slots) - segment.length, len(segment.slots)))
+            for segment in segments
         )
         return 4 * query.shape[1] * query.shape[2] * int(pairs)
 
@@ -166,7 +166,7 @@ def _register() -> None:
 def fake_card() -> Iterator[FakeCard]:
     """Within this block, tensors are fake and on the card."""
     _register()
-    spans.has_flash = lambda device, dtype: dtype in _HALF  # type: ignore[assignment]
+    segments.has_flash = lambda device, dtype: dtype in _HALF  # type: ignore[assignment]
     with FakeTensorMode(allow_non_fake_inputs=True), FakeCard() as card, torch.device(NAME):
         yield card
 
@@ -201,5 +201,5 @@ class FakeEngine(TorchEngine):
         self._card = card
 
     def _read(self, work: Pass, reader: Reader) -> list[float]:
-        self._card.begin(work.spans)
+        self._card.begin(work.segments)
         return super()._read(work, reader)

@@ -14,9 +14,9 @@ from torch.nn import functional
 from torch.nn.attention import varlen
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from unprm.engines.torch import spans
+from unprm.engines.torch import segments
 from unprm.engines.torch.attention import KeyValues
-from unprm.engines.torch.engine import GROW, LEAST, TorchEngine
+from unprm.engines.torch.engine import RECOVERY, SMALLEST, TorchEngine
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
 from unprm.types import Encoded, ModelDescription
 
@@ -117,7 +117,7 @@ def test_any_order_of_requests_gives_the_stateless_answer(case, items, expected,
         for number, values in zip(numbers, scores, strict=True):
             assert values == pytest.approx(expected[number], abs=1e-5)
         wanted = {items[n].ids[:k] for n in numbers for k in range(1, items[n].positions[-1] + 2)}
-        read = sum(len(case.reader.matter(items[number])) for number in numbers)
+        read = sum(len(case.reader.indices(items[number])) for number in numbers)
         fewest = len(wanted - known) if cached == 5000 else len(wanted) if cached == 0 else 0
         # to read what was not read before, known tokens are run again, one by one
         assert fewest <= sum(computed) <= (fewest if cached != 60 else len(wanted)) + read
@@ -147,7 +147,7 @@ def test_where_positions_are_those_of_tags_nothing_is_run_twice(case, items):
     engine = case.engine(50, 5000)
     computed = sum(sum(engine.score([item]).computed) for item in tagged)
     distinct = len({item.ids[:k] for item in tagged for k in range(1, item.positions[-1] + 2)})
-    again = len(tagged) * case.reader.behind  # a ratio is read off at the token before it
+    again = len(tagged) * case.reader.lag  # a ratio is read off at the token before it
     assert distinct <= computed <= distinct + again
 
 
@@ -204,7 +204,7 @@ def test_a_pass_that_runs_out_of_memory_is_halved_and_the_engine_learns(case):
     decoder.sizes.clear()
     engine.score(unlike[15:])
     assert 128 < max(decoder.sizes) <= 300  # not tried again at once
-    for k in range(GROW):
+    for k in range(RECOVERY):
         engine.score([Encoded((*rng.choices(range(12), k=40), k % 12), (40,), 2)])
     decoder.sizes.clear()
     engine.score(unlike[:15])
@@ -215,7 +215,7 @@ def test_memory_that_is_never_enough_is_reported(case, items):
     engine, decoder = _failing(case, lambda call, size: torch.OutOfMemoryError())
     with pytest.raises(torch.OutOfMemoryError):
         engine.score(items)
-    assert decoder.sizes[-1] <= LEAST
+    assert decoder.sizes[-1] <= SMALLEST
 
 
 def test_a_failed_pass_leaves_nothing_that_was_not_computed(case, items, expected):
@@ -247,7 +247,7 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
     def varlen_attn(
         query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size, enable_gqa
     ):
-        """What FlashAttention computes: the last query of a span sees all of its keys."""
+        """What FlashAttention computes: the last query of a segment sees all of its keys."""
         keys_at_once.append((len(key), len(first_keys) - 1))
         made = []
         for k in range(len(first_keys) - 1):
@@ -265,11 +265,11 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
         return torch.cat(made)
 
     monkeypatch.setattr(varlen, "varlen_attn", varlen_attn)
-    monkeypatch.setattr(spans, "has_flash", lambda device, dtype: True)
-    monkeypatch.setattr(spans, "TOGETHER", 100)
+    monkeypatch.setattr(segments, "has_flash", lambda device, dtype: True)
+    monkeypatch.setattr(segments, "TOGETHER", 100)
     engine = case.engine(512, 5000)
     for _ in range(2):
         for values, scores in zip(expected, engine.score(items).scores, strict=True):
             assert scores == pytest.approx(values, abs=1e-5)
-    assert all(keys <= 100 or spans == 1 for keys, spans in keys_at_once)
+    assert all(keys <= 100 or segments == 1 for keys, segments in keys_at_once)
     assert len(keys_at_once) > 8

@@ -180,7 +180,7 @@ def _begins_every_run_of_tokens_anew(monkeypatch):
 
     def wrong(self, path, first, last=None):
         kind(self, path, first, last)
-        self.depths[-self.spans[-1].length :] = range(self.spans[-1].length)
+        self.depths[-self.segments[-1].length :] = range(self.segments[-1].length)
 
     monkeypatch.setattr(Pass, "_run", wrong)
 
@@ -206,13 +206,13 @@ def test_a_small_window_is_enough(window, form):
 
 
 def test_a_difference_that_does_not_come_again_is_logged(form, monkeypatch, caplog):
-    kind, runs = TreeTest.run, []
+    kind, runs = TreeTest.compare, []
 
     def run(self, engine):
         runs.append(kind(self, engine))
         return replace(runs[0], difference=1.0) if len(runs) == 1 else runs[-1]
 
-    monkeypatch.setattr(TreeTest, "run", run)
+    monkeypatch.setattr(TreeTest, "compare", run)
     assert torch_engine(_reader("Qwen2"), form, ABOUT, 64, 2**20).description.self_test == runs[1]
     assert "m: in the self-test margins differ from those of plain passes by 1.0e+00, at most " in caplog.text
 

@@ -10,9 +10,9 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
 from unprm import mini
+from unprm.checkpoints.files import load_tokenizer, read_tokenizer
 from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
-from unprm.models.checkpoint import load_tokenizer, read_tokenizer
 from unprm.models.load import load_engine
 from unprm.types import BatchScores, Encoded
 
@@ -179,7 +179,7 @@ def test_an_adapter_of_another_shape_is_refused(tmp_path, adapter):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="tells what happens without CUDA")
 def test_cuda_is_refused_where_there_is_none(adapter):
-    with pytest.raises(ModelInvalid, match="no CUDA device"):
+    with pytest.raises(ModelInvalid, match="PyTorch finds none"):
         load_engine(str(adapter), device="cuda")
 
 

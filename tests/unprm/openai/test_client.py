@@ -2,24 +2,25 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from typing import Any, TypeVar
 
 import pytest
 
-from tests.openai_server import Refusal, openai_server
+from tests.openai_server import Refusal, at_once, openai_server
 from tests.support import PATIENCE, free_port
-from unprm.affinity import ranked
 from unprm.concurrent import all_of
-from unprm.openai_api import (
+from unprm.openai.client import (
+    FIRST_WAIT,
     NEUTRAL,
+    PAUSE,
     APIConnectionError,
     APIError,
     APIResponseError,
     APIStatusError,
     OpenAIClient,
+    distance,
     read_on,
 )
 
@@ -32,7 +33,7 @@ def _echo(body: Any) -> Any:
 
 
 def _client(*urls: str, key: str | None = None, attempts: int = ATTEMPTS, **options: Any) -> OpenAIClient:
-    return OpenAIClient(urls, key, timeout=5, attempts=attempts, first_wait=0.01, **{"pause": 0.3, **options})
+    return OpenAIClient(urls, key, timeout=5, attempts=attempts, **{"sleep": at_once, **options})
 
 
 def _run(client: OpenAIClient, story: Callable[[], Awaitable[Result]]) -> Result:
@@ -51,14 +52,20 @@ def _post(client: OpenAIClient, body: Any = None) -> Any:
 
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
 def test_json_goes_in_and_comes_out(end: str) -> None:
+    read: list[int] = []
+
+    async def keep(size: int) -> None:
+        read.append(size)
+
     with openai_server(_echo) as (url, seen):
         client = _client(url + end, key="secret")
 
         async def story() -> Any:
-            return [await client.post("/completions", {"top_k": 3}), await client.get("/models")]
+            return await client.post("/completions", {"top_k": 3}), await client.fetch("/models", None, keep)
 
-        assert _run(client, story) == [{"answer": {"top_k": 3}}, {"answer": None}]
+        assert _run(client, story) == ({"answer": {"top_k": 3}}, b'{"answer": null}')
     assert [request.path for request in seen] == ["/v1/completions", "/v1/models"]
+    assert sum(read) == len(b'{"answer": null}')
     assert {request.authorization for request in seen} == {"Bearer secret"}
 
 
@@ -100,7 +107,7 @@ def test_every_attempt_is_observed() -> None:
     async def cancelled(client: OpenAIClient) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
-                await client.get("/models")
+                await client.post("/completions", {})
 
     with openai_server(_echo, statuses=[503, 404]) as (url, _):
         with pytest.raises(APIStatusError):
@@ -116,10 +123,18 @@ def test_every_attempt_is_observed() -> None:
 
 
 def test_a_server_that_asks_for_patience_is_left_alone_as_long() -> None:
-    with openai_server(_echo, statuses=[429], headers={"Retry-After": "1"}) as (url, _):
-        begun = time.monotonic()
-        _post(_client(url))
-        assert time.monotonic() - begun >= 1.0
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    with openai_server(_echo, statuses=[429, 500, 500], headers={"Retry-After": "9"}) as (url, _):
+        _post(_client(url, sleep=sleep))
+    first, *others = (wait - 9 for wait in waits)
+    assert 0.5 * FIRST_WAIT <= first <= 1.5 * FIRST_WAIT
+    assert [0.5 <= wait / (FIRST_WAIT * factor) <= 1.5 for wait, factor in zip(others, (2, 4), strict=True)] == [
+        True
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -267,23 +282,25 @@ def test_a_question_stays_with_its_server_and_questions_are_spread() -> None:
 
 
 def test_a_dead_server_is_left_out_and_taken_back_in() -> None:
+    now = 0.0
+
     async def ask(client: OpenAIClient) -> None:
         for number in range(20):
             await client.post("/completions", {}, f"question {number}")
 
     async def story() -> tuple[tuple[int, int], int, int]:
+        nonlocal now
         with openai_server(_echo) as (alive, kept):
             with openai_server(_echo) as (mortal, lost):
-                client = _client(alive, mortal)
+                client = _client(alive, mortal, clock=lambda: now)
                 await ask(client)
                 shares = len(kept), len(lost)
             await ask(client)
             taken_over = len(kept) - shares[0]
             with openai_server(_echo, port=int(mortal.rpartition(":")[2])) as (_, back):
-                while not back:  # its pause grows with each attempt that was in vain
-                    await client.post("/completions", {}, f"question {len(kept) % 20}")
-                    await asyncio.sleep(0.02)
-                back.clear()
+                await ask(client)
+                assert not back
+                now = PAUSE
                 await ask(client)
                 await client.close()
                 return shares, taken_over, len(back)
@@ -295,35 +312,41 @@ def test_a_dead_server_is_left_out_and_taken_back_in() -> None:
 
 
 def test_a_server_that_has_answered_is_trusted_as_before() -> None:
-    """Its pauses begin anew, however often it failed earlier."""
+    """Its pauses double while it stays dead, and begin anew once it has answered."""
+    now, tried = 0.0, list[float]()
+
+    def observe(seconds: float, outcome: str) -> None:
+        if outcome == "unreachable":
+            tried.append(now)
+
+    async def ask_until(client: OpenAIClient, question: str, end: float) -> None:
+        nonlocal now
+        while now < end:
+            await client.post("/completions", {}, question)
+            now += PAUSE
 
     async def story() -> int:
         with openai_server(_echo) as (mortal, _):
             port = int(mortal.rpartition(":")[2])
         with openai_server(_echo) as (alive, _):
-            question = next(q for q in map(str, range(99)) if ranked(q, [alive, mortal])[0] == mortal)
-            client = _client(alive, mortal, pause=0.1)
-            for pause in (0.1, 0.2, 0.4):
-                await client.post("/completions", {}, question)
-                await asyncio.sleep(1.1 * pause)
+            question = next(q for q in map(str, range(99)) if distance(q, mortal) < distance(q, alive))
+            client = _client(alive, mortal, clock=lambda: now, observe=observe)
+            await ask_until(client, question, 15 * PAUSE)
             with openai_server(_echo, port=port) as (_, back):
-                await client.post("/completions", {}, question)
-                assert len(back) == 1
-            await client.post("/completions", {}, question)
-            with openai_server(_echo, port=port) as (_, back):
-                await asyncio.sleep(0.15)
-                await client.post("/completions", {}, question)
+                await ask_until(client, question, 16 * PAUSE)
+            await ask_until(client, question, 18 * PAUSE)
             await client.close()
             return len(back)
 
     assert asyncio.run(story()) == 1
+    assert [at / PAUSE for at in tried] == [0, 1, 3, 7, 16, 17]
 
 
 def test_servers_that_are_all_dead_are_reported() -> None:
     with openai_server(_echo) as (url, _):
         pass
     with pytest.raises(APIError, match="ConnectError") as caught:
-        _post(_client(url, pause=0.01))
+        _post(_client(url))
     assert isinstance(caught.value, APIConnectionError)
     assert (caught.value.reason, caught.value.attempts) == ("ConnectError", ATTEMPTS)
 
@@ -335,7 +358,7 @@ def test_a_server_may_stay_dead_for_ever() -> None:
     async def story() -> None:
         for _ in range(1100):
             with pytest.raises(APIConnectionError):
-                await client.get("/models")
+                await client.post("/completions", {})
 
     client = _client(url, attempts=1)
     _run(client, story)

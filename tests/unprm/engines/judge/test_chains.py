@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.judge_server import answered, choice, is_self_test, is_sum, judging, token
+from tests.judge_server import answered, choice, is_self_test, is_sum, judging, token, written
 from tests.openai_server import Refusal
-from unprm.engines.judge.chain import chain_scores
-from unprm.engines.judge.chat import Sample, Token
+from unprm.engines.judge.readouts import chain_scores
 from unprm.errors import ModelInvalid
-from unprm.openai_api import NEUTRAL
+from unprm.openai.client import NEUTRAL
 
 RIGHT, WRONG = r"Fine: \boxed{correct}. ", r"A slip: \boxed{incorrect}. "
 
@@ -45,12 +44,12 @@ def check(*verdicts: str) -> str:
     ],
 )
 def test_a_chain_has_a_verdict_for_each_step_or_is_dropped(text: str, scores: list[float] | None) -> None:
-    assert chain_scores(Sample(text, ()), 3) == scores
+    assert chain_scores(written(text), 3) == scores
 
 
 def test_a_verdict_on_the_only_step_needs_no_name() -> None:
-    assert chain_scores(Sample(RIGHT, ()), 1) == [1]
-    assert chain_scores(Sample(f"Step 1: {RIGHT}So: {WRONG}", ()), 1) == [0]
+    assert chain_scores(written(RIGHT), 1) == [1]
+    assert chain_scores(written(f"Step 1: {RIGHT}So: {WRONG}"), 1) == [0]
 
 
 def test_the_probability_of_a_verdict_is_read_where_it_is_written() -> None:
@@ -62,7 +61,7 @@ def test_the_probability_of_a_verdict_is_read_where_it_is_written() -> None:
         token("{in", **{"{in": 0.9, "{correct": 0.1, "(correct": 0.5}),
         token("correct}"),
     ]
-    found = chain_scores(Sample("", [Token.model_validate(each) for each in tokens]), 2)
+    found = chain_scores(written("", *tokens), 2)
     assert found == pytest.approx([0.75, 0.1])
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tests.support import PATIENCE, asynchronous
 from unprm.engines.fake import FakeEngine, hashed
-from unprm.engines.queue import BatchFigures, StepScorer
-from unprm.engines.turns import Scored
+from unprm.engines.scheduler import BatchFigures, Scheduler
+from unprm.engines.waiting import Scored
 from unprm.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -52,9 +52,9 @@ class Held:
 
     def __init__(self, engine: FakeEngine, gate: threading.Event, **options: int) -> None:
         self.engine, self.gate = engine, gate
-        self.scorer = StepScorer(engine, **options)
+        self.scorer = Scheduler(engine, **options)
 
-    async def __aenter__(self) -> StepScorer:
+    async def __aenter__(self) -> Scheduler:
         self._first = asyncio.create_task(self.scorer.score([item(999)]))
         await eventually(lambda: len(self.engine.batches) == 1)
         return self.scorer
@@ -71,7 +71,7 @@ def held(**options: Any) -> tuple[FakeEngine, threading.Event, Held]:
     return engine, gate, Held(engine, gate, **options)
 
 
-async def ask(scorer: StepScorer, *items: Encoded, **options: Any) -> asyncio.Task[Scored]:
+async def ask(scorer: Scheduler, *items: Encoded, **options: Any) -> asyncio.Task[Scored]:
     """Has the items wait in the queue."""
     task = asyncio.create_task(scorer.score(items, **options))
     await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def ask(scorer: StepScorer, *items: Encoded, **options: Any) -> asyncio.Ta
 @asynchronous
 async def test_one_and_many_take_the_same_path() -> None:
     engine = FakeEngine()
-    scorer = StepScorer(engine)
+    scorer = Scheduler(engine)
     items = [item(1), item(2, 20), item(3)]
     for request in (items, items[:1], []):
         scored = await scorer.score(request)
@@ -184,7 +184,7 @@ async def test_callers_share_alike_whatever_the_number_of_their_requests() -> No
 async def test_who_comes_while_a_batch_runs_is_before_those_whose_batch_it_is() -> None:
     gate = threading.Event()
     engine = FakeEngine(gate=gate)
-    scorer = StepScorer(engine, batch_tokens=10)
+    scorer = Scheduler(engine, batch_tokens=10)
     many = [await ask(scorer, *(item(10 * k + n) for n in range(3)), caller="many") for k in range(2)]
     await eventually(lambda: len(engine.batches) == 1)
     one = await ask(scorer, item(99), caller="one")
@@ -297,7 +297,7 @@ async def test_answers_of_a_batch_are_handed_out_one_at_a_time() -> None:
 
 @asynchronous
 async def test_a_request_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
-    scorer = StepScorer(FakeEngine(), batch_tokens=20, max_queued_tokens=30)
+    scorer = Scheduler(FakeEngine(), batch_tokens=20, max_queued_tokens=30)
     scored = await scorer.score([item(number) for number in range(10)])
     assert scored.usage.computed_tokens == 100
     await scorer.drain(PATIENCE)
@@ -309,7 +309,7 @@ async def test_retry_after_follows_the_measured_speed() -> None:
     gate.set()
     engine = FakeEngine(gate=gate)
     ticks = (tick / 10 for tick in itertools.count())
-    scorer = StepScorer(engine, batch_tokens=10, max_queued_tokens=1000, clock=ticks.__next__)
+    scorer = Scheduler(engine, batch_tokens=10, max_queued_tokens=1000, clock=ticks.__next__)
     await scorer.score([item(0)])  # 10 tokens in 0.1 s
     gate.clear()
     running = await ask(scorer, item(1))
@@ -339,7 +339,7 @@ class Timed(FakeEngine):
 @asynchronous
 async def test_a_batch_takes_a_moment_whatever_the_model_s_speed(per_second: float, most: int) -> None:
     engine = Timed(per_second)
-    scorer = StepScorer(engine, clock=lambda: engine.now)
+    scorer = Scheduler(engine, clock=lambda: engine.now)
     await scorer.score([item(k, 256) for k in range(300)], caller="many")
     sizes = [sum(len(one.ids) for one in batch) for batch in engine.batches]
     assert most - 256 < max(sizes) <= most
@@ -350,7 +350,7 @@ async def test_a_batch_takes_a_moment_whatever_the_model_s_speed(per_second: flo
 @asynchronous
 async def test_a_small_request_overtakes_a_large_one_on_a_slow_model() -> None:
     engine = Timed(1e3)
-    scorer = StepScorer(engine, clock=lambda: engine.now)
+    scorer = Scheduler(engine, clock=lambda: engine.now)
     large = await ask(scorer, *(item(k, 256) for k in range(200)), caller="many")
     await eventually(lambda: len(engine.batches) > 5)
     before = engine.now
@@ -371,7 +371,7 @@ async def test_what_is_cached_does_not_make_a_model_seem_fast() -> None:
             return scores._replace(computed=[len(one.ids) * (one in new) for one in batch])
 
     engine = Cached(1e4)
-    scorer = StepScorer(engine, clock=lambda: engine.now)
+    scorer = Scheduler(engine, clock=lambda: engine.now)
     for _ in range(2):
         await scorer.score([item(1000 + k, 256) for k in range(100)])
         await scorer.score([item(k, 256) for k in range(100)])
@@ -383,7 +383,7 @@ async def test_what_is_cached_does_not_make_a_model_seem_fast() -> None:
 async def test_a_judge_s_batch_is_counted_by_its_prompts_and_a_request_is_bounded() -> None:
     engine = FakeEngine()
     engine.description = replace(engine.description, asked=Asked(batch=100, request=250))
-    scorer = StepScorer(engine, batch_tokens=10, max_queued_tokens=1000)
+    scorer = Scheduler(engine, batch_tokens=10, max_queued_tokens=1000)
     items = [replace(item(k), asked=50) for k in range(5)]
     await scorer.score(items)
     assert [len(batch) for batch in engine.batches] == [2, 2, 1]
@@ -408,7 +408,7 @@ async def test_equal_sequences_of_different_scopes_each_run() -> None:
 @asynchronous
 async def test_too_long_an_item_is_refused_with_its_index() -> None:
     engine = FakeEngine(max_tokens=10)
-    scorer = StepScorer(engine)
+    scorer = Scheduler(engine)
     with pytest.raises(SolutionTooLong) as refused:
         await scorer.score([item(1), item(2, 11)])
     assert (refused.value.index, refused.value.tokens, refused.value.limit) == (1, 11, 10)
@@ -433,7 +433,7 @@ async def test_a_cancelled_caller_frees_its_place_and_never_runs() -> None:
 async def test_a_caller_cancelled_in_the_middle_stops_there_and_harms_nobody() -> None:
     gate = threading.Event()
     engine = FakeEngine(gate=gate)
-    scorer = StepScorer(engine, batch_tokens=20)
+    scorer = Scheduler(engine, batch_tokens=20)
     gone = await ask(scorer, item(1), item(2), item(3), item(4))
     other = await ask(scorer, item(5))
     await eventually(lambda: len(engine.batches) == 1)
@@ -448,7 +448,7 @@ async def test_a_caller_cancelled_in_the_middle_stops_there_and_harms_nobody() -
 async def test_who_stays_pays_for_an_equal_sequence_of_who_left() -> None:
     gate = threading.Event()
     engine = FakeEngine(gate=gate)
-    scorer = StepScorer(engine)
+    scorer = Scheduler(engine)
     gone, other = await ask(scorer, item(1)), await ask(scorer, item(1))
     await eventually(lambda: len(engine.batches) == 1)
     gone.cancel()
@@ -485,7 +485,7 @@ async def test_a_deadline_that_passed_while_the_loop_was_busy_counts() -> None:
 @asynchronous
 async def test_a_deadline_in_the_past_is_refused_at_once() -> None:
     engine = FakeEngine()
-    scorer = StepScorer(engine)
+    scorer = Scheduler(engine)
     with pytest.raises(DeadlineExceeded):
         await scorer.score([item(1)], deadline=asyncio.get_running_loop().time() - 1)
     await scorer.drain(PATIENCE)
@@ -523,7 +523,7 @@ async def test_a_failing_batch_takes_the_rest_of_its_requests_out_of_the_queue()
 )
 @asynchronous
 async def test_what_is_no_score_is_never_passed_on(scores: Any) -> None:
-    scorer = StepScorer(FakeEngine(scores=lambda _: scores))
+    scorer = Scheduler(FakeEngine(scores=lambda _: scores))
     assert isinstance(await outcome(scorer.score([item(1)])), ModelUnavailable)
     await scorer.drain(PATIENCE)
 
@@ -535,7 +535,7 @@ async def test_scores_for_fewer_items_than_requested_are_never_passed_on() -> No
             scores, computed, *_ = super().score(batch)
             return BatchScores(scores[1:], computed[1:])
 
-    scorer = StepScorer(Forgetful())
+    scorer = Scheduler(Forgetful())
     assert isinstance(await outcome(scorer.score([item(1), item(2)])), ModelUnavailable)
     await scorer.drain(PATIENCE)
 
@@ -584,7 +584,7 @@ async def test_every_caller_is_answered_with_its_own_scores(
     sizes: list[list[int]], cancelled: set[int], failing: set[int], batch_tokens: int, queue: int
 ) -> None:
     engine = FakeEngine(failures={call: RuntimeError() for call in failing})
-    scorer = StepScorer(engine, batch_tokens=batch_tokens, max_queued_tokens=queue)
+    scorer = Scheduler(engine, batch_tokens=batch_tokens, max_queued_tokens=queue)
     names = itertools.cycle(range(4))  # few, so that sequences repeat
     requests = [[item(next(names), size) for size in request_sizes] for request_sizes in sizes]
     tasks = [await ask(scorer, *request) for request in requests]
@@ -609,7 +609,7 @@ async def test_every_caller_is_answered_with_its_own_scores(
 async def test_a_model_that_hangs_is_lost_and_nobody_waits_for_it() -> None:
     events: list[str] = []
     engine = FakeEngine(gate=threading.Event())  # never set
-    scorer = StepScorer(engine, batch_tokens=10, patience=0.05, lost=lambda: events.append("lost"))
+    scorer = Scheduler(engine, batch_tokens=10, patience=0.05, on_loss=lambda: events.append("lost"))
     first, second = (asyncio.create_task(outcome(scorer.score([item(k)]))) for k in range(2))
     for answer in await asyncio.gather(first, second):
         assert isinstance(answer, ModelUnavailable)
@@ -630,7 +630,7 @@ async def test_a_model_that_fails_again_and_again_is_put_to_the_test(failing: in
     events: list[str] = []
     failures = {call: RuntimeError("CUDA error") for call in range(failing)}
     engine = FakeEngine(failures=failures)
-    scorer = StepScorer(engine, lost=lambda: events.append("lost"))
+    scorer = Scheduler(engine, on_loss=lambda: events.append("lost"))
     for number in range(3):
         assert isinstance(await outcome(scorer.score([item(number)])), ModelUnavailable)
     await eventually(lambda: len(engine.batches) == 4)
@@ -647,7 +647,7 @@ async def test_a_model_that_fails_again_and_again_is_put_to_the_test(failing: in
 @asynchronous
 async def test_a_success_in_between_clears_a_model() -> None:
     engine = FakeEngine(failures={call: RuntimeError() for call in (0, 1, 3, 4)})
-    scorer = StepScorer(engine)
+    scorer = Scheduler(engine)
     answers = [await outcome(scorer.score([item(number)])) for number in range(6)]
     assert [isinstance(answer, Scored) for answer in answers] == [False, False, True, False, False, True]
     assert len(engine.batches) == 6  # no plain sum among them

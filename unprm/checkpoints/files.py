@@ -16,10 +16,10 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from unprm import mini
+from unprm.checkpoints import bases, gguf, lora
+from unprm.checkpoints.gguf import LOADING
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
-from unprm.models import bases, gguf, lora
-from unprm.models.gguf import LOADING
 
 logger = logging.getLogger(__name__)
 
@@ -49,36 +49,32 @@ class PrmFiles:
 
 
 def locate(
-    model: str, adapter: str | None, revision: str | None, adapter_revision: str | None, configured: bool = True
+    model: str,
+    adapter: str | None = None,
+    revision: str | None = None,
+    adapter_revision: str | None = None,
+    configured: bool = True,
 ) -> PrmFiles:
-    """Finds or downloads the base and the adapter. Arguments and errors as in `load_engine`; `configured`: whether
-    there is a `prm_config.json`."""
+    """Finds or downloads a PRM's parts: a whole model, a base and its adapter, or an adapter alone, whose configuration
+    names the base: `prm_config.json` if `configured`, else that of PEFT. `revision` and `adapter_revision`: of what is
+    fetched from the hub. Raises `ModelInvalid` if a part or its configuration is missing."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
-    if adapter is None:
-        place = fetch(model, revision)
-        if not configured:
-            return PrmFiles(place, model, revision, None, None, model)
-        config = PrmConfig.read(place)
-        if config.base == ".":
-            return PrmFiles(place, model, revision, None, None, config.name)
-        base = str(place / config.base) if config.base.startswith(".") else config.base
-        return PrmFiles(fetch(base, config.base_revision), config.base, config.base_revision, place, model, config.name)
-    place = fetch(adapter, adapter_revision)
-    name = PrmConfig.read(place).name if configured else adapter
-    return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
-
-
-def locate_published(model: str, adapter: str | None, revision: str | None, adapter_revision: str | None) -> PrmFiles:
-    """Finds or downloads a PRM without `prm_config.json`: a whole model, a base and its adapter, or an adapter alone,
-    whose configuration names the base. Arguments and errors as in `load_engine`."""
-    place = fetch(model, revision)
     if adapter is not None:
-        return PrmFiles(place, model, revision, fetch(adapter, adapter_revision), adapter, adapter)
-    if not (place / lora.CONFIG).is_file():
-        return PrmFiles(place, model, revision, None, None, model)
-    base, base_revision = lora.base(place)
-    return PrmFiles(fetch(base, base_revision), base, base_revision, place, model, model)
+        place = fetch(adapter, adapter_revision)
+        name = PrmConfig.read(place).name if configured else adapter
+        return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
+    place = fetch(model, revision)
+    if configured:
+        config = PrmConfig.read(place)
+        name, base, base_revision = config.name, config.base, config.base_revision
+    else:
+        name = model
+        base, base_revision = lora.base(place) if (place / lora.CONFIG).is_file() else (".", None)
+    if base == ".":
+        return PrmFiles(place, model, revision, None, None, name)
+    found = fetch(str(place / base) if configured and base.startswith(".") else base, base_revision)
+    return PrmFiles(found, base, base_revision, place, model, name)
 
 
 def fetch(name: str, revision: str | None) -> Path:
@@ -171,7 +167,8 @@ def load_base(base: Path, dtype: StoredDtype) -> PreTrainedModel:
 
 
 def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedModel:
-    """A complete network of this kind, from safetensors only. Raises `ModelInvalid` if it can't be loaded."""
+    """A complete network of this `kind`, one of transformers' auto classes, from a directory's safetensors only, on the
+    CPU. Raises `ModelInvalid` if it can't be loaded."""
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
     lora.refuse_patterns(directory)  # transformers gives an adapter's directory to PEFT

@@ -1,11 +1,11 @@
-"""What is written for vLLM: once, and whole."""
+"""What is made once is whole, or not there."""
 
 import threading
 from pathlib import Path
 
 import pytest
 
-from unprm.engines.vllm.model import fill
+from unprm.checkpoints.cache import fill
 
 
 def test_who_comes_while_it_is_written_waits_and_finds_it(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
+from unprm.checkpoints import lora
+from unprm.checkpoints.files import PrmFiles, load_base, load_merged
 from unprm.errors import ModelInvalid
-from unprm.models import lora
-from unprm.models.checkpoint import PrmFiles, load_base, load_merged
 
 PLAIN = {"r", "lora_alpha", "target_modules"}
 """What a plain adapter says of itself."""

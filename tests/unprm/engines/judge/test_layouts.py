@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.judge_server import answered, choice, is_sum, judging, token
+from tests.judge_server import answered, choice, is_sum, judging, token, written
 from tests.support import ROOT
 from unprm.engines.judge.answers import verdicts
-from unprm.engines.judge.chat import Sample
 from unprm.engines.judge.layouts import (
     FOVER,
     GENPRM,
@@ -23,9 +22,10 @@ from unprm.engines.judge.layouts import (
     THINKPRM,
     ChainLayout,
     StepLayout,
+    code,
     grades,
+    plain,
 )
-from unprm.engines.judge.material import code, plain
 
 SPECIAL = [
     *("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<think>", "</think>", "<tool_call>"),  # Qwen
@@ -74,7 +74,7 @@ def test_no_special_token_survives_and_nothing_but_spaces_is_added(text: str) ->
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_text_that_is_quoted_gives_no_verdict(hostile: str) -> None:
-    assert verdicts(Sample(plain(hostile), ()), dict.fromkeys(("correct", "incorrect", "yes", "no"), 1.0)) == []
+    assert verdicts(written(plain(hostile)), dict.fromkeys(("correct", "incorrect", "yes", "no"), 1.0)) == []
 
 
 @pytest.mark.parametrize("layout", MARKED, ids=["verdict", "grade", "chain"])

@@ -1,22 +1,19 @@
 """Makes a judge from its options, finds out what its server can do, and tests it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from unprm.calibration import Calibration
-from unprm.engines.judge.chain import Chain, StepChain
-from unprm.engines.judge.chat import JudgeChat, Refused, Sample
+from unprm.engines.judge.chat import JudgeChat, Refused
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, PLAIN, PLAIN_CHAIN, THINKPRM, StepLayout, grades
-from unprm.engines.judge.readout import BYTES_PER_TOKEN, CALL, JudgeReadout
-from unprm.engines.judge.selftest import QUESTIONS, self_test
-from unprm.engines.judge.stepwise import ANSWER_TOKENS, Stepwise
+from unprm.engines.judge.readouts import ANSWER_TOKENS, BYTES_PER_TOKEN, CALL, Chain, Readout, StepChain, Stepwise
+from unprm.engines.judge.self_test import QUESTIONS, self_test
 from unprm.errors import ModelInvalid, ModelUnreachable
-from unprm.models.names import public_name
-from unprm.models.options import EngineOptions, JudgeOptions
-from unprm.openai_api import Observe, ignore
+from unprm.models.options import EngineOptions, JudgeOptions, public_name
+from unprm.openai.client import Observe, ignore
 from unprm.types import Asked, ModelDescription
 
 logger = logging.getLogger(__name__)
@@ -29,7 +26,7 @@ LIKELIEST = (20, 5)
 """How many tokens' log-probabilities are asked for; the second where the server refuses the first."""
 
 _VERDICT_LAYOUTS: dict[str, StepLayout] = {"plain": PLAIN, "fover": FOVER, "granite": GRANITE}
-_CHAINS: dict[str, Callable[[int, int], JudgeReadout]] = {
+_CHAINS: dict[str, Callable[[int, int], Readout]] = {
     "plain": partial(Chain, PLAIN_CHAIN),
     "thinkprm": partial(Chain, THINKPRM),
     "genprm": partial(StepChain, GENPRM),
@@ -64,13 +61,12 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     )
     engine = JudgeEngine(chat, readout, description, SHARE * patience)
     try:
-        engine.run(probe(chat, readout))
+        engine.call(probe(chat, readout))
         about = f"{judge.judge_readout}, layout {judge.judge_layout}: {readout.described(chat.likeliest)}"
-        batch = BUSY * engine.run(chat.in_flight()) * CALL * readout.rounds
+        batch = BUSY * engine.call(chat.in_flight()) * CALL * readout.rounds
         engine.description = replace(description, input_format=about, asked=Asked(batch, judge.judge_prompt_tokens))
         logger.info("the judge is read by %s", about)
-        written = isinstance(readout, Chain | StepChain)
-        tested = self_test(engine, sampled=written or not chat.likeliest, few=written)
+        tested = self_test(engine, sampled=readout.written or not chat.likeliest, few=readout.written)
         engine.description = replace(engine.description, self_test=tested)
     except (ModelInvalid, ModelUnreachable) as error:
         engine.close()
@@ -78,7 +74,7 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     return engine
 
 
-def pick_readout(judge: JudgeOptions) -> JudgeReadout:
+def pick_readout(judge: JudgeOptions) -> Readout:
     """The read-out; raises `ModelInvalid` if the layout or the criteria are another one's."""
     kind, layout = judge.judge_readout, judge.judge_layout
     layouts = {"verdict": _VERDICT_LAYOUTS, "grade": {"plain"}, "chain": _CHAINS}[kind]
@@ -93,7 +89,7 @@ def pick_readout(judge: JudgeOptions) -> JudgeReadout:
     return Stepwise([_VERDICT_LAYOUTS[layout]], judge.judge_repeats)
 
 
-async def probe(chat: JudgeChat, readout: JudgeReadout) -> None:
+async def probe(chat: JudgeChat, readout: Readout) -> None:
     """Sets how many tokens' log-probabilities the server gives, and how many tokens an answer takes.
 
     Raises `ModelInvalid` if it refuses the conversation itself, and `ModelUnreachable`.
@@ -101,12 +97,13 @@ async def probe(chat: JudgeChat, readout: JudgeReadout) -> None:
     (messages, *_) = readout.conversations(QUESTIONS[0].problem, [*QUESTIONS[0].steps, QUESTIONS[0].right])
     for likeliest in LIKELIEST:
         try:
-            found = await chat.complete(messages, max_tokens=1, temperature=0.0, likeliest=likeliest)
+            choices, _ = await chat.complete(messages, max_tokens=1, temperature=0.0, likeliest=likeliest)
         except Refused:
             continue
-        if any(token.top_logprobs for sample in found.samples for token in sample.tokens):
+        if any(token.top_logprobs for choice in choices for token in choice.tokens):
             chat.likeliest = likeliest
-            chat.answer_tokens = ANSWER_TOKENS if _blank(found.samples) else 1
+            # an answer that begins with a token of white space alone takes more than one
+            chat.answer_tokens = ANSWER_TOKENS if any(c.tokens and c.tokens[0].is_blank for c in choices) else 1
         return
     try:
         await chat.complete(messages, max_tokens=1, temperature=0.0)
@@ -115,8 +112,3 @@ async def probe(chat: JudgeChat, readout: JudgeReadout) -> None:
             f"the judge's server refuses the conversation ({error}): does it serve --judge-model, and does the model's "
             "chat template take a system message?"
         ) from None
-
-
-def _blank(samples: Sequence[Sample]) -> bool:
-    """Whether the answer begins with a token of white space alone."""
-    return any(not sample.tokens[0].token.strip(" \n\t▁Ġ") for sample in samples if sample.tokens)

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from unprm.choices import Choices
-from unprm.openai_api import APIConnectionError, APIStatusError
+from unprm.openai.choices import Choices
+from unprm.openai.client import APIConnectionError, APIStatusError
 
 Ask = Callable[[int, int], Awaitable[list[int]]]
 
@@ -28,11 +28,11 @@ def server(seen: list[tuple[int, int]], slots: int, gives: int = 99) -> Ask:
     return ask
 
 
-def gathered(choices: Choices, ask: Ask, count: int, most: int | None = None) -> list[list[int]]:
+def gathered(choices: Choices, ask: Ask, count: int, limit: int | None = None) -> list[list[int]]:
     async def call(first: int, number: int) -> list[int]:
         return await ask(first, number)
 
-    parts = asyncio.run(choices.gather(call, count, most))
+    parts = asyncio.run(choices.gather(call, count, limit))
     assert all(isinstance(part, list) for part in parts)
     return parts  # type: ignore[return-value]
 
@@ -49,7 +49,7 @@ def test_what_a_server_refuses_is_asked_for_in_parts_and_that_is_remembered() ->
 
 def test_parts_that_are_refused_together_are_halved_together() -> None:
     seen: list[tuple[int, int]] = []
-    assert gathered(Choices(), server(seen, slots=1), 8, most=4) == [[number] for number in range(8)]
+    assert gathered(Choices(), server(seen, slots=1), 8, limit=4) == [[number] for number in range(8)]
     assert seen == [(0, 4), (4, 4), *((first, 2) for first in range(0, 8, 2)), *((first, 1) for first in range(8))]
 
 
@@ -66,7 +66,7 @@ def test_what_a_server_leaves_out_is_asked_for_and_that_is_remembered() -> None:
 def test_a_limit_of_one_call_is_not_that_of_the_next() -> None:
     seen: list[tuple[int, int]] = []
     choices = Choices()
-    gathered(choices, server(seen, slots=9), 2, most=1)
+    gathered(choices, server(seen, slots=9), 2, limit=1)
     gathered(choices, server(seen, slots=9), 2)
     assert seen == [(0, 1), (1, 1), (0, 2)]
 

@@ -18,7 +18,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {"config.json": b'{"model_type": "qwen2"}', "model.safetensors": b"\x00" * 3_000_000, "model.bin": b"code"}
 PROGRAM = """
 import logging, sys
-from unprm.models.checkpoint import fetch
+from unprm.checkpoints.files import fetch
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 print("place", fetch("some/body", None))
 """

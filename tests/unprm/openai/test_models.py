@@ -1,0 +1,87 @@
+"""The objects of OpenAI's API, in the forms in which servers send them."""
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tests.openai_server import openai_server
+from unprm.openai.choices import Completions
+from unprm.openai.client import OpenAIClient
+from unprm.openai.models import ChatChoice, CompletionResponse, RawChatResponse, TextChoice, UsageInfo
+
+TOKENS = [
+    {"id": 7, "logprob": 1e-9, "top_logprobs": [{"token": "a", "logprob": 1e-9}, {"token": "b", "logprob": -2.0}]},
+    {"id": 8, "logprob": -0.5, "top_logprobs": None},
+]
+LISTS = {"token_logprobs": [1e-9, -0.5], "top_logprobs": [{"a": 1e-9, "b": -2.0}, None]}
+
+
+@pytest.mark.parametrize(
+    ("sent", "ids", "sampled", "likeliest"),
+    [
+        ({"logprobs": {"content": TOKENS}}, (7, 8), (0.0, -0.5), [[0.0, -2.0], []]),
+        ({"logprobs": LISTS, "token_ids": [7, 8]}, (7, 8), (0.0, -0.5), [[0.0, -2.0], []]),
+        ({"logprobs": LISTS}, None, (0.0, -0.5), [[0.0, -2.0], []]),
+        ({"logprobs": {"content": [TOKENS[0], {"logprob": -1.0}]}}, None, (0.0, -1.0), [[0.0, -2.0], []]),
+        ({"logprobs": {"content": []}}, (), (), []),
+        ({"logprobs": None}, None, None, []),
+        ({}, None, None, []),
+    ],
+)
+def test_tokens_are_read_in_either_form(sent: Any, ids: Any, sampled: Any, likeliest: Any) -> None:
+    choice = TextChoice.model_validate({"index": 0, "text": "ab", **sent})
+    assert (choice.ids, choice.logprobs.sampled, choice.logprobs.likeliest) == (ids, sampled, likeliest)
+
+
+@pytest.mark.parametrize(
+    ("sent", "counts"),
+    [
+        ({}, (0, 0, 0)),
+        ({"prompt_tokens": None, "completion_tokens": 3, "prompt_tokens_details": None}, (0, 3, 0)),
+        ({"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 12}}, (9, 3, 9)),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": None}}, (9, 0, 0)),
+    ],
+)
+def test_what_a_server_does_not_count_is_none(sent: Any, counts: tuple[int, int, int]) -> None:
+    usage = UsageInfo.model_validate(sent)
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == counts
+
+
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": -1}, {"completion_tokens": 10**400}, {"prompt_tokens": 1.5}, {"prompt_tokens": "many"}]
+)
+def test_what_is_no_count_is_refused(usage: Any) -> None:
+    with pytest.raises(ValidationError):
+        UsageInfo.model_validate(usage)
+
+
+def test_what_json_cannot_hold_is_refused_but_in_log_probabilities() -> None:
+    choice = {"message": {"content": "a", "odd": 1}, "logprobs": {"content": [{"logprob": -math.inf}]}}
+    (kept,) = RawChatResponse.model_validate({"choices": [choice]}).choices
+    assert kept.message == choice["message"]
+    with pytest.raises(ValidationError, match="JSON can't hold"):
+        RawChatResponse.model_validate({"choices": [choice | {"score": math.nan}]})
+
+
+def test_completions_come_in_their_order_in_as_many_requests_as_it_takes() -> None:
+    def answer(body: Any) -> Any:
+        number = min(2, body.get("n", 1))
+        choices = [{"index": k, "message": {"content": str(body["seed"] + k)}} for k in range(number)]
+        return {"choices": choices[::-1]}
+
+    async def story() -> list[CompletionResponse[ChatChoice]]:
+        completions = Completions(
+            OpenAIClient([url], None, timeout=20), "/chat/completions", CompletionResponse[ChatChoice]
+        )
+        try:
+            return await completions.sample({"model": "m"}, 5, seed=10)
+        finally:
+            await completions.close()
+
+    with openai_server(answer) as (url, seen):
+        parts = asyncio.run(story())
+    assert [choice.text for part in parts for choice in part.choices] == ["10", "11", "12", "13", "14"]
+    assert sorted((request.body["seed"], request.body.get("n")) for request in seen) == [(10, 5), (12, 2), (14, None)]

@@ -1,0 +1,1 @@
+"""Checkpoints on disk: where their files are, and tokenizers, networks and adapters from them."""

@@ -1,0 +1,408 @@
+"""The scheduler between requests and an engine: concurrent requests share its batches.
+
+`Scheduler.step` is the whole design: what waits is batched, the batch is run, and meanwhile the scores of the batch
+before are given back. All state lives on the event loop, so nothing here is locked; only the engine runs elsewhere, in
+a thread of its own.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from unprm.budget import Budget, Held
+from unprm.engines.waiting import Batch, Request, Scored, Waiting
+from unprm.engines.worker import Worker
+from unprm.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    ModelBusy,
+    ModelUnavailable,
+    ModelUnreachable,
+    ShuttingDown,
+    SolutionTooLong,
+    UnprmError,
+)
+from unprm.types import BatchScores, Encoded, Engine, Usage
+
+logger = logging.getLogger(__name__)
+
+_MOMENT = 0.25
+"""Seconds that a batch should take: a request that comes meanwhile waits for it, and for its own batch."""
+_SMALLEST = 256
+"""Tokens of a batch whatever time they take: fewer would take hardly less."""
+_MEMORY = 0.8
+"""Weight of what earlier batches ran, and of the time it took, for each later batch."""
+_SLACK = 2
+"""A request may have up to this many times its permit's tokens: estimates err by less, and it is already encoded."""
+_FAILURES = 3
+"""Failed batches in a row after which the model is tested."""
+_CLOSING = 5.0
+"""Seconds that an engine may take to free its memory."""
+
+
+class BatchFigures(NamedTuple):
+    """Figures of a batch. `items`: sequences; `tokens`, of which `computed` were run; `seconds` that it took; `waits`:
+    seconds that each request waited whose first item is in it; `unread`: steps without a verdict of a judge."""
+
+    items: int
+    tokens: int
+    computed: int
+    seconds: float
+    waits: list[float]
+    unread: int
+
+
+@dataclass(slots=True)
+class Permit:
+    """Room in the queue for a request of about `tokens` tokens; `room`: what it holds until the request is queued."""
+
+    tokens: int
+    room: Held
+
+
+@dataclass(slots=True)
+class Recent:
+    """Sums over recent batches, older ones counting less: their `tokens`, those `computed`, and the seconds. They
+    hardly depend on small batches, whose time says little about larger ones."""
+
+    tokens: float = 0.0
+    computed: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, tokens: int, computed: int, seconds: float) -> None:
+        """Adds a batch."""
+        self.tokens = _MEMORY * self.tokens + tokens
+        self.computed = _MEMORY * self.computed + computed
+        self.seconds = _MEMORY * self.seconds + max(seconds, 1e-6)
+
+
+class Scheduler:
+    """Scores the steps of concurrent requests in shared batches. Used from one event loop; `drain` ends it.
+
+    `batch_tokens`: most tokens of a batch, which has fewer where they would take long, since nothing overtakes it; a
+    longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Budget` what may wait.
+    `patience`: seconds that a batch may take. `observe` is called with the figures of every batch that was run.
+    `clock`: of seconds, by which waits and batches are timed.
+
+    A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `on_loss` is
+    called once. One that can't be reached may come back: requests go on trying, and so does the scheduler itself,
+    every `retry` seconds, with a plain sum.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        batch_tokens: int = 16_384,
+        max_queued_tokens: int = 1_048_576,
+        patience: float = 300.0,
+        retry: float = 5.0,
+        observe: Callable[[BatchFigures], None] = lambda figures: None,
+        on_loss: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine, self._worker = engine, Worker("engine")
+        self._batch_tokens, self._patience, self._retry = batch_tokens, patience, retry
+        self._observe, self._on_loss, self._clock = observe, on_loss, clock
+        self._room = Budget(max_queued_tokens, "tokens", self._retry_after)
+        self._waiting = Waiting()
+        self._unanswered: dict[Request, None] = {}  # by arrival
+        self._recent = Recent()
+        self._lost: str | None = None
+        self._unreachable: str | None = None
+        self._failures = 0  # in a row
+        self._closed = False
+        self._serving: asyncio.Task[None] | None = None
+        self._reaching: asyncio.Task[None] | None = None
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens that wait for a batch."""
+        return self._waiting.tokens
+
+    @property
+    def queued_requests(self) -> int:
+        """Requests with items that wait for a batch."""
+        return len(self._waiting)
+
+    async def score(
+        self,
+        encoded: Sequence[Encoded],
+        *,
+        deadline: float | None = None,
+        caller: str = "",
+        permit: Permit | None = None,
+    ) -> Scored:
+        """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: requests of one caller
+        share its turns and its room in the queue. `permit`: the room that `reserve` keeps for it.
+
+        Raises `InvalidRequest` and `Overloaded` before anything runs; `ShuttingDown`, `DeadlineExceeded` and
+        `ModelUnavailable` then or later. A cancelled request leaves the queue: its waiting items never run.
+        """
+        loop = asyncio.get_running_loop()
+        seconds = math.inf if deadline is None else deadline - loop.time()
+        self._admit(encoded, seconds, caller, permit)
+        if not encoded:
+            return Scored([], Usage(), {})
+        request = Request(encoded, deadline, caller, self._clock(), Held(self._room, caller), loop.create_future())
+        self._unanswered[request] = None
+        self._waiting.add(request)
+        if self._serving is None or self._serving.done():
+            self._serving = asyncio.create_task(self._serve())
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await request.done
+        except TimeoutError:
+            raise DeadlineExceeded(seconds) from None
+        finally:
+            self._waiting.remove(request)
+            self._unanswered.pop(request, None)
+
+    async def drain(self, timeout: float) -> None:
+        """Takes no new work, finishes what waits, closes the engine.
+
+        Requests not answered within `timeout` seconds fail with `ShuttingDown`; the engine is not waited for
+        then, and closes after its current call. A second call does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._reaching is not None:
+            self._reaching.cancel()
+        if self._serving is not None:
+            await asyncio.wait({self._serving}, timeout=timeout)
+            self._serving.cancel()
+        self._fail(self._unanswered, ShuttingDown())
+        patience = 0.0 if self._worker.busy else _CLOSING
+        closing = asyncio.create_task(self._worker.call(self._engine.close))
+        await asyncio.wait({closing}, timeout=patience)
+        closing.cancel()
+        self._worker.close()
+
+    def check_ready(self) -> None:
+        """Raises `ShuttingDown`, and `ModelUnavailable` while the model is lost or can't be reached. What waits does
+        not count, or a caller could have the server taken away from all others."""
+        self._check_open()
+        if self._unreachable is not None:
+            raise ModelUnavailable(self._unreachable)
+
+    @contextmanager
+    def reserve(self, tokens: int, caller: str = "") -> Iterator[Permit]:
+        """Reserves room in the queue for about this many tokens while they are encoded: until `score` has queued them,
+        or the block ends. Raises as `check_room` does."""
+        self._check_open()
+        permit = Permit(tokens, Held(self._room, caller))
+        permit.room.take(tokens)
+        try:
+            yield permit
+        finally:
+            permit.room.set(0)
+
+    def check_room(self, tokens: int = 1, caller: str = "") -> None:
+        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many more tokens of a caller would be
+        refused now.
+
+        Call it before encoding, so that nothing is encoded that would be refused.
+        """
+        self._check_open()
+        self._room.check(caller, tokens)
+
+    async def step(self, before: tuple[Batch, BatchScores] | None) -> tuple[Batch, BatchScores] | None:
+        """One batch: takes what fits, runs it, and meanwhile gives back the scores of the batch `before`. Returns the
+        batch and its scores; None if it failed, or nothing waits."""
+        for request in self._waiting.expired(asyncio.get_running_loop().time()):
+            self._waiting.remove(request)  # its caller's own timeout is about to fire
+        if not self._waiting:
+            await self._give_back(before)
+            return None
+        batch = self._waiting.take(self._batch_limit())
+        scores, _ = await asyncio.gather(self._run(batch), self._give_back(before))
+        return None if scores is None else (batch, scores)
+
+    async def _serve(self) -> None:
+        finished: tuple[Batch, BatchScores] | None = None
+        try:
+            while self._waiting or finished is not None:
+                finished = await self.step(finished)
+        except Exception as error:  # a bug here must not leave callers waiting for ever
+            logger.exception("the scheduler stopped on an error of its own")
+            self._fail(self._unanswered, ModelUnavailable(f"the scheduler failed ({type(error).__name__})"))
+
+    # what waits
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShuttingDown
+        if self._lost is not None:
+            raise ModelUnavailable(self._lost)
+
+    def _admit(self, encoded: Sequence[Encoded], seconds: float, caller: str, permit: Permit | None) -> None:
+        """Admission, all or nothing. The permit's room is given back: the queued request holds its own."""
+        about = self._engine.description
+        for index, item in enumerate(encoded):
+            if len(item.ids) > about.max_tokens:
+                raise SolutionTooLong(index, len(item.ids), about.max_tokens)
+        tokens = sum(item.cost for item in encoded)
+        if about.asked is not None and tokens > about.asked.request:
+            raise InvalidRequest(
+                f"the judge's prompts for these solutions would take {tokens} tokens, the limit is "
+                f"{about.asked.request}: send fewer solutions, or fewer steps",
+                "/solutions",
+            )
+        if seconds <= 0:
+            raise DeadlineExceeded(max(seconds, 0.0))
+        self._check_open()
+        if permit is not None:
+            permit.room.set(0)
+        if permit is None or tokens > _SLACK * permit.tokens:
+            self._room.check(caller, tokens)
+
+    def _retry_after(self, missing: int) -> float:
+        """Seconds until there may be room for `missing` tokens more, at the recent speed; from 1 to 60, by when most of
+        what waits has run out of time."""
+        waiting = self._waiting.tokens
+        ahead = min(waiting, missing + max(0, waiting - self._room.taken))  # of large requests only a part is counted
+        return min(60.0, max(1.0, ahead * self._recent.seconds / max(1.0, self._recent.tokens)))
+
+    # what is batched
+
+    def _batch_limit(self) -> int:
+        """Most tokens of the next batch."""
+        if (asked := self._engine.description.asked) is not None:
+            return asked.batch
+        recent = self._recent
+        moment = int(_MOMENT * recent.computed / recent.seconds) if recent.seconds else 0
+        return min(self._batch_tokens, max(_SMALLEST, moment))
+
+    # what is run
+
+    async def _run(self, batch: Batch) -> BatchScores | None:
+        """The scores of a batch; None if it failed, in which case its requests have the error."""
+        begun = self._clock()
+        for request in {request for holders in batch.values() for request, _ in holders}:
+            request.begun = begun if request.begun is None else request.begun
+        try:
+            scores = await self._scores(tuple(batch))
+        except ModelUnavailable as error:
+            self._fail((request for holders in batch.values() for request, _ in holders), error)
+            await self._note_failure(error)
+            return None
+        self._failures, self._unreachable = 0, None
+        tokens, computed, seconds = sum(item.cost for item in batch), sum(scores.computed), self._clock() - begun
+        self._recent.add(tokens, computed, seconds)
+        waits = [begun - request.arrived for holders in batch.values() for request, index in holders if index == 0]
+        self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, sum(scores.unread or ())))
+        return scores
+
+    async def _scores(self, items: Sequence[Encoded]) -> BatchScores:
+        """The engine's scores, checked to be usable; raises `ModelUnavailable`. A model that hangs is lost."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._worker.call(partial(_checked_scores, self._engine, items))
+        except TimeoutError:
+            reason = f"the model did not answer within {self._patience:g} s"
+            self._lose(reason)
+            raise ModelUnavailable(reason) from None
+
+    async def _note_failure(self, error: ModelUnavailable) -> None:
+        """Finds out whether the model is lost: after several failed batches in a row it has to score a plain sum."""
+        if isinstance(error, ModelBusy):  # with what callers sent
+            self._unreachable = None
+        elif isinstance(error, ModelUnreachable):  # which is no fault of the model's
+            self._unreachable = str(error)
+            if self._reaching is None or self._reaching.done():
+                self._reaching = asyncio.create_task(self._reach())
+        else:
+            self._failures += 1
+            if self._failures < _FAILURES or self._lost is not None:
+                return
+            try:
+                await self._scores([_plain_sum(self._engine)])
+                self._failures = 0
+            except ModelUnavailable:
+                self._lose(f"the model failed {self._failures} times in a row, then on a plain sum")
+
+    async def _reach(self) -> None:
+        """Scores a plain sum now and then, until the model answers."""
+        while self._unreachable is not None:
+            await asyncio.sleep(self._retry)
+            with suppress(UnprmError):
+                await self.score([_plain_sum(self._engine)])
+
+    def _lose(self, reason: str) -> None:
+        if self._lost is None:
+            logger.critical("the model is lost: %s", reason)
+            self._lost = f"the model is lost: {reason}"
+            self._fail(self._unanswered, ModelUnavailable(self._lost))
+            self._on_loss()
+
+    # what is given back
+
+    async def _give_back(self, finished: tuple[Batch, BatchScores] | None) -> None:
+        """Gives each request its scores, one request at a time: writing an answer takes a while, and many at once would
+        delay requests that arrive meanwhile."""
+        if finished is None:
+            return
+        batch, scored = finished
+        totals = scored.tokens or [len(item.ids) for item in batch]
+        unread = scored.unread or [0] * len(batch)
+        for holders, scores, computed, total, missing in zip(
+            batch.values(), scored.scores, scored.computed, totals, unread, strict=True
+        ):
+            for request, index in holders:
+                if request.done.done():  # its caller has gone
+                    continue
+                request.scores[index] = scores
+                if missing:
+                    request.unread[index] = missing
+                request.total += total
+                request.computed, computed = request.computed + computed, 0  # charged to the first
+                if len(request.scores) == len(request.items):
+                    request.done.set_result(request.scored(self._clock()))
+                    await asyncio.sleep(0)
+
+    def _fail(self, requests: Iterable[Request], error: Exception) -> None:
+        for request in list(requests):
+            self._waiting.remove(request)
+            if not request.done.done():
+                request.done.set_exception(error)
+
+
+def _plain_sum(engine: Engine) -> Encoded:
+    """What any model can score."""
+    return engine.format.encode("1 + 1 = ?", ["2"])
+
+
+def _checked_scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
+    """Runs in the engine's thread. Raises `ModelUnavailable`, also for what are no scores."""
+    try:
+        scores = engine.score(batch)
+        fault = _fault(batch, scores)
+    except ModelUnreachable as error:
+        logger.warning("a batch of %d items failed: %s", len(batch), error)
+        raise
+    except BaseException as error:  # a library may raise anything: every caller gets an error
+        logger.exception("the model failed on a batch of %d items", len(batch))
+        raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
+    if fault is not None:
+        logger.error("the model answered a batch of %d items wrongly: %s", len(batch), fault)
+        raise ModelUnavailable(f"the model's answer can't be used: {fault}")
+    return scores
+
+
+def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
+    lengths = {len(values) for values in (batch, *answer) if values is not None}
+    if len(lengths) != 1:
+        return f"it has scores for {len(answer.scores)} of {len(batch)} items"
+    for item, values in zip(batch, answer.scores, strict=True):
+        if len(values) != len(item.positions):
+            return f"an item has {len(values)} scores for {len(item.positions)} steps"
+        if not all(0.0 <= value <= 1.0 for value in values):  # false for NaN, too
+            return "a score is not within 0 and 1"
+    return None

@@ -1,0 +1,182 @@
+"""The objects of OpenAI's API that are read here: completions, with log-probabilities of their tokens, and usage.
+
+What only some servers send is optional; what is not read is ignored, or, in the classes named `Raw`, kept as it came.
+"""
+
+import json
+from typing import Annotated, Any, Generic, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+Json = dict[str, Any]
+
+
+class _Object(BaseModel):
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+class Alternative(_Object):
+    """A token that may stand in a place, with its natural-log probability; its text, if the server says it."""
+
+    token: str = ""
+    logprob: float
+
+
+class Token(Alternative):
+    """A sampled token, and the likeliest ones in its place. `id` is llama.cpp's; `bytes`: those of its text."""
+
+    id: int | None = None
+    bytes: list[int] | None = None
+    top_logprobs: Annotated[list[Alternative], BeforeValidator(lambda sent: sent or [])] = []
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is white space alone, also as vocabularies write it."""
+        return not self.token.strip(" \n\t▁Ġ")
+
+    @property
+    def likeliest(self) -> list[float]:
+        """Log-probabilities (≤ 0) of the likeliest tokens; rounding may have left some just above 0."""
+        return [min(0.0, each.logprob) for each in self.top_logprobs]
+
+
+class LogProbs(_Object):
+    """Of a completion's tokens: a token after the other, as in chats and from llama.cpp, or lists, as vLLM has them."""
+
+    content: list[Token] | None = None
+    token_logprobs: list[float] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+    @property
+    def sampled(self) -> tuple[float, ...] | None:
+        """The log-probability (≤ 0) of each token, None if the server sends none."""
+        found = self.token_logprobs if self.content is None else [token.logprob for token in self.content]
+        return None if found is None else tuple(min(0.0, logprob) for logprob in found)
+
+    @property
+    def likeliest(self) -> list[list[float]]:
+        """The log-probabilities (≤ 0) of the likeliest tokens at each place, in any order."""
+        if self.content is not None:
+            return [token.likeliest for token in self.content]
+        return [[min(0.0, each) for each in (place or {}).values()] for place in self.top_logprobs or ()]
+
+
+class Choice(_Object):
+    """One completion of a prompt."""
+
+    index: int
+    finish_reason: str | None = None
+    logprobs: Annotated[LogProbs, BeforeValidator(lambda sent: sent or {})] = LogProbs()
+
+
+class TextChoice(Choice):
+    """One of `/completions`."""
+
+    text: str
+    token_ids: list[int] | None = None
+
+    @property
+    def ids(self) -> tuple[int, ...] | None:
+        """The token ids, None if the server does not send them."""
+        if self.token_ids is not None or self.logprobs.content is None:
+            return None if self.token_ids is None else tuple(self.token_ids)
+        sent = [token.id for token in self.logprobs.content]
+        return None if None in sent else tuple(id for id in sent if id is not None)
+
+
+class ChatMessage(_Object):
+    """What the assistant says."""
+
+    content: str | None = None
+
+
+class ChatChoice(Choice):
+    """One of `/chat/completions`."""
+
+    message: ChatMessage
+
+    @property
+    def text(self) -> str:
+        """Its text; empty if it has none."""
+        return self.message.content or ""
+
+    @property
+    def tokens(self) -> list[Token]:
+        """Its tokens; empty where the server gives no log-probabilities."""
+        return self.logprobs.content or []
+
+
+_Count = Annotated[int, BeforeValidator(lambda sent: 0 if sent is None else sent), Field(ge=0, le=2**53)]
+
+
+class _Details(_Object):
+    cached_tokens: int | None = None
+
+
+class UsageInfo(_Object):
+    """The tokens of a completion by the server's count; 0 where it says nothing."""
+
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
+    prompt_tokens_details: Annotated[_Details, BeforeValidator(lambda sent: sent or {})] = _Details()
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that were not computed again."""
+        return min(self.prompt_tokens, self.prompt_tokens_details.cached_tokens or 0)
+
+
+AnyChoice = TypeVar("AnyChoice", bound=Choice)
+
+
+class CompletionResponse(_Object, Generic[AnyChoice]):
+    """All completions of a prompt that were asked for together."""
+
+    choices: list[AnyChoice]
+    usage: UsageInfo | None = None
+
+    def __len__(self) -> int:
+        return len(self.choices)
+
+
+class _Raw(BaseModel):
+    """All fields are kept. All but log-probabilities must be such that JSON can hold them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not is_json(self.model_dump(exclude={"logprobs"})):
+            raise ValueError("a number that JSON can't hold")
+        return self
+
+
+class RawChoice(_Raw):
+    """A completion of a chat; `logprobs` as they were sent, since most are never read."""
+
+    message: Json
+    finish_reason: str | None = None
+    logprobs: Any = None
+
+
+class RawChatResponse(BaseModel):
+    """All completions of a chat that were asked for together."""
+
+    model: str = ""
+    choices: list[RawChoice] = Field(min_length=1)
+    usage: UsageInfo | None = None
+
+
+class RawModelList(_Raw):
+    """The models that a server has."""
+
+    data: list[Json]
+
+
+def is_json(value: Any) -> bool:
+    """Whether JSON can hold a value: no number in it is infinite, NaN, or longer than Python writes."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
