@@ -4,33 +4,38 @@ Two answers are equal if their keys are. The conventions are listed in `unprm.an
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from fractions import Fraction
 from typing import NamedTuple
 
 from unprm.answers.mathtext.grammar import parse
-from unprm.answers.mathtext.linear import linear
 from unprm.answers.mathtext.names import without_name
 from unprm.answers.mathtext.quantities import converted, quantity, total, unqualified, with_units
-from unprm.answers.mathtext.relations import Relations, interval, is_name, list_of, union_of
+from unprm.answers.mathtext.relations import Relations, interval, list_of, union_of
 from unprm.answers.mathtext.scalars import Scalars
 from unprm.answers.mathtext.tree import (
     Call,
     Group,
     Matrix,
     Node,
+    Number,
     Relation,
     Symbol,
     Text,
     Unreadable,
     children,
+    difference,
     is_label,
     mapped,
     structure,
+    substituted,
     symbols,
 )
 from unprm.answers.mathtext.values import Undecided, digest
 
 MAX_READABLE = 2000  # characters; a longer answer is compared as text
 _MAX_KEY = 64
+_ZERO, _ONE = Number(Fraction(0)), Number(Fraction(1))
 _UNIT_VECTORS = ("\\hati", "\\hatj", "\\hatk")
 
 
@@ -148,10 +153,8 @@ class Meaning:
                 return self.key(Group("(", tuple(cell for (cell,) in rows), ")"))
             case Matrix(kind, rows):
                 return f"{kind}[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
-            case Call("cup", args):
-                return self._union(args)
-            case Call("setminus", (Symbol("\\mathbb{R}"), right)) if spans := self.relations.spans(right):
-                return self.relations.reals_without(spans)
+            case Call("cup" | "cap" | "setminus"):
+                return self._set(node)
             case Call(":", args):
                 return f"ratio({','.join(map(self.key, args))})"
             case Call("*" | "neg", args) if any(isinstance(arg, Matrix) for arg in args):
@@ -163,14 +166,12 @@ class Meaning:
         names = symbols(node)
         if not names or not names <= set(_UNIT_VECTORS):
             return ""
-        components: list[Node] = []
-        for name in _UNIT_VECTORS[: 3 if "\\hatk" in names else 2]:
-            parts = linear(node, name)
-            if parts is None or symbols(parts[0]):
-                return ""
-            components.append(parts[0])
-            node = parts[1]
-        return "" if self.scalars.sign(node) else self.key(Group("(", tuple(components), ")"))
+        along = _UNIT_VECTORS[: 3 if "\\hatk" in names else 2]
+        components = [substituted(node, {name: _ONE if name == one else _ZERO for name in along}) for one in along]
+        terms = [Call("*", (Symbol(name), part)) for name, part in zip(along, components, strict=True)]
+        if not self.scalars.is_zero(difference(node, Call("+", tuple(terms)))):
+            return ""
+        return self.key(Group("(", tuple(components), ")"))
 
     def _list_key(self, items: Sequence[Node], *, distinct: bool) -> str:
         """A bare list or a set: in any order, except for words, capital letters and values given to names."""
@@ -179,8 +180,9 @@ class Meaning:
             return assigned
         if not distinct and (sum_of_all := total(items)) is not None:
             return self.key(sum_of_all)
-        if not distinct and (span := self.relations.overlap(items)):
-            return self.relations.set_key([span])
+        if not distinct and len(items) > 1 and all(map(_is_inequality, items)):
+            with suppress(Undecided, Unreadable):
+                return self.relations.set_key(Call("cap", tuple(items)))
         keys = [self.key(variant) for item in items for variant in alternatives(item)]
         if len(items) > 1 and all(is_label(item) for item in items) and not distinct:
             if all(isinstance(item, Symbol) for item in items):  # A, B, D are the options ABD
@@ -207,13 +209,19 @@ class Meaning:
             )
         return ""
 
-    def _union(self, args: Sequence[Node]) -> str:
-        if all(isinstance(arg, Group) and arg.opening == "\\{" for arg in args):
-            return self._list_key([item for arg in args for item in children(arg)], distinct=True)
-        spans = [self.relations.spans(arg) for arg in args]
-        if all(spans):
-            return self.relations.set_key([span for found in spans for span in found or ()])
-        return union_of(map(self.key, args))
+    def _set(self, node: Call) -> str:
+        """The key of a union, intersection or difference of sets."""
+        if node.head == "cup" and all(isinstance(arg, Group) and arg.opening == "\\{" for arg in node.args):
+            return self._list_key([item for arg in node.args for item in children(arg)], distinct=True)
+        with suppress(Undecided, Unreadable):
+            return self.relations.set_key(node)
+        if node.head != "cup":
+            raise Unreadable("a set that is not of real numbers")
+        return union_of(map(self.key, node.args))
+
+
+def _is_inequality(node: Node) -> bool:
+    return isinstance(node, Relation) and "=" not in node.operators
 
 
 def _is_written(node: Node) -> bool:
@@ -225,7 +233,7 @@ def _by_name(named: tuple[str, tuple[Node, Node]]) -> tuple[int, str]:
 
 
 def _assignment(node: Node) -> tuple[Node, Node] | None:
-    if isinstance(node, Relation) and node.operators == ("=",) and is_name(node.sides[0]):
+    if isinstance(node, Relation) and node.operators == ("=",) and isinstance(node.sides[0], Symbol):
         return node.sides[0], node.sides[1]
     return None
 

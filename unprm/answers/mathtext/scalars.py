@@ -94,6 +94,10 @@ class Scalars:
         except Undefined:
             raise Undecided from None
 
+    def is_zero(self, node: Node) -> bool:
+        """Whether an expression is 0 at all points."""
+        return all(self._real_key(substituted(node, point)) == "0" for point in _points(node))
+
     def _at_points(self, node: Node) -> str:
         keys = [self._real_key(substituted(node, point)) for point in _points(node)]
         if keys.count(_UNDEFINED) > len(keys) - _LEAST:
@@ -123,6 +127,11 @@ def _points(node: Node) -> Iterator[Mapping[str, Node]]:
         raise Undecided
     for index in range(_NEAR if grows else len(_RANGES)):
         yield {name: _sample(name, index) for name in names}
+
+
+def sample_point(node: Node) -> Mapping[str, Node]:
+    """Values of a node's unknowns."""
+    return next(_points(node))
 
 
 def _heads(node: Node) -> Iterator[str]:

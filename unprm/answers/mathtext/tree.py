@@ -146,3 +146,18 @@ def structure(node: Node) -> str:
         case Matrix(kind, rows):
             return f"{kind}{len(rows)}({','.join(parts)})"
     raise AssertionError(node)
+
+
+def difference(left: Node, right: Node) -> Node:
+    """left - right."""
+    return Call("+", (left, negative(right)))
+
+
+def negative(node: Node) -> Node:
+    """Minus the node."""
+    return Call("neg", (node,))
+
+
+def quotient(over: Node, under: Node) -> Node:
+    """over / under."""
+    return Call("*", (over, Call("inv", (under,))))

@@ -9,7 +9,7 @@ from tests.unprm.answers.support import apart, same
     ["|AB| = 5", "5"],
     [r"\text{area} = 5 \text{ cm}", "5 cm", "5"],
     ["answer = 5", "5", "y=5"],
-    ["(p,q)=(3,2)", "(3,2)", "p=3, q=2", "(q,p)=(2,3)"],
+    ["(p,q)=(3,2)", "(3,2)", "p=3, q=2"],
     [r"x \in [0,1]", "[0,1]"],
     ["|x|=5", r"x=\pm5", r"x=5 \text{ or } x=-5"],
     ["|x-1|=5", "6, -4"],
