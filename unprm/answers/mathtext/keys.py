@@ -134,29 +134,25 @@ class Meaning:
 
     def _quantity_key(self, value: Node, spelled: str) -> str:
         """The key of the value in the base unit of its kind, with that kind."""
-        if isinstance(value, Group | Relation | Matrix) or _is_written(value):
+        if isinstance(value, Group | Relation | Matrix | Text):
             return f"{self.key(value)} in {spelled}"
         number, kind = converted(value, spelled)
         return f"{self.scalars.key(number)} {kind}"
 
     def _key(self, node: Node) -> str:
         match node:
-            case Call("written-" | "written/"):
-                return structure(node)
             case Group("[", (Group("[", first, "]"), *_) as rows, "]") if all(_is_row(row, len(first)) for row in rows):
-                return self.key(Matrix("matrix", tuple(map(children, rows))))
+                return self.key(Matrix(tuple(map(children, rows))))
             case Group(opening, items, closing):
                 return interval(opening, *(self.key(item) for item in items), closing)
             case Relation():
                 return self.relations.key(node)
-            case Matrix("matrix", rows) if len(rows) > 1 and all(len(row) == 1 for row in rows):  # a column is a vector
+            case Matrix(rows) if len(rows) > 1 and all(len(row) == 1 for row in rows):  # a column is a vector
                 return self.key(Group("(", tuple(cell for (cell,) in rows), ")"))
-            case Matrix(kind, rows):
-                return f"{kind}[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
+            case Matrix(rows):
+                return f"matrix[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
             case Call("cup" | "cap" | "setminus"):
                 return self._set(node)
-            case Call(":", args):
-                return f"ratio({','.join(map(self.key, args))})"
             case Call("*" | "neg", args) if any(isinstance(arg, Matrix) for arg in args):
                 return self.key(_scaled_matrix(node))
         return self._vector(node) or self.scalars.key(node)
@@ -224,10 +220,6 @@ def _is_inequality(node: Node) -> bool:
     return isinstance(node, Relation) and "=" not in node.operators
 
 
-def _is_written(node: Node) -> bool:
-    return isinstance(node, Call) and node.head.startswith("written")
-
-
 def _by_name(named: tuple[str, tuple[Node, Node]]) -> tuple[int, str]:
     return len(named[0]), named[0]  # a_3 before a_37
 
@@ -246,7 +238,7 @@ def _scaled_matrix(node: Call) -> Node:
     """A matrix with a factor or a sign, multiplied out."""
     matrices = [arg for arg in node.args if isinstance(arg, Matrix)]
     others = tuple(arg for arg in node.args if not isinstance(arg, Matrix))
-    if len(matrices) != 1 or matrices[0].kind != "matrix":
+    if len(matrices) != 1:
         raise Unreadable("a product of matrices")
     return mapped(matrices[0], lambda cell: Call(node.head, (cell, *others)))
 
