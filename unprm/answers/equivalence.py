@@ -30,24 +30,24 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
 - ``(0,1)`` may be a pair or an interval: the key is the same. ``(0,1)`` and ``[0,1]`` are different.
 - A decimal is exact: 0.33 is not 1/3. But a decimal of 9 or more significant digits that is the rounding of a simple
   fraction, multiple of pi or square root equals that number.
-- ``1 1/2`` and ``1\\frac12`` are mixed numbers. ``\\log`` has base 10, ``e`` and ``i`` are the constants.
+- ``1 1/2`` and ``1\frac12`` are mixed numbers. ``\log`` has base 10, ``e`` and ``i`` are the constants.
   The odd root of a negative number is real. Expressions with unknowns are compared over the reals, so
-  ``\\sqrt{x^2}`` is ``|x|`` and not x. A calculation followed by its result is the result: ``2+3 = 5`` is 5.
+  ``\sqrt{x^2}`` is ``|x|`` and not x. A calculation followed by its result is the result: ``2+3 = 5`` is 5.
 - Plain words are compared without regard to case or a leading article; "no solution" and "none" are the empty set.
-  Options are joined: ``A, B, D`` is ``ABD``. A column, ``<1,2>`` and ``\\hat i + 2\\hat j`` are the tuple ``(1,2)``.
+  Options are joined: ``A, B, D`` is ``ABD``. A column, ``<1,2>`` and ``\hat i + 2\hat j`` are the tuple ``(1,2)``.
   The constant of integration may have another letter: ``+C``, ``+c``, ``+K``.
 - Ratios, times, numbers with a base, and what can't be read with certainty are compared as they are written.
 """
 
+import hashlib
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from unprm.answers.canonical import canonical
-from unprm.answers.key_cache import KeyCache
 from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
 from unprm.answers.mathtext.notations import other_reading
 
@@ -190,3 +190,35 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
     return {
         key: classes[key.otherwise if key.key not in certain and key.otherwise in certain else key.key] for key in keys
     }
+
+
+class KeyCache:
+    """Keys by the digests of their scopes and answers, at most `size`, the least recently used evicted first. A scope
+    has at most 64 bytes. Thread-safe."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._keys: OrderedDict[bytes, AnswerKey] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get_all(self, answers: Collection[str], scope: str) -> dict[str, AnswerKey]:
+        """The cached keys of these answers."""
+        digests = {answer: _digest(answer, scope) for answer in answers}
+        with self._lock:
+            found = {answer: self._keys[digest] for answer, digest in digests.items() if digest in self._keys}
+            for answer in found:
+                self._keys.move_to_end(digests[answer])
+        return found
+
+    def put(self, answer: str, key: AnswerKey, scope: str) -> AnswerKey:
+        """Stores a key and returns it."""
+        digest = _digest(answer, scope)
+        with self._lock:
+            self._keys[digest] = key
+            while len(self._keys) > self._size:
+                self._keys.popitem(last=False)
+        return key
+
+
+def _digest(answer: str, scope: str) -> bytes:
+    return hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16, key=scope.encode()).digest()

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from unprm.answers.mathtext.grammar import parse
-from unprm.answers.mathtext.names import without_name
+from unprm.answers.mathtext.prose import without_name
 from unprm.answers.mathtext.quantities import converted, quantity, total, unqualified, with_units
 from unprm.answers.mathtext.relations import Relations, interval, list_of, union_of
 from unprm.answers.mathtext.scalars import Scalars

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from unprm.answers.mathtext.decimals import identified
+from unprm.answers.mathtext.scalars import identified
 from unprm.answers.mathtext.tree import (
     Call,
     Group,

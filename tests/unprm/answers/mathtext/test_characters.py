@@ -2,7 +2,7 @@
 
 import pytest
 
-from unprm.answers.mathtext.characters import plain_characters
+from unprm.answers.mathtext.notations import plain_characters
 
 
 @pytest.mark.parametrize(
