@@ -3,6 +3,7 @@
 Two answers are equal if their keys are. The conventions are listed in `unprm.answers.equivalence`.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -36,6 +37,7 @@ from unprm.answers.mathtext.values import Undecided, digest
 MAX_READABLE = 2000  # characters; a longer answer is compared as text
 _MAX_KEY = 64
 _ZERO, _ONE = Number(Fraction(0)), Number(Fraction(1))
+_RATIONAL = re.compile(r"-?[0-9]{1,30}(?:/[0-9]{1,30})?")
 _UNIT_VECTORS = ("\\hati", "\\hatj", "\\hatk")
 
 
@@ -59,9 +61,8 @@ class AnswerKey(NamedTuple):
 
 def answer_key(canonical: str) -> AnswerKey:
     """The key of an answer in canonical spelling."""
-    plain = _plain_key(canonical)
-    if plain:
-        return AnswerKey(plain)
+    if _RATIONAL.fullmatch(canonical):  # no need to parse it
+        return AnswerKey(canonical)
     if value := without_name(canonical):
         found = answer_key(value)
         name = canonical.removesuffix(value)
@@ -91,14 +92,6 @@ def text_key(canonical: str) -> AnswerKey:
 
 def _short(key: str) -> str:
     return key if len(key) <= _MAX_KEY else digest(key)
-
-
-def _plain_key(canonical: str) -> str:
-    """The key of a short rational, which needs no parsing."""
-    if len(canonical) > _MAX_KEY or not canonical.isascii():
-        return ""
-    numerator, slash, denominator = canonical.removeprefix("-").partition("/")
-    return canonical if numerator.isdigit() and (denominator.isdigit() or not slash) else ""
 
 
 class Meaning:
@@ -153,8 +146,6 @@ class Meaning:
                 return f"matrix[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
             case Call("cup" | "cap" | "setminus"):
                 return self._set(node)
-            case Call("*" | "neg", args) if any(isinstance(arg, Matrix) for arg in args):
-                return self.key(_scaled_matrix(node))
         return self._vector(node) or self.scalars.key(node)
 
     def _vector(self, node: Node) -> str:
@@ -170,10 +161,16 @@ class Meaning:
         return self.key(Group("(", tuple(components), ")"))
 
     def _list_key(self, items: Sequence[Node], *, distinct: bool) -> str:
-        """A bare list or a set: in any order, except for words, capital letters and values given to names."""
-        assigned = self._assigned(items)
-        if assigned:
-            return assigned
+        """A bare list or a set: in any order, except for words and capital letters. ``x=1, y=2`` is the tuple of the
+        values in the order of the names; ``x=1, x=2`` and ``x=1, 2`` are lists."""
+        names = [_assigned_name(item) for item in items]
+        values = [children(item)[1] if name else item for name, item in zip(names, items, strict=True)]
+        if len(items) > 1 and names[0]:
+            if all(names) and len(set(names)) == len(names):  # a_3 comes before a_37
+                ordered = sorted(zip(names, values, strict=True), key=lambda named: (len(named[0]), named[0]))
+                return self.key(Group("(", tuple(value for _, value in ordered), ")"))
+            if {*names, ""} == {names[0], ""}:
+                items = values
         if not distinct and (sum_of_all := total(items)) is not None:
             return self.key(sum_of_all)
         if not distinct and len(items) > 1 and all(map(_is_inequality, items)):
@@ -188,22 +185,6 @@ class Meaning:
             return f"{{{keys[0]}}}"  # the set of the empty set is not empty
         once = distinct or all(isinstance(item, Group) for item in items)  # a solution listed twice is one
         return list_of(set(keys) if once else keys)
-
-    def _assigned(self, items: Sequence[Node]) -> str:
-        """``x=1, y=2`` is the tuple of the values in the order of the names; ``x=1, x=2`` and ``x=1, 2`` are
-        lists."""
-        pairs = [_assignment(item) for item in items]
-        given = [pair for pair in pairs if pair]
-        if len(items) < 2 or not given or pairs[0] is None:
-            return ""
-        if len(given) == len(items) and len(set(names := [structure(name) for name, _ in given])) == len(items):
-            values = [value for _, (_, value) in sorted(zip(names, given, strict=True), key=_by_name)]
-            return self.key(Group("(", tuple(values), ")"))
-        if len({structure(name) for name, _ in given}) == 1:
-            return self._list_key(
-                [pair[1] if pair else item for pair, item in zip(pairs, items, strict=True)], distinct=False
-            )
-        return ""
 
     def _set(self, node: Call) -> str:
         """The key of a union, intersection or difference of sets."""
@@ -220,27 +201,16 @@ def _is_inequality(node: Node) -> bool:
     return isinstance(node, Relation) and "=" not in node.operators
 
 
-def _by_name(named: tuple[str, tuple[Node, Node]]) -> tuple[int, str]:
-    return len(named[0]), named[0]  # a_3 before a_37
-
-
-def _assignment(node: Node) -> tuple[Node, Node] | None:
-    if isinstance(node, Relation) and node.operators == ("=",) and isinstance(node.sides[0], Symbol):
-        return node.sides[0], node.sides[1]
-    return None
+def _assigned_name(node: Node) -> str:
+    """The name in ``x = 5``; else empty."""
+    match node:
+        case Relation(("=",), (Symbol(name), _)):
+            return name
+    return ""
 
 
 def _is_row(node: Node, length: int) -> bool:
     return isinstance(node, Group) and node.opening == "[" and len(node.items) == length > 1
-
-
-def _scaled_matrix(node: Call) -> Node:
-    """A matrix with a factor or a sign, multiplied out."""
-    matrices = [arg for arg in node.args if isinstance(arg, Matrix)]
-    others = tuple(arg for arg in node.args if not isinstance(arg, Matrix))
-    if len(matrices) != 1:
-        raise Unreadable("a product of matrices")
-    return mapped(matrices[0], lambda cell: Call(node.head, (cell, *others)))
 
 
 def alternatives(node: Node) -> list[Node]:

@@ -1,5 +1,5 @@
-"""What surrounds the mathematics of an answer: boxes, math delimiters, words, and the name of what it gives the value of
-(``x = 5``, ``P(A) = 5``, ``(p,q) = (3,2)``, ``x \\in [0,1]``).
+"""What surrounds the mathematics of an answer: boxes, math delimiters, words, and the name of its value (``x = 5``,
+``P(A) = 5``, ``(p,q) = (3,2)``, ``x \\in [0,1]``).
 """
 
 import re

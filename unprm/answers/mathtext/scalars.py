@@ -5,8 +5,9 @@ each unknown gets twelve numbers, which depend only on its name, some integers, 
 where kinks as in ``|x-40|`` show; with unknown exponents eight. A missing value, because of the root or logarithm of a
 negative number, for example, is part of the key.
 
-A long decimal counts as the one simple number that it rounds: 0.3333333333 as 1/3, 9.42477796 as 3 pi, 4.123105625617661
-as the root of 17. Agreement to some digits is not an equivalence relation, so each decimal is replaced independently.
+A long decimal counts as the one simple number that it rounds: 0.3333333333 as 1/3, 9.42477796 as 3 pi,
+4.123105625617661 as the root of 17. Agreement to some digits is not an equivalence relation, so each decimal is
+replaced independently.
 """
 
 import hashlib
