@@ -30,11 +30,11 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
 - ``(0,1)`` may be a pair or an interval: the key is the same. ``(0,1)`` and ``[0,1]`` are different.
 - A decimal is exact: 0.33 is not 1/3. But a decimal of 9 or more significant digits that is the rounding of a simple
   fraction, multiple of pi or square root equals that number.
-- ``1 1/2`` and ``1\frac12`` are mixed numbers. ``\log`` has base 10, ``e`` and ``i`` are the constants.
+- ``1 1/2`` and ``1\\frac12`` are mixed numbers. ``\\log`` has base 10, ``e`` and ``i`` are the constants.
   The odd root of a negative number is real. Expressions with unknowns are compared over the reals, so
-  ``\sqrt{x^2}`` is ``|x|`` and not x. A calculation followed by its result is the result: ``2+3 = 5`` is 5.
+  ``\\sqrt{x^2}`` is ``|x|`` and not x. A calculation followed by its result is the result: ``2+3 = 5`` is 5.
 - Plain words are compared without regard to case or a leading article; "no solution" and "none" are the empty set.
-  Options are joined: ``A, B, D`` is ``ABD``. A column, ``<1,2>`` and ``\hat i + 2\hat j`` are the tuple ``(1,2)``.
+  Options are joined: ``A, B, D`` is ``ABD``. A column, ``<1,2>`` and ``\\hat i + 2\\hat j`` are the tuple ``(1,2)``.
   The constant of integration may have another letter: ``+C``, ``+c``, ``+K``.
 - Ratios, times, numbers with a base, and what can't be read with certainty are compared as they are written.
 """
