@@ -16,19 +16,19 @@ Ask = Callable[[int, int], Coroutine[Any, Any, Part]]
 
 
 class Choices:
-    """How many choices one server takes in a request, found out as they are asked for."""
+    """How many choices one server takes in a request, learned from its responses."""
 
     def __init__(self) -> None:
-        self._most: int | None = None
+        self._accepted: int | None = None
 
-    async def gather(self, ask: Ask[Part], count: int, most: int | None = None) -> list[Part | Exception]:
+    async def gather(self, ask: Ask[Part], count: int, limit: int | None = None) -> list[Part | Exception]:
         """What each request for a part of `count` choices returns or raises, in the order of the choices. A part has at
-        most `most`.
+        most `limit`.
 
-        A part that is refused with an `APIStatusError` naming `n` is asked for in halves, and what is missing in an
-        answer one by one. What was accepted then is what later calls begin with.
+        A part that is refused with an `APIStatusError` naming `n` is requested again in halves, and what a
+        response lacks one by one. What was accepted then is what later calls begin with.
         """
-        first_size = size = min(limit for limit in (self._most, most, count) if limit is not None)
+        first_size = size = min(size for size in (self._accepted, limit, count) if size is not None)
         left, results = [(0, count)], list[tuple[int, Part | Exception]]()
         while left:
             parts = [
@@ -49,5 +49,5 @@ class Choices:
         results.sort(key=itemgetter(0))
         outcomes = [result for _, result in results]
         if size < first_size and not all(isinstance(outcome, Exception) for outcome in outcomes):
-            self._most = size
+            self._accepted = size
         return outcomes

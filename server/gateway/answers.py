@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from unprm.openai_api import Json, is_json
-from unprm.wire import LEAST_LOGPROB
+from unprm.wire import MIN_LOGPROB
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -42,7 +42,7 @@ class Alternative(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    logprob: Annotated[float, Field(ge=LEAST_LOGPROB, allow_inf_nan=False)]
+    logprob: Annotated[float, Field(ge=MIN_LOGPROB, allow_inf_nan=False)]
 
 
 class Token(Alternative):

@@ -201,17 +201,17 @@ def _single_commas(tokens: Sequence[str]) -> list[str]:
 
 
 def _drop_blanks(tokens: Sequence[str]) -> list[str]:
-    """Keeps only the blanks that matter: before letters, and between numbers."""
+    """Keeps only the blanks that change what is read: before letters, and between numbers."""
     kept: list[str] = []
     for at, token in enumerate(tokens):
         if token != " " or (
-            kept and kept[-1] != " " and at + 1 < len(tokens) and _blank_matters(kept[-1], tokens[at + 1])
+            kept and kept[-1] != " " and at + 1 < len(tokens) and _blank_separates(kept[-1], tokens[at + 1])
         ):
             kept.append(token)
     return kept
 
 
-def _blank_matters(last: str, following: str) -> bool:
+def _blank_separates(last: str, following: str) -> bool:
     if is_letters(following):
         return True
     return is_number(following) and is_number(last)
@@ -259,7 +259,7 @@ _FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
 
 
 def is_integer(answer: str) -> bool:
-    """Whether an answer is a whole number in canonical form, as most are."""
+    """Whether an answer is a whole number in canonical form."""
     return _INTEGER.fullmatch(answer) is not None
 
 

@@ -18,7 +18,7 @@ from unprm.openai_api import NEUTRAL, APIError, APIStatusError, Json, OpenAIClie
 from unprm.samplers.base import TokenSampler, highest
 from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
-from unprm.wire import LEAST_LOGPROB
+from unprm.wire import MIN_LOGPROB
 
 ATTEMPTS = 6
 """Attempts of a call before its question is given up."""
@@ -198,7 +198,7 @@ class OpenAISampler(TokenSampler):
         missing = bytes(told.bytes)[: -len(own) or None]
         whole = self._id_of(missing)
         ids = [whole] if whole is not None else [self._id_of(bytes([each])) for each in missing]
-        certain = [_Likely(logprob=0.0), _Likely(logprob=LEAST_LOGPROB)]
+        certain = [_Likely(logprob=0.0), _Likely(logprob=MIN_LOGPROB)]
         return [*(_Token(id=id, logprob=0.0, top_logprobs=certain) for id in ids), told]
 
     def _bytes_of(self, id: int | None) -> bytes | None:
