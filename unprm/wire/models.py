@@ -66,7 +66,8 @@ class SelfTestOut(WireModel):
     difference: float = Field(
         ge=0,
         description="The largest difference between values that should be equal: margins of the engine and of plain "
-        "forward passes (torch), or scores of the same steps alone and together (vllm, remote) or scored twice (judge).",
+        "forward passes (torch), or scores of the same steps alone and together (vllm, remote) or scored twice "
+        "(judge).",
     )
     tolerance: float = Field(gt=0, description="Largest difference with which the model is served.")
     cached: bool = Field(description="Whether tokens that were run once are not run again.")
@@ -107,8 +108,8 @@ class ModelResponse(WireModel):
     demo: bool
     default_strategy: Strategy = Field(
         default=DEFAULT_STRATEGY,
-        description="The vote of `POST /vote`; for a demonstration model that is served only by default, the vote for problems "
-        "outside its domain.",
+        description="The vote of `POST /vote`; for a demonstration model that is served only by default, the vote for "
+        "problems outside its domain.",
     )
     calibration: CalibrationOut | None = Field(
         default=None,
