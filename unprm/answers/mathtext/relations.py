@@ -115,7 +115,10 @@ class Relations:
         return [zero for branch in branches for zero in self._polynomial_zeros(branch)]
 
     def _polynomial_zeros(self, node: Node) -> list[Node]:
-        (name,) = symbols(node) or ("",)
+        names = symbols(node)
+        if len(names) != 1:
+            raise Unreadable("no or several unknowns")
+        name = max(names)
         with suppress(Undecided):
             return [self._linear_zero(node, name)]
         below, c, above = (self.scalars.rational(substituted(node, {name: Number(Fraction(x))})) for x in (-1, 0, 1))
@@ -141,7 +144,8 @@ class Relations:
         pieces = []
         for contained, run in groupby(range(len(inside)), inside.__getitem__):
             if contained:  # gaps have even places, ends odd ones
-                first, *_, last = [*(places := list(run)), places[-1]]
+                places = list(run)
+                first, last = places[0], places[-1]
                 low, high = keys[(first + 1) // 2], keys[last // 2 + 1]
                 brackets = "[" if first % 2 else "(", "]" if last % 2 else ")"
                 pieces.append(f"{{{low}}}" if low == high else interval(brackets[0], low, high, brackets[1]))
