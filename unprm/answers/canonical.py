@@ -4,14 +4,15 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from unprm.answers.mathtext.measures import Segment, read_measures
+from unprm.answers.mathtext.measures import read_measures
 from unprm.answers.mathtext.notations import plain_characters, plain_notation
-from unprm.answers.mathtext.numbers import join_thousands, plain_values, with_figures
+from unprm.answers.mathtext.numbers import join_thousands, read_numbers, with_figures
 from unprm.answers.mathtext.prose import named, option_letter, split_name, unwrap, without_builder
 from unprm.answers.mathtext.tokens import (
     CLOSING,
     OPENING,
     TEXT_COMMANDS,
+    Segment,
     is_letters,
     is_number,
     is_text,
@@ -23,6 +24,11 @@ from unprm.answers.mathtext.tokens import (
 from unprm.answers.mathtext.units import unit, unit_name
 from unprm.answers.mathtext.words import is_word, words_of
 
+MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
+_ROUNDS = 8
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
+# A rational that another rewriting round could not change.
+_FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
 _LAYOUT = re.compile(
     r"\\(?:left|right)\s*\.(?![0-9])"
     r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|mathstrut|strut|underline)"
@@ -81,11 +87,38 @@ _BOUNDARY = OPENING | CLOSING | frozenset(
 )  # fmt: skip
 
 
-def respell(text: str) -> str:
-    """One round of rewrites over a text that `characters` and `prose` have cleaned. Linear in its length."""
+def is_integer(answer: str) -> bool:
+    """Whether an answer is a whole number in canonical form."""
+    return _INTEGER.fullmatch(answer) is not None
+
+
+def canonical(answer: str) -> str:
+    """The canonical form of an answer: the same for spellings that differ in layout only.
+
+    ``0.5``, ``1/2``, ``$\\dfrac12$`` and ``x = \\frac{2}{4}`` are ``1/2``; ``\\text{Monday}`` is ``monday``.
+    Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
+    its spelling except for white space.
+    """
+    if is_integer(answer):  # nothing to rewrite
+        return answer
+    collapsed = " ".join(answer.split())
+    text = collapsed
+    for _ in range(_ROUNDS):
+        plain = plain_characters(text) if len(text) <= MAX_REWRITTEN else text
+        if len(plain) > MAX_REWRITTEN:
+            return text
+        rewritten = _respell(unwrap(plain))
+        if rewritten == text or _FINAL.fullmatch(rewritten):
+            return rewritten
+        text = rewritten
+    return collapsed  # rewriting does not converge: keep the original spelling
+
+
+def _respell(text: str) -> str:
+    """One round of rewrites over a text that `notations` and `prose` have cleaned. Linear in its length."""
     tokens = join_thousands(_spelled(tokenise(_respell_commands(plain_notation(with_figures(text))))))
     name, tokens = split_name(without_builder(_drop_blanks(tokens)))
-    tokens = _by_segment(_by_segment(_one_constant(tokens), read_measures), _plain_values)
+    tokens = _by_segment(_by_segment(_one_constant(tokens), read_measures), read_numbers)
     plain = _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
     return named(name, plain)
 
@@ -203,18 +236,12 @@ def _single_commas(tokens: Sequence[str]) -> list[str]:
 def _drop_blanks(tokens: Sequence[str]) -> list[str]:
     """Keeps only the blanks that change what is read: before letters, and between numbers."""
     kept: list[str] = []
-    for at, token in enumerate(tokens):
-        if token != " " or (
-            kept and kept[-1] != " " and at + 1 < len(tokens) and _blank_separates(kept[-1], tokens[at + 1])
-        ):
+    for token, following in pairwise([*tokens, ""]):
+        last = kept[-1] if kept else " "
+        separates = is_letters(following) or (is_number(last) and is_number(following))
+        if token != " " or (last != " " and separates):
             kept.append(token)
     return kept
-
-
-def _blank_separates(last: str, following: str) -> bool:
-    if is_letters(following):
-        return True
-    return is_number(following) and is_number(last)
 
 
 def _by_segment(tokens: Sequence[str], rewrite: Callable[[Sequence[Segment]], list[list[str]]]) -> list[str]:
@@ -222,18 +249,11 @@ def _by_segment(tokens: Sequence[str], rewrite: Callable[[Sequence[Segment]], li
     bounds = [at for at, token in enumerate(tokens) if token in _BOUNDARY]
     around = ["", *(tokens[at] for at in bounds), ""]
     stretches = [list(tokens[start + 1 : end]) for start, end in pairwise([-1, *bounds, len(tokens)])]
-    rewritten = iter(
-        rewrite([(stretch, *sides) for stretch, sides in zip(stretches, pairwise(around), strict=True) if stretch])
-    )
     done: list[str] = []
-    for stretch, after in zip(stretches, around[1:], strict=True):
-        done += next(rewritten) if stretch else stretch
-        done += [after] if after else []
+    segments = [(stretch, *sides) for stretch, sides in zip(stretches, pairwise(around), strict=True)]
+    for stretch, after in zip(rewrite(segments), around[1:], strict=True):
+        done += [*stretch, after] if after else stretch
     return done
-
-
-def _plain_values(segments: Sequence[Segment]) -> list[list[str]]:
-    return [plain_values(*segment) for segment in segments]
 
 
 def _plain_words(tokens: Sequence[str]) -> str:
@@ -249,37 +269,3 @@ def _plain_words(tokens: Sequence[str]) -> str:
             return meaning
     words = _BESIDE_A_WORD.sub("", words, count=1) if _BESIDE_A_WORD.match(words) else words
     return words if all(is_word(word) or len(word) < 3 for word in words.split()) else "\\text{" + words + "}"
-
-
-MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
-_ROUNDS = 8
-_INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
-# A rational that another rewriting round could not change.
-_FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
-
-
-def is_integer(answer: str) -> bool:
-    """Whether an answer is a whole number in canonical form."""
-    return _INTEGER.fullmatch(answer) is not None
-
-
-def canonical(answer: str) -> str:
-    """The canonical form of an answer: the same for spellings that differ in layout only.
-
-    ``0.5``, ``1/2``, ``$\\dfrac12$`` and ``x = \\frac{2}{4}`` are ``1/2``; ``\\text{Monday}`` is ``monday``.
-    Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
-    its spelling except for white space.
-    """
-    if is_integer(answer):  # nothing to rewrite
-        return answer
-    collapsed = " ".join(answer.split())
-    text = collapsed
-    for _ in range(_ROUNDS):
-        plain = plain_characters(text) if len(text) <= MAX_REWRITTEN else text
-        if len(plain) > MAX_REWRITTEN:
-            return text
-        rewritten = respell(unwrap(plain))
-        if rewritten == text or _FINAL.fullmatch(rewritten):
-            return rewritten
-        text = rewritten
-    return collapsed  # rewriting does not converge: keep the original spelling

@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token, unit_token
+from unprm.answers.mathtext.tokens import (
+    CLOSING,
+    OPENING,
+    Segment,
+    is_letters,
+    is_number,
+    is_text,
+    is_unit_token,
+    unit_token,
+)
 from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name, unit_powers
 from unprm.answers.mathtext.words import (
     CONTRASTS,
@@ -151,9 +160,6 @@ _IN_PHRASE = frozenset([" ", "^", "{", "}", "/", ".", "-", "'", "*"])
 _LITERAL = frozenset(["\\frac", "\\sqrt"])
 _LONGEST = 24  # tokens of a phrase
 
-Segment = tuple[list[str], str, str]
-"""The tokens between two brackets, commas or relations, and the tokens before and after them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -208,7 +214,7 @@ def _without_signs(segment: list[str], before: str) -> tuple[list[str], str]:
 def _suffixed(segment: list[str], before: str) -> Measured:
     if segment and is_unit_token(segment[-1]):
         return Measured(segment[:-1], Phrase(unit_powers(segment[-1][6:-1])))
-    if before in CLOSING and (phrase := _phrase(segment, 0)) is not None:
+    if segment and before in CLOSING and (phrase := _phrase(segment, 0)) is not None:
         return Measured([], phrase)
     for at in range(max(1, len(segment) - _LONGEST), len(segment)):
         end = at - (segment[at - 1] == " ")

@@ -11,6 +11,7 @@ from unprm.answers.mathtext.tokens import (
     LONG_DECIMAL,
     MAX_DIGITS,
     OPENING,
+    Segment,
     is_number,
     is_unit_token,
     number,
@@ -117,20 +118,23 @@ def _trimmed(token: str) -> str:
     return (whole.lstrip("0") or "0") + ("." + decimals if decimals else "")
 
 
-def plain_values(segment: list[str], before: str, after: str) -> list[str]:
-    """The tokens of numbers, each with its unit if it has one, in one spelling. What follows a closing bracket
-    or precedes an opening one is part of something larger, and stays."""
-    if before in CLOSING or after in OPENING:
+def read_numbers(segments: Sequence[Segment]) -> list[list[str]]:
+    """The segments with their numbers, each with its unit if it has one, in one spelling."""
+    return [_plain_values(*segment) for segment in segments]
+
+
+def _plain_values(segment: list[str], before: str, after: str) -> list[str]:
+    if before in CLOSING or after in OPENING:  # part of something larger
         return segment
     done: list[str] = []
     value: list[str] = []
     for token in segment:
         if is_unit_token(token) or token in _UNIT_SIGNS:
-            done += [*_before_sign(plain_number(value), token), token]
+            done += [*_before_sign(_plain_number(value), token), token]
             value = []
         else:
             value.append(token)
-    return done + plain_number(value)
+    return done + _plain_number(value)
 
 
 def _before_sign(value: list[str], sign: str) -> list[str]:
@@ -141,7 +145,7 @@ def _before_sign(value: list[str], sign: str) -> list[str]:
     return value
 
 
-def plain_number(segment: list[str]) -> list[str]:
+def _plain_number(segment: list[str]) -> list[str]:
     """The tokens of a number as a rational in lowest terms; a decimal of many digits may be the rounding of another
     number (see `scalars`), so it stays a decimal."""
     digits = [token for token in segment if token not in ("-", "+", " ")]
