@@ -55,7 +55,7 @@ class Scalars:
     """Keys of the expressions in one answer, which may cost `_MAX_NODES` in total."""
 
     def __init__(self) -> None:
-        self._left = _MAX_NODES
+        self._evaluator = Evaluator(_MAX_NODES)
 
     def key(self, node: Node) -> str:
         """The key. Raises `Undecided` and `Unreadable`."""
@@ -122,11 +122,8 @@ class Scalars:
             return _UNDEFINED
 
     def _value(self, node: Node, *, real: bool = False) -> Value:
-        evaluator = Evaluator(self._left, real)
-        try:
-            return evaluator.value(node)
-        finally:
-            self._left = evaluator.left
+        self._evaluator.real = real
+        return self._evaluator.value(node)
 
 
 def _points(node: Node) -> Iterator[Mapping[str, Node]]:
