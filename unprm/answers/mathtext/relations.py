@@ -125,8 +125,9 @@ class Relations:
         if below is None or c is None or above is None:
             raise Undecided
         a, b = (above + below) / 2 - c, (above - below) / 2
-        terms = [Call("*", (Number(a), Symbol(name), Symbol(name))), Call("*", (Number(b), Symbol(name))), Number(c)]
-        if not a or not self.scalars.is_zero(difference(node, Call("+", tuple(terms)))):
+        x = Symbol(name)
+        terms = Call("*", (Number(a), x, x)), Call("*", (Number(b), x)), Number(c)
+        if not a or not self.scalars.is_zero(difference(node, Call("+", terms))):
             raise Undecided
         discriminant = (b * b - 4 * a * c) / (4 * a * a)
         middle, root = Number(-b / (2 * a)), Call("root", (Number(discriminant), Number(Fraction(2))))
