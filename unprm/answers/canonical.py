@@ -238,9 +238,9 @@ def _drop_blanks(tokens: Sequence[str]) -> list[str]:
     kept: list[str] = []
     for token, following in pairwise([*tokens, ""]):
         last = kept[-1] if kept else " "
-        separates = is_letters(following) or (is_number(last) and is_number(following))
-        if token != " " or (last != " " and separates):
-            kept.append(token)
+        if token == " " and (last == " " or not (is_letters(following) or (is_number(last) and is_number(following)))):
+            continue
+        kept.append(token)
     return kept
 
 
