@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-Span = tuple[int, int]
+TextSpan = tuple[int, int]
 """A position in a text: `(start, end)` in characters."""
 
 _FENCE = re.compile(r"^[ \t]{0,12}(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<info>[^\n`]*)$", re.MULTILINE)
@@ -17,13 +17,13 @@ _TEXTUAL = frozenset(["document", "proof", "solution", "enumerate", "itemize"])
 """Environments that contain prose, whose paragraphs are steps."""
 
 
-def blocks(text: str) -> list[Span]:
+def blocks(text: str) -> list[TextSpan]:
     """The outermost blocks of a text, with their delimiters, in order. Unclosed ones don't count. Linear time."""
     fences = list(_fences(text))
     # what looks like mathematics inside a fence is code
     prose = _blanked(text, fences)
     found = sorted([*fences, *_brackets(prose), *_dollars(prose), *_environments(prose)])
-    outermost: list[Span] = []
+    outermost: list[TextSpan] = []
     for start, end in found:
         if outermost and start < outermost[-1][1]:
             outermost[-1] = (outermost[-1][0], max(end, outermost[-1][1]))
@@ -32,13 +32,13 @@ def blocks(text: str) -> list[Span]:
     return outermost
 
 
-def _blanked(text: str, fences: list[Span]) -> str:
+def _blanked(text: str, fences: list[TextSpan]) -> str:
     edges = [0, *(edge for fence in fences for edge in fence), len(text)]
     pieces = [text[start:end] for start, end in pairwise(edges)]
     return "".join(" " * len(piece) if number % 2 else piece for number, piece in enumerate(pieces))
 
 
-def _fences(text: str) -> Iterator[Span]:
+def _fences(text: str) -> Iterator[TextSpan]:
     opening: re.Match[str] | None = None
     for line in _FENCE.finditer(text):
         if opening and not line["info"] and line["fence"].startswith(opening["fence"]):
@@ -48,7 +48,7 @@ def _fences(text: str) -> Iterator[Span]:
             opening = line
 
 
-def _brackets(text: str) -> Iterator[Span]:
+def _brackets(text: str) -> Iterator[TextSpan]:
     start = None
     for bracket in _BRACKET.finditer(text):
         if bracket[0] == "\\[":
@@ -58,7 +58,7 @@ def _brackets(text: str) -> Iterator[Span]:
             start = None
 
 
-def _dollars(text: str) -> Iterator[Span]:
+def _dollars(text: str) -> Iterator[TextSpan]:
     """Pairs of ``$$``; only two that stand alone on their lines may enclose a blank line, else one of them is stray."""
     opening: re.Match[str] | None = None
     for dollars in _DOLLARS.finditer(text):
@@ -71,7 +71,7 @@ def _dollars(text: str) -> Iterator[Span]:
             opening = dollars
 
 
-def _environments(text: str) -> Iterator[Span]:
+def _environments(text: str) -> Iterator[TextSpan]:
     starts: defaultdict[str, list[int]] = defaultdict(list)
     for edge in _ENVIRONMENT.finditer(text):
         if edge["name"] in _TEXTUAL:

@@ -5,7 +5,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from unprm.blocks import Span, blocks
+from unprm.blocks import TextSpan, blocks
 from unprm.types import Aggregate, Split
 
 THRESHOLD = 0.5
@@ -30,14 +30,14 @@ def split(text: str, mode: Split = "auto") -> list[str]:
     return [text[start:end].replace("\r\n", "\n") for start, end in spans(text, mode)]
 
 
-def spans(text: str, mode: Split = "auto") -> list[Span]:
+def spans(text: str, mode: Split = "auto") -> list[TextSpan]:
     """Positions in the text of the steps of `split`: `(start, end)` in characters, without surrounding space."""
     whole = blocks(text)
     found = _auto(text, whole) if mode == "auto" else _between(_CUTS[mode], text, whole)
     return [(start, end) for start, end in found if not _NO_STEP.fullmatch(text, start, end)]
 
 
-def _auto(text: str, whole: Sequence[Span]) -> list[Span]:
+def _auto(text: str, whole: Sequence[TextSpan]) -> list[TextSpan]:
     for cut in (_BLANK_LINE, _STEP_LINE):
         found = _between(cut, text, whole)
         if len(found) > 1:
@@ -45,7 +45,7 @@ def _auto(text: str, whole: Sequence[Span]) -> list[Span]:
     return _between(_STEP_LINE if _STEP_LINE.match(text.lstrip()) else _LINE_END, text, whole)
 
 
-def _between(cut: re.Pattern[str], text: str, whole: Sequence[Span]) -> list[Span]:
+def _between(cut: re.Pattern[str], text: str, whole: Sequence[TextSpan]) -> list[TextSpan]:
     """The spans between the matches of `cut` outside the blocks `whole`, without surrounding space."""
     cuts = (match.span() for match in cut.finditer(text))
     edges = [0, *(edge for span in cuts if not _is_inside(span[0], whole) for edge in span), len(text)]
@@ -57,7 +57,7 @@ def _between(cut: re.Pattern[str], text: str, whole: Sequence[Span]) -> list[Spa
     return found
 
 
-def _is_inside(position: int, whole: Sequence[Span]) -> bool:
+def _is_inside(position: int, whole: Sequence[TextSpan]) -> bool:
     number = bisect_right(whole, position, key=lambda block: block[0]) - 1
     return number >= 0 and whole[number][0] < position < whole[number][1]
 

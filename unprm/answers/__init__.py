@@ -1,1 +1,1 @@
-"""Answers: found in a text, brought into one form, and told apart as mathematics."""
+"""Answers: found in a text, read as mathematics, and compared."""

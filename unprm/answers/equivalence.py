@@ -39,15 +39,15 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
 - Ratios, times, numbers with a base, and what can't be read with certainty are compared as they are written.
 """
 
+import hashlib
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from unprm.answers.canonical import canonical
-from unprm.answers.key_cache import KeyCache
 from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
 from unprm.answers.mathtext.notations import other_reading
 
@@ -190,3 +190,35 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
     return {
         key: classes[key.otherwise if key.key not in certain and key.otherwise in certain else key.key] for key in keys
     }
+
+
+class KeyCache:
+    """Keys by the digests of their scopes and answers, at most `size`, the least recently used evicted first. A scope
+    has at most 64 bytes. Thread-safe."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._keys: OrderedDict[bytes, AnswerKey] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get_all(self, answers: Collection[str], scope: str) -> dict[str, AnswerKey]:
+        """The cached keys of these answers."""
+        digests = {answer: _digest(answer, scope) for answer in answers}
+        with self._lock:
+            found = {answer: self._keys[digest] for answer, digest in digests.items() if digest in self._keys}
+            for answer in found:
+                self._keys.move_to_end(digests[answer])
+        return found
+
+    def put(self, answer: str, key: AnswerKey, scope: str) -> AnswerKey:
+        """Stores a key and returns it."""
+        digest = _digest(answer, scope)
+        with self._lock:
+            self._keys[digest] = key
+            while len(self._keys) > self._size:
+                self._keys.popitem(last=False)
+        return key
+
+
+def _digest(answer: str, scope: str) -> bytes:
+    return hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16, key=scope.encode()).digest()

@@ -197,7 +197,7 @@ def value_end(sentence: str, number_end: int, *, is_money: bool) -> int | None:
     after = ordinal.end() if end == number_end and (ordinal := _ORDINAL.match(sentence, end)) else end
     if _goes_on(sentence, after, is_bare=end == number_end):
         return None
-    return _behind_turning(sentence, after) or end
+    return _qualified_end(sentence, after) or end
 
 
 def _unit_end(sentence: str, start: int) -> int:
@@ -222,7 +222,7 @@ def _goes_on(sentence: str, end: int, *, is_bare: bool) -> bool:
     return bool(following and _JOINED.search(before)) or bool(_JOINED_WORD.search(before))
 
 
-def _behind_turning(sentence: str, start: int) -> int | None:
+def _qualified_end(sentence: str, start: int) -> int | None:
     """The end of the last of the next `_REACH` words that is in `_TURNING` or `CONTRASTS`."""
     found, end = None, start
     for _ in range(_REACH):

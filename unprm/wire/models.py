@@ -20,7 +20,8 @@ class LimitsOut(WireModel):
     max_queued_tokens: int
     max_request_seconds: float
     max_candidates: int | None = Field(
-        default=None, description="Most candidates for an answer of the gateway (`unprm.budget`); null without one."
+        default=None,
+        description="Maximum number of candidates per gateway answer (`unprm.budget`); null without a gateway.",
     )
 
 
@@ -66,7 +67,8 @@ class SelfTestOut(WireModel):
     difference: float = Field(
         ge=0,
         description="The largest difference between values that should be equal: margins of the engine and of plain "
-        "forward passes (torch), or scores of the same steps alone and together (vllm, remote) or asked twice (judge).",
+        "forward passes (torch), or scores of the same steps alone and together (vllm, remote) or scored twice "
+        "(judge).",
     )
     tolerance: float = Field(gt=0, description="Largest difference with which the model is served.")
     cached: bool = Field(description="Whether tokens that were run once are not run again.")
@@ -77,7 +79,7 @@ class MemoryOut(WireModel):
 
     weights: int = Field(ge=0)
     slots: int = Field(ge=0, description="For keys and values, when all are in use; includes --prefix-cache-gb.")
-    activations: int = Field(ge=0, description="Most for a pass of --batch-tokens; on a CPU, of 1,024 tokens.")
+    activations: int = Field(ge=0, description="Peak of a pass of --batch-tokens; on a CPU, of 1,024 tokens.")
 
 
 class ModelResponse(WireModel):
@@ -107,8 +109,8 @@ class ModelResponse(WireModel):
     demo: bool
     default_strategy: Strategy = Field(
         default=DEFAULT_STRATEGY,
-        description="The vote of `POST /vote`; of a demonstration that nobody asked for by name, the one outside its "
-        "domain.",
+        description="The vote of `POST /vote`; for a demonstration model that is served only by default, the vote for "
+        "problems outside its domain.",
     )
     calibration: CalibrationOut | None = Field(
         default=None,

@@ -29,9 +29,9 @@ _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
 _StepScores = Annotated[list[Probability], Field(min_length=1, fail_fast=True)]
 Confidence = Annotated[float, Field(ge=0.0, le=1e100, allow_inf_nan=False, strict=True)]
 """Bounded so that their sums are numbers."""
-LEAST_LOGPROB = -1e5
-"""Far below the natural-log probabilities that models tell."""
-_LogProb = Annotated[float, Field(le=0.0, ge=LEAST_LOGPROB, allow_inf_nan=False)]
+MIN_LOGPROB = -1e5
+"""Far below any natural-log probability that a model reports."""
+_LogProb = Annotated[float, Field(le=0.0, ge=MIN_LOGPROB, allow_inf_nan=False)]
 LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
 
 _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"

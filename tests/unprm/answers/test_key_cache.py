@@ -1,6 +1,6 @@
 """The cache of answer keys."""
 
-from unprm.answers.key_cache import KeyCache
+from unprm.answers.equivalence import KeyCache
 from unprm.answers.mathtext.keys import AnswerKey
 
 

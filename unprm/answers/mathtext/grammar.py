@@ -1,25 +1,46 @@
 """Tokens to a tree: recursive descent over the LaTeX that people and models write as answers.
 
-A spelling with two readings (``\\ln 2/3``, ``x2``, ``a/bc``, ``2^{n}!``) is `Unreadable`, and so is compared as
-text: a wrong reading could make different answers equal.
+The atoms are here: numbers, names, brackets, and commands with their arguments; `operators` reads what stands between
+them.
 """
 
-from collections.abc import Sequence
+from fractions import Fraction
 
-from unprm.answers.mathtext.atoms import BRACKETS
-from unprm.answers.mathtext.commands import Commands
-from unprm.answers.mathtext.tokens import RELATIONS, is_number, is_unit_token, tokenise
-from unprm.answers.mathtext.tree import Call, Group, Node, Number, Relation, Text, Unreadable, is_label
-from unprm.answers.mathtext.words import FUNCTION_NAMES
+from unprm.answers.mathtext.operators import BRACKETS, Operators
+from unprm.answers.mathtext.tokens import is_letters, is_number, is_text, number, significant_digits, tokenise
+from unprm.answers.mathtext.tree import (
+    Call,
+    Group,
+    Matrix,
+    Node,
+    Number,
+    Relation,
+    Symbol,
+    Text,
+    Unreadable,
+    structure,
+    symbols,
+)
+from unprm.answers.mathtext.words import FUNCTION_NAMES, is_word, words_in
 
 MAX_TOKENS = 2000
+MAX_DEPTH = 40
 
-_STOP = frozenset([
-    "", ",", ";", "&", "\\\\", "}", "+", "-", "\\pm", "\\mp", "*", "/", ":", "^", "_", "!", "'", "%", "°",
-    "\\cup", "\\cap", "\\setminus", "\\lor", "\\choose", "\\mod", "\\rfloor", "\\rceil",
-    *RELATIONS, *BRACKETS.values(),
+_ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
+_INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+_SYMBOLS = words_in(
+    """
+    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi
+    chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega infty ell hbar hati hatj hatk imath
+    jmath aleph
+    """
+)
+_ACCENTS = frozenset([
+    "\\overline", "\\vec", "\\hat", "\\bar", "\\tilde", "\\mathcal", "\\mathbf", "\\mathfrak", "\\angle",
+    "\\triangle", "\\overrightarrow", "\\widehat",
 ])  # fmt: skip
-_SIGN_HEADS = {"-": "neg", "\\pm": "pm", "\\mp": "mp"}
+_POINTED = frozenset(["\\vec", "\\hat", "\\mathbf", "\\overrightarrow"])  # over i, j, k: unit vectors
+_MATRICES = frozenset(["matrix", "pmatrix", "bmatrix", "array"])
 
 
 def parse(text: str) -> Node:
@@ -34,181 +55,189 @@ def parse(text: str) -> Node:
     return node
 
 
-class _Parser(Commands):
-    def sequence(self) -> Node:
-        """Items between commas; semicolons bind weaker; "or" between relations makes a union."""
-        parts = [self.comma_list()]
-        while self.accept(";"):
-            parts.append(self.comma_list())
-        return parts[0] if len(parts) == 1 else Group("", tuple(parts), "")
-
-    def comma_list(self) -> Node:
-        items, separators = [self.relation()], set()
-        while self.peek() in (",", "\\lor"):
-            separators.add(self.take())
-            items.append(self.relation())
-        if len(items) == 1:
-            return items[0]
-        if separators == {"\\lor"} and all(isinstance(i, Relation) and i.operators != ("=",) for i in items):
-            return Call("cup", tuple(items))
-        if separators == {"\\lor"} and all(map(is_label, items)):  # A or B is not A and B
-            return Call("or", tuple(items))
-        return Group("", tuple(items), "")
-
-    def relation(self) -> Node:
-        start = self.at
-        sides = [self.set_expression()]
-        operators: list[str] = []
-        while self.peek() in RELATIONS:
-            operators.append(self.take())
-            sides.append(self.set_expression())
-        if not operators and self.depth == 0 and (sign := _separator(self.tokens[start : self.at])):
-            return _as_written(sides[0], sign)
-        return Relation(tuple(operators), tuple(sides)) if operators else sides[0]
-
-    def set_expression(self) -> Node:
-        left = self.ratio()
-        while self.peek() in ("\\cup", "\\cap", "\\setminus"):
-            head = self.take()[1:]
-            right = self.ratio()
-            if isinstance(left, Call) and left.head == head == "cup":
-                left = Call("cup", (*left.args, right))
-            else:
-                left = Call(head, (left, right))
-        return left
-
-    def ratio(self) -> Node:
-        terms = [self.quantity()]
-        while self.accept(":"):
-            terms.append(self.quantity())
-        return Call(":", tuple(terms)) if len(terms) > 1 else terms[0]
-
-    def quantity(self) -> Node:
-        """A sum with its unit, if it has one; ``1 hour 30 minutes`` has several."""
-        parts = [self.sum()]
-        while is_unit_token(self.peek()):
-            parts[-1] = Call("unit", (parts[-1], Text(self.take()[6:-1])))
-            if is_number(self.peek()):
-                parts.append(self.sum())
-        return Call("compound", tuple(parts)) if len(parts) > 1 else parts[0]
-
-    def sum(self) -> Node:
-        """Terms with + and - between them."""
-        terms = [self.signed(self.take() if self.peek() in ("+", "-", "\\pm", "\\mp") else "+")]
-        while self.peek() in ("+", "-", "\\pm", "\\mp", "\\mod"):
-            sign = self.take()
-            if sign == "\\mod":
-                raise Unreadable("a remainder or a residue class")
-            terms.append(self.signed(sign))
-        return Call("+", tuple(terms)) if len(terms) > 1 else terms[0]
-
-    def signed(self, sign: str) -> Node:
-        """A product with the sign that was read before it, and any that follow."""
-        while self.peek() in ("+", "-"):
-            if sign not in "+-":
-                raise Unreadable("a sign after ±")
-            sign = "+" if sign == self.take() else "-"
-        term = self.product()
-        return Call(_SIGN_HEADS[sign], (term,)) if sign != "+" else term
-
-    def product(self) -> Node:
-        """Factors. A divisor in a line ends at the next factor without a sign; such a factor is read only if two
-        numbers are divided, as in ``1/2x``."""
-        factors = self.factors(self.power(), argument=False)
-        while self.peek() in ("*", "/"):
-            inverse = self.take() == "/"
-            more = self.factors(self.signed_power(), argument=False)
-            if inverse:
-                if len(more) > 1 and not (_is_number(factors) and isinstance(more[0], Number)):
-                    raise Unreadable("a factor after a quotient")
-                more[0] = Call("inv", (more[0],))
-            factors += more
-        return Call("*", tuple(factors)) if len(factors) > 1 else factors[0]
-
-    def factors(self, first: Node, *, argument: bool) -> list[Node]:
-        """The first factor, and those that follow without a sign between them."""
-        factors = [first]
-        while self.starts_factor(self.peek()) and not (argument and self.ends_argument()):
-            self.append_adjacent(factors, self.peek())
-        return factors
-
-    def ends_argument(self) -> bool:
-        """Whether the argument of a function without brackets ends here: \\sin x\\cos x is a product."""
-        token = self.peek()
-        return token.removeprefix("\\") in FUNCTION_NAMES or token in ("(", "[", "|")
-
-    def append_adjacent(self, factors: list[Node], token: str) -> None:
-        """A factor without a sign before it. A number is accepted only where it is unambiguous (``2^{6} 3^{5}``,
-        ``(n-2)2^{n}``); an integer before a proper fraction of integers is a mixed number."""
-        last = factors[-1]
-        if is_number(token) and not self._stands_alone(last):
-            raise Unreadable("a number after a factor")
-        factor = self.power()
-        match last, factor:
-            case Number(whole), Call("*", (Number(over), Call("inv", (Number(under),)))) if token == "\\frac":
-                if whole.denominator != 1 or not 0 < over < under:
-                    raise Unreadable("an improper mixed number")
-                factors[-1] = Number(whole + over / under)
-            case _:
-                factors.append(factor)
-
-    def _stands_alone(self, last: Node) -> bool:
-        """Whether the current number can't be an index or exponent of the factor before it, nor continue its
-        digits."""
-        if not isinstance(last, Call) or last.head == "neg":
-            return False
-        return last.head in ("^", "!") or self.tokens[self.at + 1 : self.at + 2] == ["^"]
-
-    def signed_power(self) -> Node:
-        """A power that may have a sign."""
-        if self.peek() in ("-", "+"):
-            return Call("neg", (self.power(),)) if self.take() == "-" else self.power()
-        return self.power()
-
-    def starts_factor(self, token: str) -> bool:
-        if token == "|":
-            return self.bars == 0
-        return token not in _STOP and not token.startswith(("\\end{", "\\unit{"))
-
-    def power(self) -> Node:
-        base = self.postfixed(self.primary())
-        if not self.accept("^"):
-            return base
-        exponent = self.argument()
-        if self.peek() == "!":
-            raise Unreadable("the factorial of a power, or of its exponent")
-        return Call("^", (base, exponent))
-
-    def postfixed(self, node: Node) -> Node:
-        """An atom with the postfix signs that follow it."""
-        while self.peek() in ("!", "°", "%"):
-            if isinstance(node, Call) and node.head == "!":
-                raise Unreadable("a double factorial")
-            node = Call(self.take(), (node,))
+class _Parser(Operators):
+    def primary(self) -> Node:
+        """Reads one atom, no deeper than `MAX_DEPTH`."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable("nested too deep")
+        node = self._atom(self.take())
+        self.depth -= 1
         return node
 
+    def argument(self) -> Node:
+        """The argument of a command or of ^: a group, or one token."""
+        return self.signed_power() if self.peek() in ("+", "-") else self.primary()
 
-def _separator(tokens: Sequence[str]) -> str:
-    """The sign between the numbers of a range, a score, a date or a telephone number, or the letters of a path, which
-    would read as a subtraction or a quotient: ``10-12``, ``2020-03-04``, ``3/4/2020``, ``A-C-B``. Empty for anything
-    else."""
-    items = [token for token in tokens if not is_unit_token(token) and token != "%"]
-    signs = set(items[1::2])
-    if len(items) % 2 == 0 or not (signs == {"-"} or (signs == {"/"} and items[3:])):
-        return ""
-    is_path = len(items) > 3 and all(len(item) == 1 and item.isupper() for item in items[::2])
-    return signs.pop() if is_path or all(map(is_number, items[::2])) else ""
+    def _atom(self, token: str) -> Node:
+        if is_number(token):
+            return _literal(token)
+        if is_letters(token):
+            return self._letters(token)
+        if is_text(token):
+            return Text(token[6:-1])
+        if token in BRACKETS:
+            return self._bracket(token)
+        if token == "{":
+            return self._braces()
+        if token == "|":
+            return self._absolute()
+        if token.startswith("\\"):
+            return self._command(token)
+        raise Unreadable(token)
+
+    def _letters(self, run: str) -> Node:
+        """A function, a word, or a product of variables, of which only the first is taken."""
+        if run in FUNCTION_NAMES or run == "sqrt":
+            return self._command("\\" + run)
+        if run in ("pi", "infty", "infinity", "inf"):
+            return Symbol("\\pi" if run == "pi" else "\\infty")
+        prefix = next((name for name in ("sin", "cos", "tan", "log", "ln") if run.startswith(name)), "")
+        if prefix and len(run) <= len(prefix) + 2:
+            self.at -= 1
+            self.tokens[self.at] = run[len(prefix) :]
+            return self._command("\\" + prefix)
+        if len(run) > 1 and (run.isupper() or is_word(run)):
+            return Text(run)
+        if len(run) > 1:
+            self.at -= 1
+            self.tokens[self.at] = run[1:]
+        return self._variable(run[0])
+
+    def _variable(self, name: str) -> Node:
+        """A name with its index, primes, and argument if it is a function's."""
+        if self.accept("_"):
+            name += f"_{structure(self.argument())}"
+        while self.accept("'"):
+            name += "'"
+        if name[0] in "fgh" and self.peek() == "(":
+            name += f"({structure(self.primary())})"
+        return Symbol(name)
+
+    def _bracket(self, opening: str) -> Node:
+        if opening == "\\{" and self.accept("\\}"):
+            return Group("\\{", (), "\\}")
+        inner = self.inside(self.sequence)
+        closing = self.take()
+        if closing not in BRACKETS.values():
+            raise Unreadable("an open bracket")
+        if isinstance(inner, Group) and inner.opening == "":
+            return Group(opening, inner.items, closing)
+        if (opening, closing) == ("(", ")") or isinstance(inner, Matrix):
+            return inner
+        if (opening, closing) == ("[", "]") and isinstance(inner, Number):
+            return inner
+        return Group(opening, (inner,), closing)
+
+    def _braces(self) -> Node:
+        inner = self.inside(self.sequence)
+        if self.accept("\\choose"):
+            inner = Call("binom", (inner, self.inside(self.sequence)))
+        self.expect("}")
+        return inner
+
+    def _absolute(self) -> Node:
+        self.bars += 1
+        inner = self.sum()
+        self.expect("|")
+        self.bars -= 1
+        return Call("abs", (inner,))
+
+    def _command(self, command: str) -> Node:
+        """The arguments of a command whose token was just taken."""
+        name = command[1:]
+        if name in FUNCTION_NAMES:
+            return self._function(_ALIASES.get(name, name))
+        match name:
+            case "frac":
+                return Call("*", (self.argument(), Call("inv", (self.argument(),))))
+            case "sqrt":
+                return self._root()
+            case "binom":
+                return Call("binom", (self.argument(), self.argument()))
+            case "sum":
+                return self._sum()
+            case "emptyset":
+                return Group("\\{", (), "\\}")
+        if name in _SYMBOLS:
+            return self._variable(command)
+        if command in _ACCENTS:
+            accented = structure(self.argument()).removeprefix("\\").removesuffix("math")
+            if command in _POINTED and accented in ("i", "j", "k"):
+                return Symbol(f"\\hat{accented}")
+            return Symbol(f"{command}({accented})")
+        if name.startswith("mathbb"):
+            return Symbol(command.replace(" ", ""))
+        if name.startswith("begin{"):
+            return self._matrix(name[name.index("{") + 1 : -1].strip())
+        raise Unreadable(command)
+
+    def _root(self) -> Node:
+        degree: Node = Number(Fraction(2))
+        if self.accept("["):
+            degree = self.sum()
+            self.expect("]")
+        return Call("root", (self.argument(), degree))
+
+    def _sum(self) -> Node:
+        """\\sum_{k=1}^{n} body, with its body up to the next + or -."""
+        self.expect("_")
+        below = self.argument()
+        self.expect("^")
+        match below:
+            case Relation(("=",), (Symbol() as index, first)):
+                return Call("sum", (index, first, self.argument(), self.product()))
+        raise Unreadable("a sum without an index")
+
+    def _function(self, name: str) -> Node:
+        base: Node | None = None
+        exponent: Node | None = None
+        while self.peek() in ("^", "_"):
+            if self.take() == "^":
+                exponent = self.argument()
+            else:
+                base = self.argument()
+        if exponent == Call("neg", (Number(Fraction(1)),)):
+            if name not in _INVERSES:
+                raise Unreadable("an inverse")
+            name, exponent = _INVERSES[name], None
+        if base is not None and name != "log":
+            raise Unreadable("a subscript of a function")
+        argument = self._function_argument()
+        node = Call(name, (argument,) if base is None else (argument, base))
+        return Call("^", (node, exponent)) if exponent is not None else self.postfixed(node)
+
+    def _function_argument(self) -> Node:
+        if self.peek() in ("(", "{", "["):
+            return self.primary()
+        factors = self.factors(self.signed_power(), argument=True)
+        argument = Call("*", tuple(factors)) if len(factors) > 1 else factors[0]
+        if self.peek() == "/" and not symbols(argument):  # \\sin x/\\cos x divides outside, \\ln 2/3 is not read at all
+            raise Unreadable("a quotient after a function")
+        return argument
+
+    def _matrix(self, environment: str) -> Node:
+        if environment not in _MATRICES:
+            raise Unreadable(environment)
+        if environment == "array":  # {cc}, the alignment of its columns
+            self.expect("{")
+            while self.take() not in ("}", ""):
+                pass
+        rows: list[tuple[Node, ...]] = []
+        while not self.peek().startswith("\\end{"):
+            cells = [self.sum()]
+            while self.accept("&"):
+                cells.append(self.sum())
+            rows.append(tuple(cells))
+            if not self.accept("\\\\"):
+                break
+        if not self.take().startswith("\\end{"):
+            raise Unreadable("an open matrix")
+        return Matrix(tuple(rows))
 
 
-def _as_written(node: Node, sign: str) -> Node:
-    """The numbers in their places, with the unit that follows them."""
-    match node:
-        case Call("unit", (inner, unit)):
-            return Call("unit", (_as_written(inner, sign), unit))
-        case Call("+" | "*", args):
-            return Call("written" + sign, tuple(arg.args[0] if isinstance(arg, Call) else arg for arg in args))
-    return node
-
-
-def _is_number(factors: list[Node]) -> bool:
-    return len(factors) == 1 and isinstance(factors[0], Number)
+def _literal(token: str) -> Node:
+    value = number(token)
+    if value is None:
+        raise Unreadable("a number too long to compute with")
+    return Number(value, significant_digits(token) if value.denominator != 1 else 0)

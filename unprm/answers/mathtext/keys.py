@@ -3,34 +3,41 @@
 Two answers are equal if their keys are. The conventions are listed in `unprm.answers.equivalence`.
 """
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
+from fractions import Fraction
 from typing import NamedTuple
 
 from unprm.answers.mathtext.grammar import parse
-from unprm.answers.mathtext.linear import linear
-from unprm.answers.mathtext.names import without_name
+from unprm.answers.mathtext.prose import without_name
 from unprm.answers.mathtext.quantities import converted, quantity, total, unqualified, with_units
-from unprm.answers.mathtext.relations import Relations, interval, is_name, list_of, union_of
+from unprm.answers.mathtext.relations import Relations, interval, list_of, union_of
 from unprm.answers.mathtext.scalars import Scalars
 from unprm.answers.mathtext.tree import (
     Call,
     Group,
     Matrix,
     Node,
+    Number,
     Relation,
     Symbol,
     Text,
     Unreadable,
     children,
+    difference,
     is_label,
     mapped,
     structure,
+    substituted,
     symbols,
 )
 from unprm.answers.mathtext.values import Undecided, digest
 
 MAX_READABLE = 2000  # characters; a longer answer is compared as text
 _MAX_KEY = 64
+_ZERO, _ONE = Number(Fraction(0)), Number(Fraction(1))
+_RATIONAL = re.compile(r"-?[0-9]{1,30}(?:/[0-9]{1,30})?")
 _UNIT_VECTORS = ("\\hati", "\\hatj", "\\hatk")
 
 
@@ -54,9 +61,8 @@ class AnswerKey(NamedTuple):
 
 def answer_key(canonical: str) -> AnswerKey:
     """The key of an answer in canonical spelling."""
-    plain = _plain_key(canonical)
-    if plain:
-        return AnswerKey(plain)
+    if _RATIONAL.fullmatch(canonical):  # no need to parse it
+        return AnswerKey(canonical)
     if value := without_name(canonical):
         found = answer_key(value)
         name = canonical.removesuffix(value)
@@ -86,14 +92,6 @@ def text_key(canonical: str) -> AnswerKey:
 
 def _short(key: str) -> str:
     return key if len(key) <= _MAX_KEY else digest(key)
-
-
-def _plain_key(canonical: str) -> str:
-    """The key of a short rational, which needs no parsing."""
-    if len(canonical) > _MAX_KEY or not canonical.isascii():
-        return ""
-    numerator, slash, denominator = canonical.removeprefix("-").partition("/")
-    return canonical if numerator.isdigit() and (denominator.isdigit() or not slash) else ""
 
 
 class Meaning:
@@ -129,33 +127,25 @@ class Meaning:
 
     def _quantity_key(self, value: Node, spelled: str) -> str:
         """The key of the value in the base unit of its kind, with that kind."""
-        if isinstance(value, Group | Relation | Matrix) or _is_written(value):
+        if isinstance(value, Group | Relation | Matrix | Text):
             return f"{self.key(value)} in {spelled}"
         number, kind = converted(value, spelled)
         return f"{self.scalars.key(number)} {kind}"
 
     def _key(self, node: Node) -> str:
         match node:
-            case Call("written-" | "written/"):
-                return structure(node)
             case Group("[", (Group("[", first, "]"), *_) as rows, "]") if all(_is_row(row, len(first)) for row in rows):
-                return self.key(Matrix("matrix", tuple(map(children, rows))))
+                return self.key(Matrix(tuple(map(children, rows))))
             case Group(opening, items, closing):
                 return interval(opening, *(self.key(item) for item in items), closing)
             case Relation():
                 return self.relations.key(node)
-            case Matrix("matrix", rows) if len(rows) > 1 and all(len(row) == 1 for row in rows):  # a column is a vector
+            case Matrix(rows) if len(rows) > 1 and all(len(row) == 1 for row in rows):  # a column is a vector
                 return self.key(Group("(", tuple(cell for (cell,) in rows), ")"))
-            case Matrix(kind, rows):
-                return f"{kind}[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
-            case Call("cup", args):
-                return self._union(args)
-            case Call("setminus", (Symbol("\\mathbb{R}"), right)) if spans := self.relations.spans(right):
-                return self.relations.reals_without(spans)
-            case Call(":", args):
-                return f"ratio({','.join(map(self.key, args))})"
-            case Call("*" | "neg", args) if any(isinstance(arg, Matrix) for arg in args):
-                return self.key(_scaled_matrix(node))
+            case Matrix(rows):
+                return f"matrix[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
+            case Call("cup" | "cap" | "setminus"):
+                return self._set(node)
         return self._vector(node) or self.scalars.key(node)
 
     def _vector(self, node: Node) -> str:
@@ -163,24 +153,29 @@ class Meaning:
         names = symbols(node)
         if not names or not names <= set(_UNIT_VECTORS):
             return ""
-        components: list[Node] = []
-        for name in _UNIT_VECTORS[: 3 if "\\hatk" in names else 2]:
-            parts = linear(node, name)
-            if parts is None or symbols(parts[0]):
-                return ""
-            components.append(parts[0])
-            node = parts[1]
-        return "" if self.scalars.sign(node) else self.key(Group("(", tuple(components), ")"))
+        along = _UNIT_VECTORS[: 3 if "\\hatk" in names else 2]
+        components = [substituted(node, {name: _ONE if name == one else _ZERO for name in along}) for one in along]
+        terms = [Call("*", (Symbol(name), part)) for name, part in zip(along, components, strict=True)]
+        if not self.scalars.is_zero(difference(node, Call("+", tuple(terms)))):
+            return ""
+        return self.key(Group("(", tuple(components), ")"))
 
     def _list_key(self, items: Sequence[Node], *, distinct: bool) -> str:
-        """A bare list or a set: in any order, except for words, capital letters and values given to names."""
-        assigned = self._assigned(items)
-        if assigned:
-            return assigned
+        """A bare list or a set: in any order, except for words and capital letters. ``x=1, y=2`` is the tuple of the
+        values in the order of the names; ``x=1, x=2`` and ``x=1, 2`` are lists."""
+        names = [_assigned_name(item) for item in items]
+        values = [children(item)[1] if name else item for name, item in zip(names, items, strict=True)]
+        if len(items) > 1 and names[0]:
+            if all(names) and len(set(names)) == len(names):  # a_3 comes before a_37
+                ordered = sorted(zip(names, values, strict=True), key=lambda named: (len(named[0]), named[0]))
+                return self.key(Group("(", tuple(value for _, value in ordered), ")"))
+            if {*names, ""} == {names[0], ""}:
+                items = values
         if not distinct and (sum_of_all := total(items)) is not None:
             return self.key(sum_of_all)
-        if not distinct and (span := self.relations.overlap(items)):
-            return self.relations.set_key([span])
+        if not distinct and len(items) > 1 and all(map(_is_inequality, items)):
+            with suppress(Undecided, Unreadable):
+                return self.relations.set_key(Call("cap", tuple(items)))
         keys = [self.key(variant) for item in items for variant in alternatives(item)]
         if len(items) > 1 and all(is_label(item) for item in items) and not distinct:
             if all(isinstance(item, Symbol) for item in items):  # A, B, D are the options ABD
@@ -191,56 +186,31 @@ class Meaning:
         once = distinct or all(isinstance(item, Group) for item in items)  # a solution listed twice is one
         return list_of(set(keys) if once else keys)
 
-    def _assigned(self, items: Sequence[Node]) -> str:
-        """``x=1, y=2`` is the tuple of the values in the order of the names; ``x=1, x=2`` and ``x=1, 2`` are
-        lists."""
-        pairs = [_assignment(item) for item in items]
-        given = [pair for pair in pairs if pair]
-        if len(items) < 2 or not given or pairs[0] is None:
-            return ""
-        if len(given) == len(items) and len(set(names := [structure(name) for name, _ in given])) == len(items):
-            values = [value for _, (_, value) in sorted(zip(names, given, strict=True), key=_by_name)]
-            return self.key(Group("(", tuple(values), ")"))
-        if len({structure(name) for name, _ in given}) == 1:
-            return self._list_key(
-                [pair[1] if pair else item for pair, item in zip(pairs, items, strict=True)], distinct=False
-            )
-        return ""
-
-    def _union(self, args: Sequence[Node]) -> str:
-        if all(isinstance(arg, Group) and arg.opening == "\\{" for arg in args):
-            return self._list_key([item for arg in args for item in children(arg)], distinct=True)
-        spans = [self.relations.spans(arg) for arg in args]
-        if all(spans):
-            return self.relations.set_key([span for found in spans for span in found or ()])
-        return union_of(map(self.key, args))
+    def _set(self, node: Call) -> str:
+        """The key of a union, intersection or difference of sets."""
+        if node.head == "cup" and all(isinstance(arg, Group) and arg.opening == "\\{" for arg in node.args):
+            return self._list_key([item for arg in node.args for item in children(arg)], distinct=True)
+        with suppress(Undecided, Unreadable):
+            return self.relations.set_key(node)
+        if node.head != "cup":
+            raise Unreadable("a set that is not of real numbers")
+        return union_of(map(self.key, node.args))
 
 
-def _is_written(node: Node) -> bool:
-    return isinstance(node, Call) and node.head.startswith("written")
+def _is_inequality(node: Node) -> bool:
+    return isinstance(node, Relation) and "=" not in node.operators
 
 
-def _by_name(named: tuple[str, tuple[Node, Node]]) -> tuple[int, str]:
-    return len(named[0]), named[0]  # a_3 before a_37
-
-
-def _assignment(node: Node) -> tuple[Node, Node] | None:
-    if isinstance(node, Relation) and node.operators == ("=",) and is_name(node.sides[0]):
-        return node.sides[0], node.sides[1]
-    return None
+def _assigned_name(node: Node) -> str:
+    """The name in ``x = 5``; else empty."""
+    match node:
+        case Relation(("=",), (Symbol(name), _)):
+            return name
+    return ""
 
 
 def _is_row(node: Node, length: int) -> bool:
     return isinstance(node, Group) and node.opening == "[" and len(node.items) == length > 1
-
-
-def _scaled_matrix(node: Call) -> Node:
-    """A matrix with a factor or a sign, multiplied out."""
-    matrices = [arg for arg in node.args if isinstance(arg, Matrix)]
-    others = tuple(arg for arg in node.args if not isinstance(arg, Matrix))
-    if len(matrices) != 1 or matrices[0].kind != "matrix":
-        raise Unreadable("a product of matrices")
-    return mapped(matrices[0], lambda cell: Call(node.head, (cell, *others)))
 
 
 def alternatives(node: Node) -> list[Node]:

@@ -1,21 +1,164 @@
 """The words after a number: units, which are kept in one spelling (15 cm^2, 3 hours, 5 dollars), and nouns, which are
-dropped (5 apples), unless there are several of them (3 boys and 5 girls)."""
+dropped (5 apples), unless there are several of them (3 boys and 5 girls).
+"""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from unprm.answers.mathtext.phrases import Phrase, read_phrase
-from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token, unit_token
-from unprm.answers.mathtext.units import spelled_unit, unit, unit_powers
-from unprm.answers.mathtext.words import CONTRASTS, MULTIPLIERS
+from unprm.answers.mathtext.tokens import (
+    CLOSING,
+    OPENING,
+    Segment,
+    is_letters,
+    is_number,
+    is_text,
+    is_unit_token,
+    unit_token,
+)
+from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name, unit_powers
+from unprm.answers.mathtext.words import (
+    CONTRASTS,
+    FUNCTION_NAMES,
+    MULTIPLIERS,
+    changes_meaning,
+    is_noun,
+    is_word,
+    qualifies,
+)
+
+_ITEM = re.compile(r"[^\W\d_]+|[0-9]+|[/^*-]")
+_PREFIXES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+_RAISED = {"squared": 2, "cubed": 3}
+_TWO_WORDS = {
+    "floz": "fl oz|fluid ounces?", "troyounce": "troy ounces?", "tonne": "metric tons?", "longton": "long tons?",
+    "nmi": "nautical miles?", "ly": "light years?", "au": "astronomical units?", "percent": "per cent",
+    "dollar": "us dollars?", "degC": "degrees? c(?:elsius)?", "degF": "degrees? f(?:ahrenheit)?",
+}  # fmt: skip
+_PAIR = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _TWO_WORDS.items()), re.IGNORECASE)
+_FACTOR = re.compile(
+    rf"(?:({'|'.join(_PREFIXES)}) )?(?!in [^\W\d_])([^\W\d_]+)(?!\S)"  # 5 in a row
+    rf"(?: ({'|'.join(_RAISED)})(?!\S)| \^( -)? ([0-9])| ([0-9]))?",
+    re.IGNORECASE,
+)
+_JOIN = re.compile(r" ?(/|per|a|an|each|every|\*|-) ", re.IGNORECASE)
+_NOUNS = re.compile(r"(?:(?!(?:per|a|an|each|every)(?!\S))[^\W\d_]+(?: |$))*", re.IGNORECASE)
+_TEMPERATURES = {"c": "degC", "f": "degF", "celsius": "degC", "fahrenheit": "degF"}
+_CLOCK = re.compile(r"\b([ap])\.\s?m\b", re.IGNORECASE)
+_SMALL_WORDS = frozenset(
+    ["a", "an", "the", "of", "per", "in", "on", "at", "to", "is", "are", "it", "he", "as", "by", "s"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """`powers`: the power of each unit by name. `noun`: the other words, in the singular, empty if there are none;
+    `written`: all words; `kept`: whether they change what is meant."""
+
+    powers: Mapping[str, int] = field(default_factory=dict)
+    noun: str = ""
+    written: str = ""
+    kept: bool = False
+
+    @property
+    def is_temperature(self) -> bool:
+        """Whether it continues a degree sign: the C or F of ``20° C``."""
+        return not self.powers.keys().isdisjoint(_TEMPERATURES.values())
+
+
+def read_phrase(tokens: Sequence[str], *, spaced: bool, degrees: bool, literal: bool) -> Phrase | None:
+    """The phrase in these tokens, which have no blanks. `spaced`: a blank precedes them; `degrees`: a degree sign
+    does; `literal`: the value before them has no letters. None if they may be a product of variables, or are not a
+    phrase."""
+    items = [item for token in tokens for item in _items(token)]
+    if not items or (items[0].lower() in FUNCTION_NAMES and not _is_short_time(items)):
+        return None
+    text, upright = " ".join(items), is_text(tokens[0])
+    powers, nouns, rest = _parts(text, degrees=degrees, spaced=spaced or upright, literal=literal, upright=upright)
+    others = [word.lower() for word in (*nouns, *rest) if word.isalpha()]
+    contrasts = {unit_name(word): 1 for word in others if unit_name(word) in CONTRASTS}
+    kept = changes_meaning(others) or qualifies(others) or others[:1] in (["is"], ["are"])
+    if kept:
+        understood = all(map(_is_prose, items))
+    elif nouns:
+        first = nouns[0].lower()
+        understood = upright or is_noun(first, spaced=spaced) or (first == "in" and len(nouns) > 1)
+    else:
+        plain = all(len(word) > 2 or word in _SMALL_WORDS for word in others)
+        understood = bool(powers) and (upright or plain)
+    if not understood:
+        return None
+    counted = [word for word in others if word not in _SMALL_WORDS and unit_name(word) not in contrasts]
+    return Phrase(powers | contrasts, " ".join(word.removesuffix("s") for word in counted), text.lower(), kept)
+
+
+def _items(token: str) -> list[str]:
+    if is_text(token):
+        return _ITEM.findall(_CLOCK.sub(r"\1m", token[6:-1]))
+    return [token] if is_letters(token) or _ITEM.fullmatch(token) else []
+
+
+def _is_short_time(items: Sequence[str]) -> bool:
+    """Whether this is a unit such as ``min`` or ``sec``, not a function with its argument."""
+    return bool(unit_name(items[0])) and not "".join(items[1:2]).isalpha()
+
+
+def _is_prose(item: str) -> bool:
+    return item.isalpha() and (is_word(item) or bool(unit_name(item)) or item.lower() in _SMALL_WORDS)
+
+
+def _parts(
+    text: str, *, degrees: bool, spaced: bool, literal: bool, upright: bool
+) -> tuple[dict[str, int], list[str], list[str]]:
+    """The powers of the units in a phrase, its nouns, and the words and signs after both: a unit or nouns, then what
+    they are counted by (``miles per hour``, ``pages a day``)."""
+    text = _PAIR.sub(lambda pair: pair.lastgroup or "", text)
+    first, second, *_ = [*text.split(" "), ""]
+    powers: dict[str, int] = {}
+    nouns: list[str] = []
+    at = 0
+    if degrees and first.lower() in _TEMPERATURES:
+        powers[_TEMPERATURES[first.lower()]] = 1
+        at = len(first)
+    elif _may_be_unit(first, second, spaced=spaced, literal=literal, upright=upright):
+        at = _take_factor(text, 0, 1, powers)
+    if not powers and (found := _NOUNS.match(text)):
+        nouns = found[0].split()
+        at = len(found[0].rstrip())
+    while join := _JOIN.match(text, at):
+        end = _take_factor(text, join.end(), 1 if join[1] in "*-" else -1, powers)
+        if end == join.end():
+            break
+        at = end
+    return powers, nouns, text[at:].split()
+
+
+def _may_be_unit(first: str, second: str, *, spaced: bool, literal: bool, upright: bool) -> bool:
+    """Whether what follows the number can't be a variable."""
+    if upright or first == "/" or first.lower() in _PREFIXES:
+        return True
+    if len(first) == 1 and second.isalpha():  # 10 m s may be a product
+        return False
+    return is_unit_after(first, spaced=spaced, literal=literal, raised=second == "^")
+
+
+def _take_factor(text: str, start: int, sign: int, powers: dict[str, int]) -> int:
+    """Adds the unit that begins here, with its power, and returns where it ends: ``m ^ 2``, ``s ^ - 1``, ``m 2``,
+    ``feet squared``, ``square feet``; `start` if there is none."""
+    found = _FACTOR.match(text, start)
+    name = unit_name(found[2]) if found else ""
+    if found is None or not name:
+        return start
+    prefix, _, raised, minus, exponent, index = found.groups()
+    power = _RAISED[raised.lower()] if raised else int(exponent or index or _PREFIXES.get((prefix or "").lower(), 1))
+    powers[name] = powers.get(name, 0) + (-sign if minus else sign) * power
+    return found.end()
+
 
 _IN_PHRASE = frozenset([" ", "^", "{", "}", "/", ".", "-", "'", "*"])
 _LITERAL = frozenset(["\\frac", "\\sqrt"])
 _LONGEST = 24  # tokens of a phrase
-
-Segment = tuple[list[str], str, str]
-"""The tokens between two brackets, commas or relations, and the tokens before and after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +214,7 @@ def _without_signs(segment: list[str], before: str) -> tuple[list[str], str]:
 def _suffixed(segment: list[str], before: str) -> Measured:
     if segment and is_unit_token(segment[-1]):
         return Measured(segment[:-1], Phrase(unit_powers(segment[-1][6:-1])))
-    if before in CLOSING and (phrase := _phrase(segment, 0)) is not None:
+    if segment and before in CLOSING and (phrase := _phrase(segment, 0)) is not None:
         return Measured([], phrase)
     for at in range(max(1, len(segment) - _LONGEST), len(segment)):
         end = at - (segment[at - 1] == " ")

@@ -11,8 +11,8 @@ from unprm.answers.mathtext.tokens import (
     LONG_DECIMAL,
     MAX_DIGITS,
     OPENING,
+    Segment,
     is_number,
-    is_text,
     is_unit_token,
     number,
     significant_digits,
@@ -35,6 +35,11 @@ _WORDS = re.compile(
     rf"(?:{_FIRST})(?:(?:[\s-]|\s(?<=hundred\s)and\s)(?:{_ANY}))*(?![A-Za-z])",
     re.IGNORECASE,
 )
+_LITERAL = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+_SLASHED = re.compile(rf"({_LITERAL})/({_LITERAL})$")
+_FRACTION = re.compile(rf"(?:({_LITERAL}) ?)?\\frac\{{([-+ ]*{_LITERAL})\}}\{{([-+ ]*{_LITERAL})\}}")
+_POWER_OF_TEN = re.compile(r"(?:\*10\^\{([-+]?[0-9]{1,3})\})?")
+_SCALED = re.compile(rf"({_LITERAL})(?:{_POWER_OF_TEN.pattern}|((?: |[^\W\d_]|\\text\{{[^{{}}]*\}})+))")
 _SEPARATOR = re.compile(r"[\s-]+(?:and\s+)?")
 _BRACKETS = OPENING | CLOSING
 
@@ -113,20 +118,23 @@ def _trimmed(token: str) -> str:
     return (whole.lstrip("0") or "0") + ("." + decimals if decimals else "")
 
 
-def plain_values(segment: list[str], before: str, after: str) -> list[str]:
-    """The tokens of numbers, each with its unit if it has one, in one spelling. What follows a closing bracket
-    or precedes an opening one is part of something larger, and stays."""
-    if before in CLOSING or after in OPENING:
+def read_numbers(segments: Sequence[Segment]) -> list[list[str]]:
+    """The segments with their numbers, each with its unit if it has one, in one spelling."""
+    return [_plain_values(*segment) for segment in segments]
+
+
+def _plain_values(segment: list[str], before: str, after: str) -> list[str]:
+    if before in CLOSING or after in OPENING:  # part of something larger
         return segment
     done: list[str] = []
     value: list[str] = []
     for token in segment:
         if is_unit_token(token) or token in _UNIT_SIGNS:
-            done += [*_before_sign(plain_number(value), token), token]
+            done += [*_before_sign(_plain_number(value), token), token]
             value = []
         else:
             value.append(token)
-    return done + plain_number(value)
+    return done + _plain_number(value)
 
 
 def _before_sign(value: list[str], sign: str) -> list[str]:
@@ -137,99 +145,48 @@ def _before_sign(value: list[str], sign: str) -> list[str]:
     return value
 
 
-def plain_number(segment: list[str]) -> list[str]:
-    """The tokens of a number as a rational in lowest terms; a long decimal stays one, in one spelling."""
-    sign, body = _signed(segment)
-    if not body or not (is_number(body[0]) or body[0] == "\\frac"):
+def _plain_number(segment: list[str]) -> list[str]:
+    """The tokens of a number as a rational in lowest terms; a decimal of many digits may be the rounding of another
+    number (see `scalars`), so it stays a decimal."""
+    digits = [token for token in segment if token not in ("-", "+", " ")]
+    if not digits or not (is_number(digits[0]) or digits[0] == "\\frac"):
         return segment
+    start = segment.index(digits[0])
+    negative = segment[:start].count("-") % 2 == 1
+    body = segment[start:]
     if significant_digits(body[0]) >= LONG_DECIMAL:
-        return _long_decimal(sign, body) or segment
-    value = _value(body)
-    return _tokens_of(sign * value) if value is not None else segment
-
-
-def _signed(segment: Sequence[str]) -> tuple[int, list[str]]:
-    sign, at = 1, 0
-    while at < len(segment) and segment[at] in ("-", "+", " "):
-        sign = -sign if segment[at] == "-" else sign
-        at += 1
-    return sign, list(segment[at:])
-
-
-def _tokens_of(value: Fraction) -> list[str]:
-    parts = ["-"] if value < 0 else []
-    parts.append(str(abs(value.numerator)))
+        exponent = _POWER_OF_TEN.fullmatch("".join(body[1:]))
+        if exponent is None or len(body[0]) > MAX_DIGITS:
+            return segment
+        shifted = Decimal(body[0]).scaleb(int(exponent[1] or 0))
+        return ["-"] * negative + [_trimmed(f"{shifted:f}")]
+    value = number(body[0]) if len(body) == 1 else _value("".join(body))
+    if value is None:
+        return segment
+    parts = ["-"] * (negative != (value < 0) and value != 0) + [str(abs(value.numerator))]
     return parts if value.denominator == 1 else [*parts, "/", str(value.denominator)]
 
 
-def _long_decimal(sign: int, body: Sequence[str]) -> list[str]:
-    """A long decimal may be the rounding of another number (see `decimals`), so its digits are kept."""
-    exponent = _power_of_ten(body[1:])
-    if exponent is None or len(body[0]) > MAX_DIGITS:
-        return []
-    return (["-"] if sign < 0 else []) + [_trimmed(f"{Decimal(body[0]).scaleb(exponent):f}")]
-
-
-def _value(body: Sequence[str]) -> Fraction | None:
-    if body[0] == "\\frac":
-        return _fraction(body)
-    head = number(body[0])
-    if head is None or len(body) == 1:
-        return head
-    if body[1] == "/":
-        return _ratio(body[0], body[2]) if len(body) == 3 else None
-    exponent = _power_of_ten(body[1:])
-    if exponent is not None:
-        return head * Fraction(10) ** exponent
-    return _multiplied(head, body[1:]) or _mixed(head, body[1:] if body[1] != " " else body[2:])
-
-
-def _ratio(over: str, under: str) -> Fraction | None:
-    if not (is_number(over) and is_number(under)):
+def _value(text: str) -> Fraction | None:
+    """The value of ``1/2``, ``1\\frac{1}{2}``, ``3*10^{6}``, ``1.5 million dollars``; None for anything else. Only an
+    integer and a proper fraction make a mixed number."""
+    if found := _FRACTION.fullmatch(_SLASHED.sub(r"\\frac{\1}{\2}", text)):
+        whole, over, under = (_signed_number(part or "0") for part in found.groups())
+        if whole is None or over is None or not under:
+            return None
+        is_proper = whole.denominator == 1 and 0 < over / under < 1
+        return whole + over / under if is_proper or not found[1] else None
+    found = _SCALED.fullmatch(text)
+    value = number(found[1]) if found else None
+    if found is None or value is None:
         return None
-    numerator, denominator = number(over), number(under)
-    return numerator / denominator if numerator is not None and denominator else None
+    if found[2]:
+        return value * Fraction(10) ** int(found[2])
+    scale, *others = words_of(found[3].replace("\\text", "")) or [""]
+    times = MULTIPLIERS.get(scale.removesuffix("s"))
+    return None if times is None or changes_meaning(others) else value * times
 
 
-def _fraction(body: Sequence[str]) -> Fraction | None:
-    """\\frac{a}{b} of two literals, with their signs."""
-    if body[1:2] != ["{"] or "}" not in body:
-        return None
-    close = list(body).index("}")
-    if list(body[close + 1 : close + 2]) != ["{"] or body[-1] != "}":
-        return None
-    (sign, over), (other, under) = _signed(body[2:close]), _signed(body[close + 2 : -1])
-    value = _ratio(over[0], under[0]) if len(over) == len(under) == 1 else None
-    return sign * other * value if value is not None else None
-
-
-def _mixed(whole: Fraction, rest: Sequence[str]) -> Fraction | None:
-    """1 1/2 and 1\\frac{1}{2}; only a proper fraction makes a mixed number."""
-    part = _fraction(rest) if rest and rest[0] == "\\frac" else None
-    if len(rest) == 3 and rest[1] == "/":
-        part = _ratio(rest[0], rest[2])
-    return whole + part if part is not None and 0 < part < 1 and whole.denominator == 1 else None
-
-
-def _power_of_ten(rest: Sequence[str]) -> int | None:
-    """The exponent in *10^{3} or *10^{-3}; 0 where nothing follows."""
-    if not rest:
-        return 0
-    if list(rest[:4]) != ["*", "10", "^", "{"] or rest[-1] != "}":
-        return None
-    sign, exponent = _signed(rest[4:-1])
-    plain = len(exponent) == 1 and exponent[0].isdigit() and len(exponent[0]) <= 3
-    return sign * int(exponent[0]) if plain else None
-
-
-def _multiplied(head: Fraction, rest: Sequence[str]) -> Fraction | None:
-    """3 million, 1.5 billion dollars."""
-    words = [word for token in rest for word in words_of(token.removeprefix("\\text"))]
-    times = MULTIPLIERS.get(words[0].removesuffix("s")) if words else None
-    if times is None or changes_meaning(words[1:]) or not _is_words(rest):
-        return None
-    return head * times
-
-
-def _is_words(tokens: Sequence[str]) -> bool:
-    return all(token == " " or token.isalpha() or is_text(token) for token in tokens)
+def _signed_number(text: str) -> Fraction | None:
+    value = number(text.lstrip("-+ "))
+    return -value if value is not None and text.count("-") % 2 else value

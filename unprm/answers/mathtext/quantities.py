@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from unprm.answers.mathtext.decimals import identified
+from unprm.answers.mathtext.scalars import identified
 from unprm.answers.mathtext.tree import (
     Call,
     Group,
@@ -50,30 +50,23 @@ def converted(value: Node, spelled: str) -> tuple[Node, str]:
 
 
 def total(parts: Sequence[Node]) -> Node | None:
-    """``1 hour 30 minutes`` in its smallest unit; None if the parts aren't such a sum: literal numbers of smaller
-    and smaller units of one kind, each less than one of the unit before."""
-    found = [_literal(part) for part in parts]
-    read = [part for part in found if part]
+    """``1 hour 30 minutes`` in the base unit of its kind; None if the parts aren't such a sum: literal numbers of
+    smaller and smaller units of one kind, each less than one of the unit before."""
+    read = [literal for literal in map(_literal, parts) if literal]
     if len(read) < 2 or len(read) < len(parts):
         return None
     for (_, before), (value, current) in pairwise(read):
         if before.kind != current.kind or not 0 <= value * current.factor < before.factor:
             return None
-    smallest = read[-1][1].factor
-    sum_of_all = sum((value * unit.factor for value, unit in read), Fraction(0)) / smallest
-    last = quantity(parts[-1])
-    assert last is not None
-    return Call("unit", (Number(sum_of_all), Text(last[1])))
+    in_base = sum((value * unit.factor for value, unit in read), Fraction(0))
+    return Call("unit", (Number(in_base), Text(read[0][1].kind)))
 
 
 def _literal(node: Node) -> tuple[Fraction, Unit] | None:
     found = quantity(node)
     known = unit(found[1]) if found else None
-    match found:
-        case (Number(value, _), _) if known and value >= 0:
-            return value, known
-        case (Call("*", (Number(over), Call("inv", (Number(under),)))), _) if known and under:
-            return over / under, known
+    if found and known and isinstance(found[0], Number) and found[0].value >= 0:
+        return found[0].value, known
     return None
 
 

@@ -4,15 +4,21 @@ A closed expression has the key of its number. One with unknowns has the keys of
 each unknown gets twelve numbers, which depend only on its name, some integers, some of either sign, some far away,
 where kinks as in ``|x-40|`` show; with unknown exponents eight. A missing value, because of the root or logarithm of a
 negative number, for example, is part of the key.
+
+A long decimal counts as the one simple number that it rounds: 0.3333333333 as 1/3, 9.42477796 as 3 pi,
+4.123105625617661 as the root of 17. Agreement to some digits is not an equivalence relation, so each decimal is
+replaced independently.
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from math import isqrt, ulp
 
-from unprm.answers.mathtext.decimals import identified
 from unprm.answers.mathtext.evaluation import Evaluator
+from unprm.answers.mathtext.tokens import LONG_DECIMAL
 from unprm.answers.mathtext.tree import (
     Call,
     Node,
@@ -36,15 +42,20 @@ _RANGES = (
     (10**6, 4 * 10**6, 7, False), (10**6, 4 * 10**6, -11, False),
 )  # fmt: skip
 _NEAR = 8
-_KINKED = frozenset(["abs", "max", "min", "floor", "ceil"])
-_GROWING = frozenset(["exp", "sinh", "cosh", "tanh", "power"])
+_MAX_DIGITS = 40  # of a long decimal
+# A simple number's numerator times denominator has so many digits less than the decimal that it is taken for: so a
+# random decimal is taken for one with a probability of about 1 in 10**5.
+_SPARE = 5
+_NOISE = 4  # units in the last place by which a double may differ from the short decimal that it stands for
+_PI = Fraction("3.141592653589793238462643383279502884197169399375105820974945")
+_GROWING = frozenset(["exp", "power"])
 
 
 class Scalars:
     """Keys of the expressions in one answer, which may cost `_MAX_NODES` in total."""
 
     def __init__(self) -> None:
-        self._left = _MAX_NODES
+        self._evaluator = Evaluator(_MAX_NODES)
 
     def key(self, node: Node) -> str:
         """The key. Raises `Undecided` and `Unreadable`."""
@@ -94,6 +105,10 @@ class Scalars:
         except Undefined:
             raise Undecided from None
 
+    def is_zero(self, node: Node) -> bool:
+        """Whether an expression is 0 at all points."""
+        return all(self._real_key(substituted(node, point)) == "0" for point in _points(node))
+
     def _at_points(self, node: Node) -> str:
         keys = [self._real_key(substituted(node, point)) for point in _points(node)]
         if keys.count(_UNDEFINED) > len(keys) - _LEAST:
@@ -107,11 +122,8 @@ class Scalars:
             return _UNDEFINED
 
     def _value(self, node: Node, *, real: bool = False) -> Value:
-        evaluator = Evaluator(self._left, real)
-        try:
-            return evaluator.value(node)
-        finally:
-            self._left = evaluator.left
+        self._evaluator.real = real
+        return self._evaluator.value(node)
 
 
 def _points(node: Node) -> Iterator[Mapping[str, Node]]:
@@ -119,10 +131,15 @@ def _points(node: Node) -> Iterator[Mapping[str, Node]]:
     they may be."""
     names, heads = symbols(node), frozenset(_heads(node))
     grows = not heads.isdisjoint(_GROWING)
-    if grows and not heads.isdisjoint(_KINKED):
+    if grows and "abs" in heads:
         raise Undecided
     for index in range(_NEAR if grows else len(_RANGES)):
         yield {name: _sample(name, index) for name in names}
+
+
+def sample_point(node: Node) -> Mapping[str, Node]:
+    """Values of a node's unknowns."""
+    return next(_points(node))
 
 
 def _heads(node: Node) -> Iterator[str]:
@@ -143,3 +160,42 @@ def _sample(name: str, index: int) -> Number:
     if denominator == 1:
         numerator = numerator // 2 * 2 + index % 2
     return Number(Fraction(-numerator if signed and noise % 2 else numerator, denominator))
+
+
+def identified(node: Node) -> Node:
+    """The simple rational, multiple of pi or square root that a long decimal rounds, also after a sign; any other
+    node unchanged."""
+    match node:
+        case Number():
+            return _identified(node)
+        case Call("neg", (Number() as decimal,)):
+            return Call("neg", (_identified(decimal),))
+    return node
+
+
+def _identified(decimal: Number) -> Node:
+    value, digits = decimal.value, decimal.digits
+    if not LONG_DECIMAL <= digits <= _MAX_DIGITS or value <= 0:
+        return decimal
+    # what rounds to the decimal, or is truncated to it, is less than this away from it
+    unit = Fraction(10) ** ((Decimal(value.numerator) / Decimal(value.denominator)).adjusted() + 1 - digits)
+    if digits in (16, 17):  # a double
+        double, short = float(value), Fraction(f"{float(value):.10g}")
+        if Fraction(repr(double)) == value and abs(value - short) <= _NOISE * Fraction(ulp(double)):
+            return Number(short)
+        unit = max(unit, value / 2**52)
+    low, high, height = value - unit / 2, value + unit, 10 ** (digits - _SPARE)
+    if rational := _simple(low, high, height):
+        return Number(rational) if 10**_MAX_DIGITS % rational.denominator else decimal
+    if multiple := _simple(low / _PI, high / _PI, height):
+        return Call("*", (Number(multiple), Symbol("\\pi")))
+    if square := _simple(low * low, high * high, height):
+        return Call("root", (Number(square), Number(Fraction(2))))
+    return decimal
+
+
+def _simple(low: Fraction, high: Fraction, height: int) -> Fraction | None:
+    """The only rational between two positive numbers whose numerator times denominator is at most `height`, if any."""
+    middle = (low + high) / 2
+    simple = middle.limit_denominator(max(1, isqrt(int(height / middle))))
+    return simple if low < simple < high and simple.numerator * simple.denominator <= height else None

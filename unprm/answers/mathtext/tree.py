@@ -60,16 +60,15 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Rows of cells; `kind` is ``matrix`` or ``determinant``."""
+    """Rows of cells."""
 
-    kind: str
     rows: "tuple[tuple[Node, ...], ...]"
 
 
 Node = Number | Symbol | Text | Call | Group | Relation | Matrix
 
 CONSTANTS = frozenset(["e", "i", "\\pi", "\\infty"])
-COMMUTATIVE = frozenset(["+", "*", "cup", "cap", "gcd", "lcm", "max", "min"])
+COMMUTATIVE = frozenset(["+", "*", "cup", "cap"])
 
 
 def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -81,8 +80,8 @@ def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
             return Group(opening, tuple(map(change, items)), closing)
         case Relation(operators, sides):
             return Relation(operators, tuple(map(change, sides)))
-        case Matrix(kind, rows):
-            return Matrix(kind, tuple(tuple(map(change, row)) for row in rows))
+        case Matrix(rows):
+            return Matrix(tuple(tuple(map(change, row)) for row in rows))
     return node
 
 
@@ -95,7 +94,7 @@ def children(node: Node) -> "tuple[Node, ...]":
             return items
         case Relation(_, sides):
             return sides
-        case Matrix(_, rows):
+        case Matrix(rows):
             return tuple(cell for row in rows for cell in row)
     return ()
 
@@ -143,6 +142,21 @@ def structure(node: Node) -> str:
             return f"{opening or '<'}{','.join(parts)}{closing or '>'}"
         case Relation(operators, _):
             return f"rel({' '.join(operators)};{','.join(parts)})"
-        case Matrix(kind, rows):
-            return f"{kind}{len(rows)}({','.join(parts)})"
+        case Matrix(rows):
+            return f"matrix{len(rows)}({','.join(parts)})"
     raise AssertionError(node)
+
+
+def difference(left: Node, right: Node) -> Node:
+    """left - right."""
+    return Call("+", (left, negative(right)))
+
+
+def negative(node: Node) -> Node:
+    """Minus the node."""
+    return Call("neg", (node,))
+
+
+def quotient(over: Node, under: Node) -> Node:
+    """over / under."""
+    return Call("*", (over, Call("inv", (under,))))

@@ -60,8 +60,7 @@ MULTIPLIERS = {
 # Names of functions, which are never the noun that an answer counts.
 FUNCTION_NAMES = words_in(
     """
-    sin cos tan sec csc cot sinh cosh tanh arcsin arccos arctan asin acos atan acot ln log lg exp gcd lcm
-    max min
+    sin cos tan sec csc cot arcsin arccos arctan asin acos atan ln log lg exp
     """
 )
 # Nouns that may touch the number (10ways); others need a blank, since 10abc reads as 10·a·b·c.
