@@ -166,7 +166,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         default=1024.0,
         ge=1,
         allow_inf_nan=False,
-        description="MiB of the journal; beyond, the oldest entries are deleted.",
+        description="MiB of the journal; the oldest entries go first.",
     )
     report: DirectoryPath | None = Field(
         default=None, description="Directory of a `research lab` or `evaluate` run, shown at /page/report.html."
