@@ -64,7 +64,7 @@ class _Served(BaseModel):
 
     model: Annotated[list[str], NoDecode] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name, path, or judge; the base with --adapter. Several: NAME=MODEL each.",
+        description="Embedded model, hub name or path, or judge; with --adapter the base. Several: NAME=MODEL, each.",
     )
 
 
@@ -87,94 +87,93 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
 
     config: FilePath | None = Field(
-        default=None, description="Settings file, keyed by option names: TOML, or YAML if its name ends in .yaml."
+        default=None, description="File of settings by the names of options: TOML, or YAML if its name ends in .yaml."
     )
     calibration: Literal["recorded"] | None = Field(
         default=None,
-        description="recorded: calibrate scores and set the error threshold from FoVer's data; see docs/engines.md.",
+        description="recorded: calibrate scores and set the error threshold by FoVer's data; see docs/engines.md.",
     )
     host: Annotated[list[str], NoDecode] = Field(
         default=["127.0.0.1"],
         min_length=1,
-        description="Address to listen on; 0.0.0.0 for all networks, :: also for IPv6. Repeat, or use commas.",
+        description="Address to listen on; 0.0.0.0 for every network, :: for IPv6 too. Several: each, or with commas.",
     )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: SecretStr | None = Field(
         default=None,
         min_length=1,
-        description="Bearer token that callers must send. As an option it is visible to other users of the machine.",
+        description="Bearer token that callers must send; given as an option, other users of the machine can see it.",
     )
     api_keys_file: Path | None = Field(
         default=None,
-        description="File with a line NAME KEY [TOKENS A MINUTE] per caller; read again when it changes.",
+        description="File of lines NAME KEY [TOKENS A MINUTE], one a caller; read again when it changes.",
     )
     admin_key: SecretStr | None = Field(
-        default=None, min_length=1, description="Bearer token for /admin/models; without it, the route does not exist."
+        default=None, min_length=1, description="Bearer token for /admin/models; without one, the route does not exist."
     )
     share_caches: bool = Field(
         default=False,
-        description="Share caches among callers, who can then tell what others sent. Default: one for each key.",
+        description="Reuse what was computed for one caller for all others, who can tell; by default each has its own.",
     )
     open_metrics: bool = Field(default=False, description="Allow reading /metrics without a key.")
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions per request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Largest request body.")
     max_queued_tokens: int = Field(
-        default=1_048_576, ge=1, description="Maximum of queued tokens, half of it for one caller; beyond, 429."
+        default=1_048_576, ge=1, description="Most tokens that may wait, one caller's at most half; more get 429."
     )
     max_request_seconds: Seconds = Field(
-        default=60.0, description="Time limit of a request; X-Request-Timeout may lower it."
+        default=60.0, description="Time limit of a request; X-Request-Timeout may ask for less."
     )
     max_batch_seconds: Seconds = Field(
         default=300.0,
-        description="Time limit of a batch; beyond it the model counts as hung, and the server exits with status 1.",
+        description="Time limit of a batch; a model that exceeds it counts as hung, and the server ends with status 1.",
     )
-    equivalence_deadline: Seconds = Field(default=2.0, description="CPU seconds for comparing a request's answers.")
+    equivalence_deadline: Seconds = Field(
+        default=2.0, description="Seconds of processor time for comparing a request's answers."
+    )
     drain_seconds: float | None = Field(
         default=None,
         ge=0,
         allow_inf_nan=False,
-        description="Time for running requests to finish after SIGTERM. Default: the longest that a request may take.",
+        description="Time for running requests to finish after SIGTERM; default: the longest that one may take.",
     )
     upstream_url: Address | None = Field(
         default=None,
-        description="Server with OpenAI's chat API that /v1/chat/completions samples from; without it, no such route.",
+        description="Server with OpenAI's chat API that /v1/chat/completions samples from; without one, no such route.",
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
     gateway_strategy: Strategy | None = Field(
-        default=None, description="Default vote of /v1/chat/completions. Default: that of /vote."
+        default=None, description="Default vote of /v1/chat/completions; default: that of /vote."
     )
     gateway_budget: int | None = Field(
         default=None,
         ge=1,
         le=MAX_SOLUTIONS,
-        description="Maximum of candidates per chat completion, and the number for requests without one. Default: "
-        "8 for these, up to --max-solutions for others.",
+        description="Most candidates per chat completion, and the number for a request that names none; without the "
+        "option, 8 for such a request and up to --max-solutions for others.",
     )
     gateway_stable: float = Field(
         default=0.95,
         gt=0,
         le=1,
-        description="Stop sampling a chat completion once the vote stays the same with this probability, unless the "
-        "request sets one.",
+        description="A chat completion stops sampling as soon as the vote stays as it is with this probability, if the "
+        "request names none.",
     )
     gateway_seconds: Seconds = Field(default=600.0, description="Time limit of a chat completion.")
     journal: Path | None = Field(
-        default=None, description="SQLite file for requests and responses, including callers' texts."
+        default=None, description="SQLite file to write requests and responses to, callers' texts included."
     )
     journal_mb: float = Field(
-        default=1024.0,
-        ge=1,
-        allow_inf_nan=False,
-        description="MiB of the journal; the oldest entries go first.",
+        default=1024.0, ge=1, allow_inf_nan=False, description="MiB of the journal; beyond, the oldest entries go."
     )
     report: DirectoryPath | None = Field(
         default=None, description="Directory of a `research lab` or `evaluate` run, shown at /page/report.html."
     )
-    ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) for HTTPS.")
-    ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate file.")
+    ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
+    ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate's file.")
     otlp_endpoint: Address | None = Field(
-        default=None, description="OpenTelemetry collector for traces (OTLP over HTTP)."
+        default=None, description="Address of an OpenTelemetry collector (OTLP over HTTP) that traces are sent to."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Lowest level logged.")
     log_format: Literal["json", "text"] = Field(default="text", description="json: one object per line.")
